@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 from api.shared.concurrency import Groups, LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
-from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
@@ -41,8 +40,6 @@ class Resources:
         """Where data are loaded and costs are planned."""
         self.groups = Groups()
         """What costs little more for many than for one."""
-        self.printer = PagePrinter()
-        """Where reports are printed as PDF files."""
         self.ledgers = LedgerStates()
         """What declared ledgers came to."""
         self.stopping = threading.Event()
@@ -119,7 +116,6 @@ class Resources:
         """Close the connections."""
         self.stopping.set()
         self.loads.close()
-        self.printer.close()
         if "_queue" in vars(self):
             self._queue.close()
         self.database.dispose()

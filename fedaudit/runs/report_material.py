@@ -85,7 +85,7 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
         "format": _LAYOUT_FORMAT,
         "features": features,
         "image": _image(federation),
-        "standardise": source.standardise if isinstance(source, Table) else None,
+        "standardise": getattr(source, "standardise", None),
         "target": federation.target_name,
         "target_scale": None if federation.classes else federation.target_scale,
         "classes": list(federation.classes) or None,
@@ -115,7 +115,8 @@ def _features(source: FederationSpec, names: tuple[str, ...]) -> Iterator[Layout
         case HospitalCharges():
             for name in names:
                 codes = [str(code) for code in source.conditions] if name == FEATURES[0] else None
-                scale = source.scale.get(name, source.scale.get(EVERY_NUMBER))
+                scales = source.declared_scales
+                scale = scales.get(name, scales.get(EVERY_NUMBER))
                 yield _input(name, {"categories": codes, "scale": scale})
         case Images() | Femnist() | SyntheticLinear() | SyntheticGroups():
             for name in names:

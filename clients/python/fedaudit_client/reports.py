@@ -2,12 +2,12 @@
 
 import io
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedaudit_client.calls import Calls, asks, call, downloads, lists, reads, steps, stream
+from fedaudit_client.calls import Calls, asks, call, downloads, lists, reads
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.result_types import (
@@ -137,14 +137,13 @@ Table = Literal["ledger", "rounds", "fairness"]
 class TableCalls(Calls):
     """Calls on an experiment's tables, row by row or whole."""
 
-    @stream
     def export(
         self,
         experiment_id: str,
         table: Table,
         *,
         form: Literal["csv", "ndjson", "parquet"] = "ndjson",
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> Generator[bytes, None, None]:
         """A whole table as the bytes of a file, as they arrive."""
         return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
 
@@ -153,13 +152,12 @@ class TableCalls(Calls):
         "What every record of a `record-personalised` run spent, as the bytes of a CSV file.",
     )
 
-    @stream
-    async def rows(self, experiment_id: str, table: Table) -> AsyncGenerator[Json, None]:
+    def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
         reader = LineReader()
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
-        async with aclosing(self._wire.read(request)) as chunks:
-            async for chunk in chunks:
+        with closing(self._wire.read(request)) as chunks:
+            for chunk in chunks:
                 for line in reader.read(chunk):
                     try:
                         yield json.loads(line)
@@ -234,8 +232,7 @@ class GateCalls(Calls):
         declared."""
         return _evaluation(gates, policy, ledger_id=ledger_id)
 
-    @steps
-    async def require_gates(
+    def require_gates(
         self,
         experiment_id: str,
         gates: Sequence[Mapping[str, Any]] | None = None,
@@ -247,7 +244,7 @@ class GateCalls(Calls):
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """
         request = _evaluation(gates, policy, experiment_id=experiment_id)
-        found = await self._wire.send(request)
+        found = self._wire.send(request)
         if found["outcome"] != "pass" or not found["gates"]:
             outcome = found["outcome"] if found["gates"] else None
             lines = [_gate_line(one) for one in found["gates"]]
@@ -304,16 +301,13 @@ class AuditCalls(Calls):
         "GET audits/{audit_id}", json_as(Audit), "One audit: its status, and faults if it failed."
     )
 
-    @steps
-    async def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Audit:
+    def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Audit:
         """The audit, once it has `succeeded` or `failed`.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         request = Request("GET", path_of("audits/{}", audit_id), json_as(Audit))
-        return await last_of(
-            polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
-        )
+        return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
     audit_report = asks(
         "GET audits/{audit_id}/report.json", json_object, "The report document of an audit."
@@ -372,8 +366,7 @@ class AttackCalls(Calls):
         """One of these requests."""
         return _later(experiment_id, later_id)
 
-    @steps
-    async def wait_attack(
+    def wait_attack(
         self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
     ) -> LaterAttacks:
         """The request, once it has ended.
@@ -381,9 +374,7 @@ class AttackCalls(Calls):
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         request = _later(experiment_id, later_id)
-        return await last_of(
-            polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
-        )
+        return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
     @call
     def cancel_attack(self, experiment_id: str, later_id: str) -> Request[LaterAttacks]:
