@@ -33,7 +33,6 @@ from api.routers import (
 )
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
-from infrastructure.telemetry import is_tracing_asked_for
 
 _TIDY_SECONDS = 3600.0
 
@@ -110,7 +109,7 @@ def create_app(settings: Settings) -> FastAPI:
     # Each is outside those before it.
     for middleware in (ConditionalAnswers, CompressedAnswers, HeadAnswers, AnswerHeaders):
         app.add_middleware(middleware)
-    app.add_middleware(Observation, traced=is_tracing_asked_for())
+    app.add_middleware(Observation)
     problems.install(app)
     pages.install(app)
     openapi.install(app)

@@ -298,7 +298,7 @@ def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
 
 def main() -> int:
     """Sweep until a signal asks it to stop."""
-    settings, database = start("fedaudit-sweeper")
+    settings, database = start()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from infrastructure.telemetry import current_traceparent
 from models.repositories import IdempotencyRepository, OutboxRepository, UnitRepository
 from models.tables.accounts import IdempotencyKey
 from models.values import StackPlace, UnitKind
@@ -45,13 +44,7 @@ def queue_unit(
 ) -> UnitMessage:
     """A new unit and its message, in the caller's transaction; publish it afterwards."""
     unit = UnitRepository(session).create(
-        project_id,
-        device,
-        kind=kind,
-        max_attempts=max_attempts,
-        # The message carries only the id: the worker that claims the unit finds its trace there.
-        traceparent=current_traceparent(),
-        stack=stack,
+        project_id, device, kind=kind, max_attempts=max_attempts, stack=stack
     )
     payload = {"unit_id": unit.id, "device": device}
     message_id = OutboxRepository(session).add(project_id, _UNIT_TOPIC, payload)
