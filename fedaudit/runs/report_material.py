@@ -8,8 +8,6 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.joint_disclosure import decide_parts_together
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
@@ -41,7 +39,6 @@ from fedaudit.reports.sections.parameter_plot import (
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.reports.sections.published_fairness import LAST_ROUNDS, exact_sections
 from fedaudit.runs.blocks import publish_counts
-from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -305,7 +302,6 @@ def report_material(
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         disclosures=run.disclosures,
-        hypothesis_disclosures=_hypothesis_disclosures(run, result),
         key_id=key_id,
         disclosure_policy=disclosure_policy,
         budgets_apart=budgets_apart,
@@ -322,19 +318,6 @@ def report_material(
         plane=parameter_plot_of_run(run, result, sink),
     )
     return replace(material, model=trained_model(run, result, material))
-
-
-def _hypothesis_disclosures(run: Run, result: FinalResult) -> Mapping[str, Disclosure]:
-    """Which cells of hypotheses and groups are disclosed; none where there is one hypothesis."""
-    if result.predicting is None:
-        return {}
-    return decide_parts_together(
-        run.disclosures,
-        held_out_groups(run.cell),
-        result.predicting,
-        parts=run.spec.training.hypotheses,
-        of="rows that this hypothesis predicted",
-    )
 
 
 def checked_report(

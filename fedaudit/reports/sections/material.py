@@ -60,8 +60,6 @@ class FinalFigures:
     collapsed_rounds: int = 0
     scores: Mapping[str, GroupScores] = field(default_factory=dict)
     """Per attribute, loss and accuracy of each validation client's rows, by group."""
-    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    """Per attribute, [k, groups, 4]: counts by the hypothesis that made the prediction."""
     against_constant: ConstantComparison | None = None
     """The rows under the best constant prediction; None where it was not handed
     over."""
@@ -101,8 +99,6 @@ class ScoredMaterial:
     result: FinalFigures
     disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
     """By attribute, which groups are disclosed: every attribute that the result has counts of."""
-    hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
-    """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
     last_fairness: Mapping[str, Sequence[Mapping[str, float | None]]] = field(default_factory=dict)
     """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
     published them."""
