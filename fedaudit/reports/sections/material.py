@@ -17,7 +17,6 @@ from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.model import ModelSection
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
-from fedaudit.reports.sections.parameter_plot import Plane
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
@@ -139,8 +138,6 @@ class ReportMaterial(ScoredMaterial):
     hypotheses: HypothesesFacts | None = None
     model: ModelFile | str = "the run's model was not handed over"
     """Or the reason why it may not leave."""
-    plane: Plane | str = "the plane of the run was not handed over"
-    """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosure_policy: DisclosurePolicy | None = None
