@@ -1,7 +1,6 @@
 """The audit log, and the changes of settings that it records."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
@@ -30,34 +29,6 @@ _LENGTHEN = Prepared(
 )
 
 
-@dataclass(frozen=True)
-class Deed:
-    """An action to be recorded."""
-
-    action: AuditAction
-    subject: str
-    by: Actor | None
-    details: Mapping[str, Any]
-    origin: AuditOrigin = "api"
-
-    def entry(self, project_id: str, number: int) -> AuditEntry:
-        """The entry of this number, which happens now; its link is still to be computed."""
-        by = self.by
-        return AuditEntry(
-            project_id=project_id,
-            number=number,
-            at=utc_now(),
-            action=self.action,
-            subject=self.subject,
-            origin=self.origin,
-            key_id=None if by is None else by.key_id,
-            key_name=None if by is None else by.key_name,
-            person=None if by is None else by.person,
-            details=dict(self.details),
-            link="",
-        )
-
-
 class AuditLogRepository(ScopedRepository):
     """A project's log, written in the transaction of what it records."""
 
@@ -72,22 +43,23 @@ class AuditLogRepository(ScopedRepository):
     ) -> None:
         """Appends an entry; call it last in its transaction, without holding a lock that others
         take later: the project's next entry waits until this transaction ends."""
-        self.enter_all([Deed(action, subject, by=by, origin=origin, details=details)])
-
-    def enter_all(self, deeds: Sequence[Deed]) -> None:
-        """Enters deeds, in this order, as `enter` does one."""
-        if not deeds:
-            return
         head = self._head()
-        number, link = head.entries, head.link
-        entries = []
-        for deed in deeds:
-            number += 1
-            entry = deed.entry(self.project_id, number)
-            link = entry.link = next_link(link, entry.content())
-            entries.append({name: getattr(entry, name) for name in _COLUMNS})
-        self._insert(AuditEntry, entries)
-        end = {"of_project": self.project_id, "entries": number, "link": link}
+        entry = AuditEntry(
+            project_id=self.project_id,
+            number=head.entries + 1,
+            at=utc_now(),
+            action=action,
+            subject=subject,
+            origin=origin,
+            key_id=None if by is None else by.key_id,
+            key_name=None if by is None else by.key_name,
+            person=None if by is None else by.person,
+            details=details,
+            link="",
+        )
+        entry.link = next_link(head.link, entry.content())
+        self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
+        end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
         _LENGTHEN.run(self.session, [end])
 
     def list(

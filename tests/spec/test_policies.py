@@ -74,5 +74,5 @@ def test_faults_are_named(value, pointer, message):
 
 def test_the_example_holds_several():
     found = parse_policies(decode_text((EXAMPLES / "policies" / "release.yaml").read_text()))
-    assert len(found.to_evaluate) > 1
-    assert all(policy.description for policy in found.to_evaluate)
+    assert len(found.policies) > 1
+    assert all(policy.description for policy in found.policies)
