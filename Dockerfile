@@ -21,7 +21,7 @@ RUN useradd --system --uid 10001 --create-home fedaudit \
 # The wheels are those built above, whatever their version; both at once, for one needs the other.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[telemetry]"
+    pip install --no-cache-dir /wheels/fedaudit_client-*.whl /wheels/fedaudit-*.whl
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data
@@ -53,7 +53,7 @@ RUN PIP_INDEX_URL="$TORCH_INDEX_URL" pip install --no-cache-dir "torch>=2.6,<2.1
 # built above, whatever their version.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[telemetry,worker]"
+    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[worker]"
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data

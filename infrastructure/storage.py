@@ -295,11 +295,6 @@ def record_table_key(project_id: str, experiment_id: str) -> str:
     return f"record-tables/{project_id}/{experiment_id}"
 
 
-def table_index_key(project_id: str, federation_id: str) -> str:
-    """Where the index of a registered table is kept: what submissions are planned from."""
-    return f"table-indexes/{project_id}/{federation_id}"
-
-
 def model_key(project_id: str, experiment_id: str) -> str:
     """Where an experiment's trained hypotheses are kept, a safetensors file."""
     return f"models/{project_id}/{experiment_id}"

@@ -199,3 +199,14 @@ def trusted_keys(path: Path | None) -> "Sequence[PublicKey]":
         return public_keys_in(content)
     except ValueError as error:
         raise usage_error(f"--public-key: {path}: {error}") from None
+
+
+def check_device(device: str) -> None:
+    """Raises a usage error for a GPU that torch does not find."""
+    if device.startswith("cuda"):
+        import torch
+
+        if int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
+            raise usage_error(
+                f"device {device}: no CUDA device is available here; take --device cpu"
+            )

@@ -17,7 +17,6 @@ from fedaudit_client.result_types import (
     GatesEvaluation,
     LaterAttacks,
     ListedReport,
-    Policy,
     SigningKey,
 )
 from fedaudit_client.wire import (
@@ -29,7 +28,6 @@ from fedaudit_client.wire import (
     json_object,
     json_or_markdown,
     last_of,
-    nothing,
     once,
     path_of,
     polled,
@@ -207,43 +205,30 @@ def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request
 
 
 class GateCalls(Calls):
-    """Calls on gates and gate policies."""
+    """Calls on gates."""
 
     @call
     def evaluate_gates(
-        self,
-        experiment_id: str,
-        gates: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        policy: str | None = None,
+        self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> Request[GatesEvaluation]:
-        """Whether the experiment passes these gates, or a stored policy's; otherwise its own."""
-        return _evaluation(gates, policy, experiment_id=experiment_id)
+        """Whether the experiment passes these gates, or otherwise its own."""
+        return _evaluation(gates, experiment_id=experiment_id)
 
     @call
     def evaluate_ledger_gates(
-        self,
-        ledger_id: str,
-        gates: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        policy: str | None = None,
+        self, ledger_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> Request[GatesEvaluation]:
-        """Whether the ledger passes these gates, or a stored policy's; they must allow what is
-        declared."""
-        return _evaluation(gates, policy, ledger_id=ledger_id)
+        """Whether the ledger passes these gates, which must allow what is declared."""
+        return _evaluation(gates, ledger_id=ledger_id)
 
     def require_gates(
-        self,
-        experiment_id: str,
-        gates: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        policy: str | None = None,
+        self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> GatesEvaluation:
         """As `evaluate_gates`, for pipelines: returns the evaluation only if it passed.
 
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """
-        request = _evaluation(gates, policy, experiment_id=experiment_id)
+        request = _evaluation(gates, experiment_id=experiment_id)
         found = self._wire.send(request)
         if found["outcome"] != "pass" or not found["gates"]:
             outcome = found["outcome"] if found["gates"] else None
@@ -251,26 +236,13 @@ class GateCalls(Calls):
             raise GatesNotPassedError(experiment_id, outcome, lines)
         return found
 
-    policies = lists("gates/policies", Policy, "Every policy of the key's project, by name.")
-    policy = asks("GET gates/policies/{name}", json_as(Policy), "One policy.")
-
-    @call
-    def put_policy(self, name: str, policy: Mapping[str, Any]) -> Request[Policy]:
-        """Store a policy's `description` and `gates` under a name, or replace it."""
-        path = path_of("gates/policies/{}", name)
-        return Request("PUT", path, json_as(Policy), body={"json": policy})
-
-    delete_policy = asks("DELETE gates/policies/{name}", nothing, "Delete a policy.")
-
 
 def _evaluation(
-    gates: Sequence[Mapping[str, Any]] | None, policy: str | None, **subject: str
+    gates: Sequence[Mapping[str, Any]] | None, **subject: str
 ) -> Request[GatesEvaluation]:
     body: Json = dict(subject)
     if gates is not None:
         body["gates"] = list(gates)
-    if policy is not None:
-        body["policy"] = policy
     answer = json_as(GatesEvaluation)
     return Request("POST", "gates/evaluations", answer, body={"json": body}, repeatable=True)
 
