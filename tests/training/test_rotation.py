@@ -14,7 +14,7 @@ from fedaudit.privacy.accounting.privacy_events import Gaussian, Rotated
 from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.noise.banded_noise import banded_root
+from fedaudit.privacy.noise.banded_noise import banded_root, noise_of_sums
 from fedaudit.privacy.planning.cost_projection import noise_ratio
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client
@@ -132,6 +132,7 @@ def test_each_participation_costs_what_an_unsampled_release_costs(
     changes = {**CORRELATED, "privacy": {**CORRELATED["privacy"], "accountant": name}}
     mechanism = mechanism_of(cell_with(None, **changes, training__rounds=20).spec)
     plan = mechanism.spending_plan(training_clients=18)
+    assert plan is not None
     assert plan.adjacency == "add-or-remove-one"
     assert plan.events_within("final_model", rounds) == times
     alone = accountant(adjacency="add-or-remove-one").compose(Gaussian(0.5), times).epsilon(1e-3)
@@ -151,7 +152,7 @@ def test_what_is_said_names_what_is_public_and_how_noise_is_correlated() -> None
     correlated = cell_with(None, **CORRELATED, training__rounds=10).spec
     independent = cell_with(None, **{**CORRELATED, "privacy": CENTRAL}, training__rounds=10).spec
     with_bands, without = (
-        " ".join(mechanism_of(spec).sentences()) for spec in (correlated, independent)
+        mechanism_of(spec).guarantee(n=3).statement for spec in (correlated, independent)
     )
     for said in (with_bands, without):
         assert "in a place of the block that is public (rotation): no sampling amplifies" in said
@@ -159,11 +160,13 @@ def test_what_is_said_names_what_is_public_and_how_noise_is_correlated() -> None
     assert "correlated over 4 rounds (banded square root)" in with_bands
     assert "correlated" not in without
     assert cheaper_cohort_words(independent, training_clients=18) is None
-    given = {"sizes": (3,), "training_clients": 18, "rows": 4.0}
-    less, more = noise_ratio(correlated, **given), noise_ratio(independent, **given)
+    less, more = (
+        noise_ratio(spec, sizes=(3,), training_clients=18, rows=4.0)
+        for spec in (correlated, independent)
+    )
     assert less is not None
     assert more is not None
-    assert 0.55 < less / more < 0.65
+    assert less / more == pytest.approx(noise_of_sums(4, 10))
 
 
 def test_canaries_are_refused_where_their_law_is_not_known() -> None:
