@@ -16,18 +16,12 @@ FROM python:3.11-slim-bookworm AS api
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     FEDAUDIT_DATA_DIR=/data
-# Pango and a font, with which reports are printed as PDF files.
-# hadolint ignore=DL3008
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends \
-        libpango-1.0-0 libpangoft2-1.0-0 fonts-dejavu-core \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --create-home fedaudit \
+RUN useradd --system --uid 10001 --create-home fedaudit \
     && install --directory --owner fedaudit /data
 # The wheels are those built above, whatever their version; both at once, for one needs the other.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[pdf,telemetry]"
+    pip install --no-cache-dir /wheels/fedaudit_client-*.whl /wheels/fedaudit-*.whl
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data
@@ -59,7 +53,7 @@ RUN PIP_INDEX_URL="$TORCH_INDEX_URL" pip install --no-cache-dir "torch>=2.6,<2.1
 # built above, whatever their version.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[telemetry,worker]"
+    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[worker]"
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data

@@ -56,7 +56,7 @@ help:
 	@echo "make demo       start the service, audit three experiments, show their reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
-	@echo "make test-integrations  against MLflow, W&B, OpenLineage, Flower and NVFlare"
+	@echo "make test-integrations  against MLflow and Flower"
 	@echo "make test-data  train on the real data by a running service: one line for each file"
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
@@ -102,7 +102,7 @@ $(INTEGRATIONS_STAMP): pyproject.toml clients/python/pyproject.toml
 	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed" >&2; exit 1; }
 	@echo "installing into $(INTEGRATIONS_VENV); the first time takes minutes"
 	test -x $(INTEGRATIONS_VENV)/bin/python || $(BASE_PYTHON) -m venv $(INTEGRATIONS_VENV)
-	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --editable 'clients/python[nvflare]' --editable '.[dev,integrations]'
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --editable clients/python --editable '.[dev,integrations]'
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --no-deps $(FLOWER)
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet $(FLOWER_NEEDS)
 	@touch $(INTEGRATIONS_STAMP)

@@ -1,8 +1,6 @@
 """`python -P -m api [--host HOST] [--port PORT] [--fd FD]`: serves the application."""
 
 import argparse
-import asyncio
-import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -12,9 +10,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.processes import CHILD, bounded_protocol, max_connections, serve_by
+from api.http.connections import bounded_protocol, max_connections
+from infrastructure.logs import configure_logs
 from infrastructure.settings import Settings, SettingsError, load_settings
-from infrastructure.telemetry import configure_logs, configure_tracing, end_tracing
 
 _GRACE_SECONDS = 3
 
@@ -30,8 +28,6 @@ class _Server(uvicorn.Server):
         """Stop listening, let requests end, close."""
         self._resources.stopping.set()
         await super().shutdown(sockets)
-        # Here, because uvicorn then raises the signal again, which ends the process at once.
-        await asyncio.to_thread(end_tracing)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,17 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = load_settings()
-        serves_itself = settings.api_processes == 1 or CHILD in os.environ
-        if serves_itself:
-            configure_tracing("fedaudit-api")
     except SettingsError as error:
         # Without a traceback, which would show the settings and with them the URLs' passwords.
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)
-    if not serves_itself:
-        return serve_by(
-            settings.api_processes, host=options.host, port=options.port, descriptor=options.fd
-        )
     return _serve(settings, options)
 
 

@@ -11,8 +11,7 @@ from starlette.routing import BaseRoute
 
 from api import openapi
 from api.http import problems
-from api.http.conditional import CompressedAnswers, ConditionalAnswers
-from api.http.middleware import AnswerHeaders, BodyLimit, HeadAnswers, Upload
+from api.http.middleware import AnswerHeaders, BodyLimit, CompressedAnswers, HeadAnswers, Upload
 from api.http.observation import Observation
 from api.metrics import StateMetrics
 from api.pages import install as pages
@@ -33,7 +32,6 @@ from api.routers import (
 )
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
-from infrastructure.telemetry import is_tracing_asked_for
 
 _TIDY_SECONDS = 3600.0
 
@@ -80,7 +78,6 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        resources.printer.open()
         await run_sync(resources.tidy_storage)
         async with anyio.create_task_group() as chores:
             chores.start_soon(_keep_tidy, resources)
@@ -109,9 +106,9 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     # Each is outside those before it.
-    for middleware in (ConditionalAnswers, CompressedAnswers, HeadAnswers, AnswerHeaders):
+    for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):
         app.add_middleware(middleware)
-    app.add_middleware(Observation, traced=is_tracing_asked_for())
+    app.add_middleware(Observation)
     problems.install(app)
     pages.install(app)
     openapi.install(app)

@@ -14,12 +14,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-import opacus
 import torch
 from torch import Tensor, nn
 
@@ -82,20 +82,21 @@ def ours(
     noise: float,
     silos: int = 1,
     gradients: ClippedGradients | None = None,
+    device: str = "cpu",
 ) -> Steps:
     """`RecordSteps`; each record takes part with probability `share`."""
     rows = round(task.batch / share)
     features, target = task.records(rows * silos)
     records = SiloRecords(
-        features=features,
-        target=target.float(),
+        features=features.to(device),
+        target=target.float().to(device),
         first=np.arange(silos) * rows,
         inclusion=np.full((silos, rows), share),
         noise_multipliers=np.full(silos, noise),
         silos=np.arange(silos),
     )
     clipped = gradients or clipped_gradients(task.shape, task.loss)
-    start = torch.zeros(task.shape.n)
+    start = torch.zeros(task.shape.n, device=device)
 
     def take(steps: int) -> None:
         play = RecordSteps(
@@ -145,6 +146,8 @@ def unprotected(task: Task) -> Steps:
 
 def theirs(task: Task, *, poisson: bool, noise: float, ghost: bool = False) -> Steps:
     """Opacus; without `poisson` it gets the same batch each step and needs no loader."""
+    import opacus  # Other benchmarks take `ours` where it is not installed.
+
     features, target = task.records(round(task.batch / (_SHARE if poisson else 1.0)))
     module, criterion, target = modules(task, target)
     data = torch.utils.data.TensorDataset(features, target)
@@ -260,7 +263,7 @@ def main() -> None:
         document = {
             "benchmark": "clipped_gradients",
             "unit": "steps a second of processor time; with ten silos a step is one of all ten",
-            "machine": {**machine(), "opacus": opacus.__version__},
+            "machine": {**machine(), "opacus": version("opacus")},
             "measured": found,
         }
         options.out.write_text(json.dumps(document, indent=1) + "\n")

@@ -35,8 +35,9 @@ def handwriting(
     local: dict[str, Any],
     validate_every: int,
     federation: dict[str, Any] | None = None,
+    clients: int = 10,
 ) -> ExperimentSpec:
-    """The task's network and loss; 10 clients a round."""
+    """The task's network and loss; `clients` a round."""
     return parse_spec(
         {
             "name": "handwriting",
@@ -47,7 +48,7 @@ def handwriting(
                 "loss": "cross-entropy",
                 "hypotheses": hypotheses,
                 "rounds": rounds,
-                "cohort": {"clients": 10},
+                "cohort": {"clients": clients},
                 "local": local,
                 "clustering": {"method": "k-means", "empty_cluster": "keep"},
                 "stopping": {"validate_every": validate_every},

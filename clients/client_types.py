@@ -10,7 +10,7 @@ from infrastructure.settings import Settings
 
 FILE = Path(__file__).parent / "python/fedaudit_client/result_types.py"
 _TYPES = """
-Submitted Experiment Validation Federation Erasure Budget GatesEvaluation Policy NewKey Key SignOff
+Submitted Experiment Validation Federation Erasure Budget GatesEvaluation NewKey Key SignOff
 Artifact ListedArtifact SigningKey ListedReport Audit LaterAttacks AuditVerification SubmittedSweep
 Sweep ListedSweep SweepValidation SweepTable Progress Actor Projection Fault GateResult
 VerificationCheck SweepProgress SweepCell SweepEpsilon SweepCosts SweepFacts FigureSpread SweepRow

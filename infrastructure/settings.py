@@ -210,8 +210,6 @@ class Settings(BaseSettings):
     """How often a unit is tried before it fails."""
     stack_cells: Annotated[int, Field(ge=1, le=1000)] = 32
     """Experiments of one shape that a worker claims and trains together; 1 takes each alone."""
-    api_processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes behind one port of `python -m api`; each has the bounds below for itself."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
     """Of a request that is no upload."""
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 16 << 30

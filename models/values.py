@@ -246,8 +246,6 @@ class Claim:
     attempts: int
     max_attempts: int
     kind: UnitKind
-    traceparent: str | None
-    """The trace of the request that made it."""
 
 
 @dataclass(frozen=True)

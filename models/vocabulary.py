@@ -43,6 +43,7 @@ AuditAction = Literal[
     "budget.set",
     "disclosure.set",
     "simulation.set",
+    # Nothing enters these two any more; logs of earlier versions have them.
     "gate-policy.set",
     "gate-policy.deleted",
     "report.signed-off",

@@ -21,7 +21,7 @@ _SETTINGS = """
 module = [
     "torch.*", "scipy.*", "pandas.*", "sklearn.*", "sympy.*", "alembic.*", "fastapi.*",
     "starlette.*", "uvicorn.*", "rich.*", "typer.*", "click.*", "httpx.*", "anyio.*", "psycopg.*",
-    "redis.*", "cryptography.*", "opentelemetry.*", "google.*", "pydantic.*", "pydantic_core.*",
+    "redis.*", "cryptography.*", "google.*", "pydantic.*", "pydantic_core.*",
     "pydantic_settings.*", "structlog.*", "prometheus_client.*", "jinja2.*",
 ]
 follow_imports = "skip"

@@ -135,7 +135,7 @@ def test_an_unknown_member_is_refused_at_run_time_as_well() -> None:
 
 
 # What adapters of the client are made for; the service needs none of them.
-_OTHER_FRAMEWORKS = ("flwr", "opacus", "nvflare")
+_OTHER_FRAMEWORKS = ("flwr", "opacus")
 
 
 def _imported(name: str) -> ModuleType | None:

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from workers.context import WorkerContext, start
     from workers.proof.signing import announce_key
 
-    settings, database = start("fedaudit-worker")
+    settings, database = start()
     _check_libraries()
     context = WorkerContext(settings, database, Queue(settings), device)
     _check_device(device)

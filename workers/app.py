@@ -9,8 +9,8 @@ from celery.apps.worker import Worker
 from celery.platforms import SecurityWarning
 from celery.worker.consumer import Consumer
 
+from infrastructure.logs import configure_logs
 from infrastructure.queue import RUN_UNIT, celery_app, queue_name
-from infrastructure.telemetry import configure_logs
 from workers.context import WorkerContext
 from workers.health import Heartbeat
 from workers.run_unit import run_unit

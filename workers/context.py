@@ -15,10 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, Upload, open_path
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
-from infrastructure.telemetry import configure_logs, configure_tracing
 from models.database import Database
 from models.repositories import FederationRepository, ProjectRepository
 from models.schema import schema_state
@@ -30,12 +30,11 @@ from workers.proof.signing import SigningKeyFile
 log = structlog.get_logger()
 
 
-def start(name: str) -> tuple[Settings, Database]:
-    """The settings and an open database; exits with a message if they are unusable. `name`: this
-    process in traces. A database that does not respond yet is not an error."""
+def start() -> tuple[Settings, Database]:
+    """The settings and an open database; exits with a message if they are unusable. A database that
+    does not respond yet is not an error."""
     try:
         settings = load_settings()
-        configure_tracing(name)
     except SettingsError as error:
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)

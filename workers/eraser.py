@@ -10,7 +10,7 @@ from fedaudit.ledger.audit import ErasingLedger
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.signatures import SigningKey
 from fedaudit.ledger.statements import ErasureReceipt, what_remains
-from infrastructure.storage import Storage, table_index_key
+from infrastructure.storage import Storage
 from models.audit_chain import written_time
 from models.clock import utc_now
 from models.database import AWAY, Database
@@ -78,8 +78,7 @@ class Eraser:
             return False
         with self._database.read() as session:
             if ErasingRepository(session).is_profiled(erasure):
-                return False  # the worker removes what it keeps, or the next turn does
-        self._storage.delete(table_index_key(erasure.project_id, erasure.federation_id))
+                return False  # a worker still reads the data, and may lay them out
         with self._database.write() as session:
             self._complete(session, erasure)
         log.info("erasure completed", federation_id=erasure.federation_id)

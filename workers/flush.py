@@ -1,6 +1,6 @@
 """What is stored of a run: blocks of rounds, each in one fenced transaction."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,12 +96,6 @@ class DatabaseSink:
     def entries_of_round(self, round_: int) -> list[LedgerEntry]:
         rows = self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
         return [entry_of(row) for row in rows]
-
-    def drawn_rounds(self, *, up_to: int) -> list[int]:
-        return self._rounds.drawn_rounds(self._id, up_to=up_to)
-
-    def planes(self, rounds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        return self._rounds.planes(self._id, rounds)
 
     def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
         rows = FairnessRepository(self._session).last(self._id, attribute, rounds=rounds)

@@ -1,7 +1,6 @@
 """A unit that profiles a federation: its file is read once, and accepted or rejected."""
 
-import tempfile
-from typing import Any, BinaryIO
+from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
@@ -9,7 +8,6 @@ from sqlalchemy.orm import Session
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
-from infrastructure.storage import StorageError, table_index_key
 from models.repositories import DisclosureRepository, FederationRepository, NearCopyRepository
 from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
@@ -19,7 +17,6 @@ from workers.context import ProjectFiles
 log = structlog.get_logger()
 
 _MAX_REASONS = 100
-_BLOCK_BYTES = 2**20
 
 
 class ProfileRun(ClaimedUnit):
@@ -30,17 +27,14 @@ class ProfileRun(ClaimedUnit):
         log.info("profile claimed", attempt=self._claim.attempts)
         with self._context.database.read() as session:
             row = self._federations(session).of_unit(self._claim.unit_id)
-            gone = self._federations(session).gone_of_unit(self._claim.unit_id)
         if row is None:
             # It was deleted or registered anew in the meantime.
-            self._remove_index_of_gone(gone)
             self._writer.write(lambda session: self._finish(session, "done"))
             return
         try:
             profile = self._profile(row)
             sketch = self._sketch(row)
             self._lay_out(row, profile)
-            self._index(row)
         except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
@@ -48,12 +42,7 @@ class ProfileRun(ClaimedUnit):
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:
-            try:
-                self._writer.write(lambda session: self._ready(session, row, profile, sketch))
-            finally:
-                with self._context.database.read() as session:
-                    found = self._federations(session).get(row.id)
-                self._remove_index_of_gone(found)
+            self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
@@ -100,37 +89,6 @@ class ProfileRun(ClaimedUnit):
             # Of memory its profile warns; experiments are told all of it.
             pointers = [one.pointer for one in error.errors]
             log.warning("not laid out", federation_id=row.id, pointers=pointers)
-
-    def _index(self, row: Federation) -> None:
-        """Keep beside the file what submissions on it are planned from."""
-        from fedaudit.federations.load import index_registered
-
-        # Without a name: people's data, of which a worker that is killed must leave nothing.
-        with tempfile.TemporaryFile() as place:
-            try:
-                if index_registered(
-                    _registration(row),
-                    files=ProjectFiles(self._context, self._claim.project_id).files,
-                    place=place,
-                    progress=self._progressed,
-                ):
-                    self._store_index(row, place)
-            except (InvalidInputError, OSError, StorageError) as error:
-                # Submissions read the table instead.
-                log.warning("not indexed", federation_id=row.id, detail=type(error).__name__)
-
-    def _remove_index_of_gone(self, row: Federation | None) -> None:
-        """Removes what this attempt, or a killed one before it, kept of data deleted meanwhile. A
-        later deletion removes the index itself."""
-        if row is not None and row.status in ("deleted", "erased"):
-            self._context.storage.delete(table_index_key(row.project_id, row.id))
-
-    def _store_index(self, row: Federation, place: BinaryIO) -> None:
-        key = table_index_key(row.project_id, row.id)
-        place.seek(0)
-        with self._context.storage.writer(key) as stored:
-            while block := place.read(_BLOCK_BYTES):
-                stored.write(block)
 
     def _ready(
         self, session: Session, row: Federation, profile: dict[str, Any], sketch: Sketch | None

@@ -23,7 +23,6 @@ from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRound
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import open_stack
-from infrastructure.telemetry import span
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
 from workers.attacks.attack_watch import (
@@ -109,25 +108,13 @@ class RunLoop:
             if secret:
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
-            with span("fedaudit.rounds", self._traced(active)) as traced:
-                records = self._stack.advance(rounds)
-                if traced is not None:
-                    traced.set_attribute("fedaudit.rounds", max(map(len, records.values())))
+            records = self._stack.advance(rounds)
             self._pace.took(max(map(len, records.values()), default=1), monotonic() - began)
             self._lease.progressed()
-            with span("fedaudit.flush", self._traced(active)):
-                self._flush(records)
+            self._flush(records)
         for position, result in self._held.items():
             self._succeed(position, result)
         return True
-
-    def _traced(self, active: Sequence[int]) -> dict[str, str | int]:
-        """What a span of the next rounds says: whose they are, and the first of them."""
-        experiments = [self._experiments[position] for position in active]
-        return {
-            "fedaudit.experiment_id": " ".join(one.id for one in experiments),
-            "fedaudit.round": 1 + min(one.run.rounds_done for one in experiments),
-        }
 
     # -- noise that nobody can draw again ---------------------------------------------------------
 
@@ -341,8 +328,7 @@ class RunLoop:
         )
         audit = self._audits.audits.get(experiment.id)
         attacked = AttackedRun(experiment.run, result, self._context.device, audit=audit)
-        with span("fedaudit.attacks", {"fedaudit.experiment_id": experiment.id}):
-            return list(carry_out(attacked, watch=watch))
+        return list(carry_out(attacked, watch=watch))
 
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""

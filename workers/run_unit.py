@@ -8,7 +8,6 @@ from fedaudit.federations.federation import DataKey, Federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import stacks
 from infrastructure.signing_keys import ROUNDING
-from infrastructure.telemetry import Attributes, span, trace_id_of
 from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository
 from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
@@ -45,18 +44,8 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
             beside.take_in(unit_id, most=context.settings.stack_cells)
     if claim is None:
         return
-    of_claim = {"unit_id": unit_id, "fence": claim.fence}
-    if trace_id := trace_id_of(claim.traceparent):
-        of_claim["trace_id"] = trace_id
-    attributes: Attributes = {
-        "fedaudit.unit_id": unit_id,
-        "fedaudit.unit_kind": claim.kind,
-        "fedaudit.attempt": claim.attempts,
-        "fedaudit.device": context.device,
-    }
     with (
-        structlog.contextvars.bound_contextvars(**of_claim),
-        span("fedaudit.unit", attributes, parent=claim.traceparent),
+        structlog.contextvars.bound_contextvars(unit_id=unit_id, fence=claim.fence),
         Lease(
             context.database,
             claim,

@@ -48,15 +48,13 @@ from workers.proof.signing import (
     sign_as_stored,
 )
 from workers.resume import charge_interrupted_rounds, context_of_interrupted
-from workers.upkeep import Expiry, HistoryIndexer
+from workers.upkeep import Expiry
 from workers.webhooks import WebhookDispatcher
 
 log = structlog.get_logger()
 
 _DUTY = "sweeper"
 _BATCH = 200
-_BLOCKS = 10
-"""Blocks of ledgers indexed in a tick."""
 _WAITING = 2_000
 """Waiting units looked at in a tick."""
 _DUTY_TICKS = 5
@@ -75,7 +73,6 @@ class Sweeper:
         self._key_file = SigningKeyFile(settings)
         self._storage = Storage(settings.storage_url)
         self._expiry = Expiry(settings, database, self._storage)
-        self._history = HistoryIndexer(database)
         self._sign_with(self._key_file.current())
         self._refused: set[str] = set()
         """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
@@ -106,7 +103,6 @@ class Sweeper:
         self._ledgers.sign_waiting(_BATCH)
         self._eraser.erase_waiting(_BATCH)
         self._expiry.expire()
-        self._history.index_waiting(_BLOCKS)
         return True
 
     def _sign_with(self, key: SigningKey) -> None:
@@ -298,7 +294,7 @@ def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
 
 def main() -> int:
     """Sweep until a signal asks it to stop."""
-    settings, database = start("fedaudit-sweeper")
+    settings, database = start()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,4 +1,4 @@
-"""What the sweeper removes and indexes: expired files and rows, maps of gone data, long ledgers."""
+"""What the sweeper removes: expired files and rows, maps of gone data."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,13 +25,10 @@ from models.repositories import (
     CheckpointRepository,
     ExpiredFileRepository,
     IdempotencyRepository,
-    LedgerRepository,
     OldFileRepository,
     gone_contents,
 )
 from models.repositories.files import OldFile
-from models.repositories.ledger import BLOCK_ROUNDS, ClientRoundsRepository, index_of
-from models.repositories.packed_rows import RowSource, stored_rows
 from models.values import FileKind
 
 log = structlog.get_logger()
@@ -150,48 +147,3 @@ class Expiry:
         repeats = timedelta(days=self._settings.keep_idempotency_days)
         with self._database.write() as session:
             IdempotencyRepository(session).forget(repeats, limit=10 * _BATCH)
-
-
-_UNREADABLE = (TypeError, ValueError, OverflowError)
-
-
-class HistoryIndexer:
-    """Indexes complete blocks of all ledgers. Rows are only added behind finished rounds, so a
-    block never changes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._unreadable: set[str] = set()
-        """Experiments with a row that cannot be read: verification says so, and their histories
-        are looked through row by row."""
-
-    def index_waiting(self, limit: int) -> int:
-        """Make up to so many blocks; returns how many were made. Raises SQLAlchemyError."""
-        made = 0
-        while made < limit:
-            with self._database.read() as session:
-                waiting = ClientRoundsRepository(session).waiting(
-                    limit - made, leaving_out=self._unreadable
-                )
-            if not waiting:
-                break
-            for experiment_id, project_id, indexed in waiting:
-                made += self._index(experiment_id, project_id, indexed)
-        return made
-
-    def _index(self, experiment_id: str, project_id: str, indexed: int) -> bool:
-        # Read before the transaction that writes, which holds up every other writer on SQLite.
-        try:
-            source = RowSource(LedgerRepository, experiment_id)
-            rounds = {"first": indexed + 1, "last": indexed + BLOCK_ROUNDS}
-            rows = stored_rows(self._database, source, **rounds)
-            index = index_of((row.round, row.subjects) for row in rows)
-        except _UNREADABLE as error:
-            self._unreadable.add(experiment_id)
-            log.warning(
-                "a ledger is not indexed", experiment_id=experiment_id, error=type(error).__name__
-            )
-            return False
-        with self._database.write() as session:
-            history = ClientRoundsRepository(session)
-            return history.add(experiment_id, project_id, indexed // BLOCK_ROUNDS, index)

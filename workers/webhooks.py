@@ -271,7 +271,7 @@ def encrypt_anew(settings: Settings, database: Database) -> int:
 
 def main() -> int:
     """The command; prints how many webhooks have a secret."""
-    settings, database = start("fedaudit-secrets")
+    settings, database = start()
     try:
         count = encrypt_anew(settings, database)
     except SecretsKeyError as error:

@@ -1,26 +1,16 @@
-"""Each request by name: its id, its line in the log, its span, and its duration.
+"""Each request by name: its id, its line in the log, and its duration."""
 
-With several processes behind one port the figures are those of all of them: each writes its own
-into a file of a shared folder (prometheus_client's multiprocess mode), and the process that answers
-adds them up. A process that ended leaves its file, so no counter falls.
-"""
-
-import os
 import re
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import ExitStack
 from time import perf_counter
 from typing import Any
 
 import structlog
-from prometheus_client import REGISTRY, CollectorRegistry, Histogram
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from infrastructure.telemetry import current_traceparent, span, trace_id_of
 
 log = structlog.get_logger()
 
@@ -30,10 +20,8 @@ _SANE = re.compile(r"[A-Za-z0-9._~-]{8,64}")
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _OTHER = "other"
 NAME = "fedaudit_http_request_duration_seconds"
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names the folder; read by prometheus_client when it is imported."""
 _PROBES = ("/health/", "/metrics")
-"""Asked every few seconds: only failures are logged, and no spans are made."""
+"""Asked every few seconds: only failures are logged."""
 _ID_PARAMETERS = ("experiment_id", "federation_id")
 _DURATIONS = Histogram(
     NAME,
@@ -91,16 +79,12 @@ class Middleware(ABC):
 
 
 class Observation(Middleware):
-    """Names, counts, traces and logs each request, by its route and the ids in its path. uvicorn's
+    """Names, counts and logs each request, by its route and the ids in its path. uvicorn's
     own line of the log has the query, and queries name clients: `?client=`. A request is counted
     when its answer begins: a stream that stays open is not a slow one."""
 
-    def __init__(self, app: ASGIApp, *, traced: bool) -> None:
-        super().__init__(app)
-        self._traced = traced
-
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began, status, opened = perf_counter(), 0, None
+        began, status = perf_counter(), 0
         headers, method = Headers(scope=scope), _method_of(scope)
         id_ = name_request(scope, headers.get(HEADER, ""))
         is_probe = scope["path"].startswith(_PROBES)
@@ -116,17 +100,8 @@ class Observation(Middleware):
                 count(message["status"])
             status = message["status"]
             MutableHeaders(scope=message)[HEADER] = id_
-            if opened is not None:
-                opened.set_attribute("http.response.status_code", status)
 
-        with ExitStack() as contexts:
-            contexts.enter_context(structlog.contextvars.bound_contextvars(request_id=id_))
-            if self._traced and not is_probe:
-                about = {"http.request.method": method}
-                parent = headers.get("traceparent")
-                opened = contexts.enter_context(span(method, about, parent=parent, serves=True))
-                trace = trace_id_of(current_traceparent())
-                contexts.enter_context(structlog.contextvars.bound_contextvars(trace_id=trace))
+        with structlog.contextvars.bound_contextvars(request_id=id_):
             try:
                 await self._app(scope, receive, on_start(send, noted))
             except Exception:
@@ -136,18 +111,6 @@ class Observation(Middleware):
             finally:
                 if status >= 500 or not is_probe:
                     _log(scope, status, began)
-                if opened is not None:
-                    opened.update_name(f"{method} {_route_of(scope)}")
-                    opened.set_attribute("http.route", _route_of(scope))
-
-
-def request_registry() -> CollectorRegistry:
-    """The figures of this process, or of all that share its port."""
-    if SHARED_FOLDER not in os.environ:
-        return REGISTRY
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return registry
 
 
 def _method_of(scope: Scope) -> str:

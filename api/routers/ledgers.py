@@ -76,7 +76,7 @@ def create_ledger(
     response: Response,
     idempotency_key: IdempotencyHeader = None,
 ) -> LedgerBody:
-    """Open a ledger for a training that runs elsewhere, such as in Flower, Opacus or NVFlare.
+    """Open a ledger for a training that runs elsewhere, such as in Flower or under Opacus.
 
     Its terms say what every figure is a figure of, and never change. All that it states is as the
     trainer declares it.

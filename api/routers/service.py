@@ -4,14 +4,13 @@ import hmac
 from typing import cast
 
 from fastapi import APIRouter, Depends, Request
-from prometheus_client import CollectorRegistry
+from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse, Response
 
 from api.http.answers import JSON, Accept, preferred
-from api.http.observation import request_registry
 from api.http.problems import KINDS, ProblemError, not_found, type_of, unavailable
 from api.metrics import StateMetrics
 from api.openapi import problems
@@ -76,7 +75,7 @@ def metrics(request: Request) -> Response:
     registry.register(cast(StateMetrics, request.app.state.state_metrics))
     # Each part of OpenMetrics ends by itself; only the last end counts.
     state = encode(registry).removesuffix(b"# EOF\n")
-    return Response(state + encode(request_registry()), media_type=content_type)
+    return Response(state + encode(REGISTRY), media_type=content_type)
 
 
 @router.get("/problems/{slug}", include_in_schema=False)

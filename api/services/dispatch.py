@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from infrastructure.telemetry import current_traceparent
 from models.repositories import IdempotencyRepository, OutboxRepository, UnitRepository
 from models.tables.accounts import IdempotencyKey
 from models.values import StackPlace, UnitKind
@@ -45,13 +44,7 @@ def queue_unit(
 ) -> UnitMessage:
     """A new unit and its message, in the caller's transaction; publish it afterwards."""
     unit = UnitRepository(session).create(
-        project_id,
-        device,
-        kind=kind,
-        max_attempts=max_attempts,
-        # The message carries only the id: the worker that claims the unit finds its trace there.
-        traceparent=current_traceparent(),
-        stack=stack,
+        project_id, device, kind=kind, max_attempts=max_attempts, stack=stack
     )
     payload = {"unit_id": unit.id, "device": device}
     message_id = OutboxRepository(session).add(project_id, _UNIT_TOPIC, payload)
@@ -70,16 +63,6 @@ def dispatch(resources: Resources, *unit_messages: UnitMessage) -> None:
             UnitRepository(session).mark_published([one.unit_id for one in published])
     except SQLAlchemyError as error:
         log.warning("left to the sweeper", units=len(published), error=type(error).__name__)
-
-
-async def dispatch_with_others(resources: Resources, unit_message: UnitMessage) -> None:
-    """`dispatch`, together with others that are to be published at the same time."""
-
-    def all_of(unit_messages: Sequence[UnitMessage]) -> list[None]:
-        dispatch(resources, *unit_messages)
-        return [None] * len(unit_messages)
-
-    await resources.groups.run("dispatch", unit_message, all_of)
 
 
 def _published(resources: Resources, unit_messages: Sequence[UnitMessage]) -> Iterator[UnitMessage]:

@@ -15,13 +15,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.ledger.statements import ErasureReceipt
-from infrastructure.storage import (
-    artifact_key,
-    attack_files_key,
-    model_key,
-    record_table_key,
-    table_index_key,
-)
+from infrastructure.storage import artifact_key, attack_files_key, model_key, record_table_key
 from models.clock import utc_now
 from models.repositories import (
     AuditLogRepository,
@@ -173,7 +167,6 @@ def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[st
     attacked = dict.fromkeys([*leaving.experiments, *leaving.attacked])
     return [
         *stored,
-        table_index_key(project_id, federation.id),
         *leaving.uploads,
         # Of every run: one that failed at its very end may have stored them already.
         *(model_key(project_id, one) for one in leaving.experiments),

@@ -24,7 +24,6 @@ from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import parse_registration, parse_uploaded
-from infrastructure.storage import table_index_key
 from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
 from models.tables.federations import Federation
 from models.values import NewFile
@@ -174,7 +173,6 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
             )
         if federations.mark_deleted(found.id):
             note(session, caller, "federation.removed", found.id)
-    resources.storage.delete(table_index_key(caller.project_id, found.id))
     if found.storage_key is None:
         return
     resources.storage.delete(found.storage_key)

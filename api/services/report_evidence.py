@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +13,7 @@ from api.schemas.experiment_tables import Check, Verification
 from api.services.lookups import find_experiment, find_report, names_of
 from api.shared.security import Caller
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
-from fedaudit.ledger.rows import StoredRow, UnreadableRow
+from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.ledger.signatures import Envelope, PublicKey
 from fedaudit.ledger.statements import ChainedSignOff
 from fedaudit.ledger.statements import SignOff as Statement
@@ -36,13 +34,6 @@ from models.repositories import (
     ReportRepository,
     SigningKeyRepository,
     SignOffRepository,
-)
-from models.repositories.ledger import (
-    BLOCK_ROUNDS,
-    ClientRoundsRepository,
-    block_of,
-    index_of,
-    same_index,
 )
 from models.repositories.packed_rows import PackedRowRepository, RowSource, stored_rows
 from models.tables.experiments import Experiment
@@ -167,58 +158,6 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
     return bundle_chunks(stored, stored_rows(database, source_of(experiment)))
 
 
-class HistoryCheck:
-    """Whether the index by which clients' histories are read follows from the ledger's rows,
-    checked a block at a time while these are read."""
-
-    def __init__(self, database: Database, experiment_id: str, project_id: str) -> None:
-        self._database = database
-        self._owner = (experiment_id, project_id)
-        with database.read() as session:
-            history = ClientRoundsRepository(session, project_id)
-            self._blocks = history.indexed_rounds(experiment_id) // BLOCK_ROUNDS
-        self._next = 0
-        self._wrong: list[int] = []
-
-    def watched(
-        self, rows: Iterable[StoredRow | UnreadableRow]
-    ) -> Iterator[StoredRow | UnreadableRow]:
-        """The rows as they are."""
-        waiting: list[Place] = []
-        for row in rows:
-            if not isinstance(row, UnreadableRow):
-                while self._next < min(block_of(row.round), self._blocks):
-                    self._compare(waiting)
-                    waiting = []
-                if block_of(row.round) == self._next < self._blocks:
-                    waiting.append((row.round, row.subjects))
-            yield row
-        while self._next < self._blocks:
-            self._compare(waiting)
-            waiting = []
-
-    def checks(self) -> Iterator[Found]:
-        """The outcome, once the rows were read; nothing where no round is indexed."""
-        if not self._blocks:
-            return
-        wrong = ", ".join(str(1 + block * BLOCK_ROUNDS) for block in self._wrong[:3])
-        yield check(
-            "ledger.history",
-            not self._wrong,
-            good="the index by which a client's history is read follows from the entries",
-            bad="a client's history may be shown without some of its entries: the index does not "
-            f"follow from them from round {wrong} on",
-        )
-
-    def _compare(self, rows: list[Place]) -> None:
-        experiment_id, project_id = self._owner
-        with self._database.read() as session:
-            stored = ClientRoundsRepository(session, project_id).block(experiment_id, self._next)
-        if not same_index(stored, index_of(rows)):
-            self._wrong.append(self._next)
-        self._next += 1
-
-
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
     """The verification of an experiment of the caller's project; rows are read in short
     transactions. No key is trusted here: a service that vouches for its own keys proves nothing.
@@ -234,12 +173,11 @@ def verification_of(database: Database, caller: Caller, experiment_id: str) -> V
             # SQLite keeps JSON as text: a single changed byte can make it invalid.
             pass
     report = document if isinstance(document, dict) else {}
-    history = HistoryCheck(database, experiment.id, experiment.project_id)
     evidence = evidence_of(database, experiment, report)
     found = verify_evidence(
-        replace(evidence, rows=history.watched(evidence.rows)),
+        evidence,
         # Evaluated once the rows were read.
-        more=chain(history.checks(), _check_columns(database, experiment, report, stored_hash)),
+        more=_check_columns(database, experiment, report, stored_hash),
     )
     return verification_body(found, report)
 

@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
@@ -14,7 +14,7 @@ from fedaudit.federations.federation import data_key
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from infrastructure.settings import Settings
-from infrastructure.storage import Storage, StorageError, table_index_key
+from infrastructure.storage import Storage
 from models.database import Database
 from models.identifiers import is_id
 from models.repositories import FederationRepository
@@ -62,29 +62,6 @@ class Uploads:
             return
         with self.storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
-
-    def kept_content(self, federation_id: str) -> str | None:
-        """The fingerprint of an uploaded file; None where it lies in the sources folder, or is not
-        stored any more. Raises InvalidInputError where the federation cannot be used, StorageError.
-        """
-        row = self._ready(federation_id)
-        if row.storage_key is None or not self.storage.holds(row.storage_key):
-            return None
-        return row.fingerprint
-
-    @contextmanager
-    def index(self, fingerprint: str) -> Iterator[Path | None]:
-        """The index of a content that the project registered; None where none can be had."""
-        with self.database.read() as session:
-            row = FederationRepository(session, self.project_id).find(fingerprint)
-        place = None
-        with ExitStack() as opened:
-            if row is not None:
-                key = table_index_key(self.project_id, row.id)
-                with suppress(StorageError):  # then the data themselves are read
-                    if self.storage.holds(key):
-                        place = opened.enter_context(self.storage.local(key))
-            yield place
 
     def _ready(self, federation_id: str) -> Federation:
         with self.database.read() as session:
@@ -169,15 +146,7 @@ class FederationCache:
                     maps_bytes=settings.max_mapped_bytes,
                 )
             return outline_federation(
-                spec,
-                files=Files(
-                    self._sources_dir,
-                    uploads.open,
-                    uploads.may_read,
-                    room,
-                    uploads.kept_content,
-                    uploads.index,
-                ),
+                spec, files=Files(self._sources_dir, uploads.open, uploads.may_read, room)
             )
 
         key = self._key(spec, uploads)

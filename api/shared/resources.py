@@ -9,10 +9,9 @@ from fastapi import Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from api.shared.concurrency import Groups, LoadPool, StreamPlaces
+from api.shared.concurrency import LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
-from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
@@ -39,10 +38,6 @@ class Resources:
         self.federations = FederationCache(settings.sources_dir, settings)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
-        self.groups = Groups()
-        """What costs little more for many than for one."""
-        self.printer = PagePrinter()
-        """Where reports are printed as PDF files."""
         self.ledgers = LedgerStates()
         """What declared ledgers came to."""
         self.stopping = threading.Event()
@@ -119,7 +114,6 @@ class Resources:
         """Close the connections."""
         self.stopping.set()
         self.loads.close()
-        self.printer.close()
         if "_queue" in vars(self):
             self._queue.close()
         self.database.dispose()

@@ -20,6 +20,7 @@ from benchmarks.reproductions.kept_sweeps import (
     read_kept,
 )
 from benchmarks.reproductions.picture_file import Panel, picture
+from benchmarks.reproductions.plane_drawing import plane_drawing
 from benchmarks.reproductions.published_figures import CLIP_ACCURACY
 from benchmarks.reproductions.row_facts import (
     HYPOTHESES,
@@ -36,7 +37,6 @@ from benchmarks.reproductions.side_by_side import DOLLARS
 from fedaudit.reports.charts.drawing import Drawing
 from fedaudit.reports.charts.line_chart import Line, LinePlot, line_chart
 from fedaudit.reports.charts.report_charts import spending_charts
-from fedaudit.reports.charts.scatter import plane_charts
 
 Rows = Sequence[KeptRow]
 _FIGURES = Path("docs/evidence/figures")
@@ -52,9 +52,9 @@ _SHARE = (0.0, 1.0)
 def planes(sweeps: Sequence[KeptSweep]) -> list[Panel]:
     """Figure 1: the hypotheses on their way, in one seed of each method."""
     return [
-        Panel(_run_title(cell), chart.drawing)
+        Panel(_run_title(cell), plane_drawing(cell["report"]["plane"]))
         for cell in sweeps[0]["cells"]
-        for chart in plane_charts(cell["report"])[-1:]
+        if cell["report"]["plane"] is not None
     ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from benchmarks.reproductions.plane_drawing import kept_plane
 from fedaudit_client.client import Client
 from fedaudit_client.result_types import FigureSpread, Sweep, SweepRow, SweepTable
 
@@ -68,7 +69,7 @@ class KeptCell(TypedDict):
 
     values: Mapping[str, Any]
     report: Mapping[str, Any]
-    """Of its report: `plane`, and what `privacy` says of leakage."""
+    """What its report's `privacy` says of leakage, and its `plane` (`kept_plane`)."""
     leakage: Mapping[str, Sequence[float | None]]
     """By cluster, the largest leakage of a client after each round; empty without a plane."""
 
@@ -157,24 +158,25 @@ def _kept_figure(figure: FigureSpread) -> KeptFigure:
 
 
 def _kept_cell(client: Client, experiment_id: str, values: Mapping[str, Any]) -> KeptCell:
-    report = client.report(experiment_id)
+    report, rounds = client.report(experiment_id), list(client.rows(experiment_id, "rounds"))
+    plane = kept_plane(report, rounds)
     privacy = report["privacy"]
     leakage = ("leakage_quantiles", "leakage_max", "leakage_by_cluster", "records")
     return {
         "values": values,
         "report": {
-            "plane": _rounded(report["plane"]),
+            "plane": _rounded(plane),
             "privacy": {name: _rounded(privacy[name]) for name in leakage},
         },
         # Its other curves would take more room than all figures together.
-        "leakage": {} if report["plane"] is None else _leakage(client, experiment_id),
+        "leakage": {} if plane is None else _leakage(rounds),
     }
 
 
-def _leakage(client: Client, experiment_id: str) -> dict[str, list[float | None]]:
+def _leakage(rounds: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
     """By cluster, the largest leakage of a client after each round."""
-    rounds = [one["leakage_by_cluster"] or [] for one in client.rows(experiment_id, "rounds")]
-    largest = [{part["cluster"]: part["leakage_max"] for part in clusters} for clusters in rounds]
+    found = [one["leakage_by_cluster"] or [] for one in rounds]
+    largest = [{part["cluster"]: part["leakage_max"] for part in clusters} for clusters in found]
     return {
         str(cluster): [_rounded(of_round.get(cluster)) for of_round in largest]
         for cluster in sorted({cluster for of_round in largest for cluster in of_round})

@@ -42,8 +42,6 @@ _TP, _FP, _TN, _FN = range(len(COUNTS))
 
 
 _OF_GROUPS = {"loss": NO_LOSS, "rows": "how many rows a group has is confidential"}
-_ONE_MODEL = "predictions do not say of several models which one made them"
-_NO_CLIENTS = "without a client key there are no clients to average over"
 _LOSSES = ("loss_difference", "loss_ratio")
 _TENTHS = tuple(tenth / 10 for tenth in range(1, 10))
 _ROUNDED = "counts are rounded, and so many figures of the same groups would narrow them down"
@@ -113,10 +111,8 @@ def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSect
         "metrics": {
             name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()
         },
-        "by_hypothesis_reason": _ONE_MODEL,
     }
     if by_rows:
-        update |= {"client_averaged": None, "client_averaged_reason": _NO_CLIENTS}
         update["groups"] = [
             one.model_copy(
                 update={

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite, nan
 from pathlib import Path
-from textwrap import wrap
 from typing import Annotated, Any, Literal
 
 import typer
@@ -290,29 +289,16 @@ def propose(
     if as_json:
         write_json(found)
     else:
-        reasons = [(one["pointer"], one["reason"]) for one in found["reasons"]]
-        write_line("\n".join(_commented(found["spec"], reasons)))
+        from fedaudit.federations.proposals.commented_yaml import commented
+
+        reasons: dict[str, str] = {}
+        for one in found["reasons"]:
+            earlier = reasons.get(one["pointer"])
+            reasons[one["pointer"]] = f"{earlier}; {one['reason']}" if earlier else one["reason"]
+        write_line("\n".join(commented(found["spec"], reasons)))
     if not found["expected_useful"]:
         say(f"fedaudit: no useful model is expected: {found['needs']}")
         raise typer.Exit(ExitCode.NO_EVIDENCE)
-
-
-def _commented(
-    spec: Json, reasons: Sequence[tuple[str, str]], *, above: str = "", indent: str = ""
-) -> Iterator[str]:
-    """The spec as YAML, each reason a comment above its field."""
-    for name, value in spec.items():
-        where = f"{above}/{name}"
-        for pointer, reason in reasons:
-            if pointer == where:
-                yield from wrap(
-                    reason, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
-                )
-        if isinstance(value, dict):
-            yield f"{indent}{name}:"
-            yield from _commented(value, reasons, above=where, indent=f"{indent}  ")
-        else:
-            yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"
 
 
 _FEDERATION = argument("ID", "The federation's id.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedaudit.spec.experiment import ExperimentSpec
     from fedaudit.spec.gates import PolicyFile
 
-ReportForm = Literal["json", "html", "pdf", "text"]
+ReportForm = Literal["json", "html", "text"]
 GateForm = Literal["text", "json", "junit", "markdown"]
 TableName = Literal["ledger", "rounds", "fairness", "records"]
 TableForm = Literal["csv", "ndjson", "parquet"]
@@ -199,3 +199,14 @@ def trusted_keys(path: Path | None) -> "Sequence[PublicKey]":
         return public_keys_in(content)
     except ValueError as error:
         raise usage_error(f"--public-key: {path}: {error}") from None
+
+
+def check_device(device: str) -> None:
+    """Raises a usage error for a GPU that torch does not find."""
+    if device.startswith("cuda"):
+        import torch
+
+        if int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
+            raise usage_error(
+                f"device {device}: no CUDA device is available here; take --device cpu"
+            )

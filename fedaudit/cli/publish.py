@@ -1,4 +1,4 @@
-"""The commands below `publish`: reports in other tools."""
+"""The command below `publish`: reports in MLflow."""
 
 import os
 from collections.abc import Iterator
@@ -12,19 +12,13 @@ from fedaudit.cli.options import AsJson
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.publishing.mlflow_runs import publish_to_mlflow
-from fedaudit.publishing.openlineage_events import (
-    lineage_of_file,
-    lineage_of_service,
-    publish_to_openlineage,
-    publish_to_wandb,
-)
 from fedaudit.publishing.publication import (
     MissingExtraError,
     Publication,
     PublishingError,
     from_file,
     from_service,
-    import_tool,
+    import_mlflow,
 )
 
 _MLFLOW_SETTINGS = {
@@ -67,7 +61,7 @@ def publish_mlflow(
     for name, value in _MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
     with _failures():
-        import_tool("mlflow")
+        import_mlflow()
         with _publication(source, with_ledger=with_ledger) as found:
             run = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment=experiment)
             reason = found.model_reason
@@ -89,62 +83,6 @@ def publish_mlflow(
     say(f"{state}: {run.metrics} values and {run.files} files were written")
     if run.model_id is None:
         say(f"no model was published: {reason}")
-
-
-@app.command("wandb")
-def publish_wandb(
-    source: Source,
-    *,
-    out: Annotated[Path, typer.Option("--out", help="The folder that gets `wandb/`.")] = Path(),
-    project: Annotated[
-        str, typer.Option(envvar="WANDB_PROJECT", help="The W&B project.")
-    ] = "fedaudit",
-    with_ledger: WithLedger = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write an offline run of Weights & Biases, which `wandb sync` sends."""
-    with _failures():
-        import_tool("wandb")
-        with _publication(source, with_ledger=with_ledger) as found:
-            run = publish_to_wandb(found, folder=out.absolute(), project=project)
-    if as_json:
-        write_json({"folder": str(run.folder), "created": run.created})
-        return
-    write_line(str(run.folder))
-    if not run.created:
-        say("the run was there already and is left as it is")
-    say(f"to send it: wandb sync {run.folder}")
-
-
-@app.command("openlineage")
-def publish_openlineage(
-    source: Source,
-    *,
-    url: Annotated[
-        str, typer.Option(envvar="OPENLINEAGE_URL", help="Of the receiver, as Marquez.")
-    ],
-    api_key: Annotated[
-        str | None, typer.Option(envvar="OPENLINEAGE_API_KEY", help="A bearer token.")
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option(envvar="OPENLINEAGE_NAMESPACE", help="Of the job.")
-    ] = "fedaudit",
-    as_json: AsJson = False,
-) -> None:
-    """Send how the experiment began and ended, with its gates as tests."""
-    with _failures():
-        import_tool("openlineage")
-        if _is_file(source):
-            lineage = lineage_of_file(Path(source))
-        else:
-            with connected() as client:
-                lineage = lineage_of_service(client, source)
-        sent = publish_to_openlineage(lineage, url=url, api_key=api_key, namespace=namespace)
-    if as_json:
-        write_json({"run_id": lineage.experiment_id, "events": sent})
-        return
-    write_line(lineage.experiment_id)
-    say(f"{sent} events were sent to {url}")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from fedaudit.cli.options import (
     AsJson,
     SourcesDir,
     Spec,
+    check_device,
     named_contents,
     read_spec,
     sources_dir_of_environment,
@@ -282,12 +283,9 @@ def _open_trainer(cells: Sequence[Cell], device: str) -> "Trainer":
     except MissingLibraryError as error:
         raise CommandError(str(error)) from None
     # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
-    import torch
-
     from fedaudit.training.stack import open_stack
 
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise usage_error(f"device {device}: no CUDA device is available here; take --device cpu")
+    check_device(device)
     return open_stack(list(cells), device=device)
 
 

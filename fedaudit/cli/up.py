@@ -26,7 +26,7 @@ from fedaudit.cli.installation import (
     python_module,
     stop_signals,
 )
-from fedaudit.cli.options import AsJson, DataDir, SourcesDir
+from fedaudit.cli.options import AsJson, DataDir, SourcesDir, check_device
 from fedaudit.cli.output import CommandError, say, usage_error, write_json, write_line
 
 _PROJECT = "default"
@@ -56,7 +56,7 @@ class RunningService:
 
 @contextmanager
 def running_service(
-    installation: Installation, *, host: str, port: int
+    installation: Installation, *, host: str, port: int, device: str = "cpu"
 ) -> Iterator[RunningService]:
     """The service, ready to be used; all its processes have ended when the block is left.
 
@@ -74,7 +74,9 @@ def running_service(
         key = _first_key(installation)
         url = _url(host, listener.getsockname()[1])
         logs = installation.data_dir / "logs"
-        supervisor = Supervisor(_services(installation, listener), log_folder=logs, report=say)
+        supervisor = Supervisor(
+            _services(installation, listener, device=device), log_folder=logs, report=say
+        )
         try:
             supervisor.start()
             _wait_until_ready(url, supervisor, stopping)
@@ -130,7 +132,7 @@ def _signing_key_id(service: RunningService) -> str:
     return f"{key.key_id}\n               public half in {service.public_key}"
 
 
-def _services(installation: Installation, listener: socket.socket) -> list[Service]:
+def _services(installation: Installation, listener: socket.socket, *, device: str) -> list[Service]:
     environment = dict(installation.environment)
     # Measured: two processes of two threads each run many times slower than one thread each.
     one_thread = {"OMP_NUM_THREADS": "1", **environment}
@@ -138,7 +140,7 @@ def _services(installation: Installation, listener: socket.socket) -> list[Servi
     api = python_module("api", "--fd", str(descriptor))
     return [
         Service("api", api, environment, (descriptor,)),
-        Service("worker", python_module("workers", "--device", "cpu"), one_thread),
+        Service("worker", python_module("workers", "--device", device), one_thread),
         Service("sweeper", python_module("workers.sweeper"), environment),
     ]
 
@@ -272,17 +274,23 @@ def up(
     ] = None,
     data_dir: DataDir = None,
     sources_dir: SourcesDir = None,
+    device: Annotated[
+        str, typer.Option(help="What trains: cpu, or cuda:0, where specs of device cpu wait.")
+    ] = "cpu",
     open_browser: Annotated[
         bool, typer.Option("--open", help="Open the pages in the browser.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the whole service: API, worker and sweeper. Ctrl-C stops it."""
+    if len(_devices(device)) > 1:
+        raise usage_error("--device: the embedded service has one worker; name one device")
+    check_device(device)
     installation = Installation.choose(data_dir, sources_dir=sources_dir)
     if port is None:
         # A bookmark needs the same address every time; a program reads the one that it is told.
         port = 0 if as_json else DEFAULT_PORT
-    with running_service(installation, host=host, port=port) as service:
+    with running_service(installation, host=host, port=port, device=device) as service:
         announce(service, as_json=as_json)
         if open_browser:
             open_pages(service.url)

@@ -1,8 +1,8 @@
 """Which groups are disclosed: decided here, once for each attribute and population.
 
-A *population* is the rows, or cells, whose sizes decide: held-out rows, held-out rows by the
-hypothesis that predicted them, training rows, records by budget. What a report or a profile says
-of groups is made from the `Disclosure` of its population, which cannot be read for another one's.
+A *population* is the rows whose sizes decide: held-out rows, training rows, records by budget. What
+a report or a profile says of groups is made from the `Disclosure` of its population, which cannot
+be read for another one's.
 
 This is the only module that reads `minimum_group_size` and `reference_group` of a spec in order to
 act on them, and the only one that uses the rules of `suppression`.
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from fedaudit.fairness.suppression import (
     IntersectionTable,
     combination_of,
-    shown_cells,
     shown_groups,
     with_complementary_suppression,
 )
@@ -157,18 +156,6 @@ class Disclosure:
         )
         too_few = f"{self.too_few} or {MIN_CLIENTS} {of}"
         return replace(self, shown=shown, too_few=too_few)
-
-    def of_parts(self, rows: NDArray[np.int64], *, of: str) -> "Disclosure":
-        """For figures of parts of the groups' rows [parts, groups], beside those of all parts.
-        Nothing is shown of a group that is suppressed in all parts together, and neither totals
-        over parts nor over groups give a suppressed cell away (`suppression.shown_cells`)."""
-        shown = shown_cells(
-            rows,
-            self.shown,
-            minimum_group_size=self.rule.minimum_group_size,
-            combination=self.rule.combination,
-        )
-        return Disclosure(self.rule, rows, shown, too_few=self.rule.few(of))
 
 
 def size_rule(groups: Groups) -> DisclosureRule:

@@ -1,7 +1,7 @@
 """Counts of groups, their rates and the gaps between these, and how much a gap is.
 
 Counted are true positives, false positives, true negatives and false negatives. "Positive" is the
-favourable outcome. Counts are pooled over records, not averaged over clients. Every array of counts
+favourable outcome. Counts are pooled over records. Every array of counts
 ends in [groups, 4], in the order of `fedaudit.spec.metrics.COUNTS`.
 
 Which rates and gaps there are is in the table in `fedaudit.spec.metrics`.
@@ -26,7 +26,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count
 
 
@@ -216,21 +216,12 @@ def gaps_between(
             continue
         common = why_incomparable(rows[position], shown[position], reference)
         rates = group_rates(block[position])[:, shown[position]]
-        figures.append(_explained(row, rates, note, common=common, lacking_words=_NO_RATE))
+        figures.append(_explained(row, rates, note, common=common))
     return figures
 
 
-_NO_RATE = "{count} of the groups compared {lack} {rows}: a rate is undefined"
-_NO_AVERAGE = "in {count} of the groups compared, fewer than two clients have such a rate"
-
-
 def _explained(
-    values: Sequence[float],
-    rates: NDArray[np.float64],
-    note: str | None,
-    *,
-    common: str | None,
-    lacking_words: str,
+    values: Sequence[float], rates: NDArray[np.float64], note: str | None, *, common: str | None
 ) -> list[Figure]:
     """The METRICS with their values, None and a reason where NaN; `rates` [rates, groups shown].
     `note`: what the values leave out; `common`: a reason for all of them."""
@@ -243,7 +234,7 @@ def _explained(
         reason = common or ZERO_OVER_ZERO
         if common is None and (count := lacking(rates, family.name)):
             lack = "lacks" if count == 1 else "lack"
-            reason = lacking_words.format(count=count, lack=lack, rows=family.rows)
+            reason = f"{count} of the groups compared {lack} {family.rows}: a rate is undefined"
         figures.append(Figure(metric, None, reason))
     return figures
 
@@ -343,56 +334,3 @@ def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) 
         known = reason is None
         figures.append(Figure(metric, value if known else None, note if known else reason))
     return figures
-
-
-_CELLS_AT_A_TIME = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class ClientAverages:
-    """Averaged rates of all groups, and the gaps between those shown."""
-
-    disclosure: Disclosure
-    """By rows and by clients."""
-    clients: NDArray[np.int64]
-    """[groups]: clients with scored rows."""
-    contributing: NDArray[np.int64]
-    """[rates, groups]: clients with a denominator for each of the RATES."""
-    rates: NDArray[np.float64]
-    """[rates, groups]: the RATES; NaN where fewer than MIN_CLIENTS contribute."""
-    figures: tuple[Figure, ...]
-
-
-def client_averages(client_counts: NDArray[np.int64], disclosure: Disclosure) -> ClientAverages:
-    """The averages of counts per client [clients, groups, 4]. `disclosure`: of the rates pooled
-    over the same rows. Raises ValueError where it was not decided from them."""
-    groups = client_counts.shape[1]
-    disclosure.check(scored_rows(client_counts.sum(axis=0)))
-    clients = np.zeros(groups, dtype=np.int64)
-    contributing = np.zeros((len(RATES), groups), dtype=np.int64)
-    sums = np.zeros((len(RATES), groups))
-    step = max(1, _CELLS_AT_A_TIME // max(1, groups))
-    for start in range(0, len(client_counts), step):
-        block = client_counts[start : start + step]
-        rates = group_rates(block)
-        clients += np.count_nonzero(scored_rows(block), axis=0)
-        contributing += np.count_nonzero(~np.isnan(rates), axis=0)
-        sums += np.nansum(rates, axis=0)
-    enough = contributing >= MIN_CLIENTS
-    rates = np.divide(sums, contributing, out=np.full_like(sums, np.nan), where=enough)
-    found = disclosure.of_clients(clients)
-    shown, reference, common = found.shown, found.reference, None
-    if int(shown.sum()) < 2:
-        common = "fewer than two groups are left to compare"
-    elif reference is not None and not shown[reference]:
-        common = "the reference group is left out"
-    values = rate_gaps(rates, shown, reference=reference).tolist()
-    note = left_out_note(len(shown) - int(shown.sum()), len(shown))
-    figures = _explained(values, rates[:, shown], note, common=common, lacking_words=_NO_AVERAGE)
-    return ClientAverages(
-        disclosure=found,
-        clients=clients,
-        contributing=contributing,
-        rates=rates,
-        figures=tuple(figures),
-    )

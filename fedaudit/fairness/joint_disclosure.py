@@ -38,20 +38,6 @@ class Population:
         pairs = _pairs(codes[known], self.clients[known])
         return np.bincount(pairs[0], minlength=self.groups[attribute])
 
-    def crossed(self, part: NDArray[np.int64], *, parts: int) -> "Population":
-        """The same rows by cells instead of groups: part * groups + group. `part` [rows]: below
-        `parts`. Raises ValueError where there are other rows."""
-        if part.shape != self.clients.shape:
-            raise ValueError(f"{len(part)} rows have a part, and {len(self.clients)} are there")
-        return replace(
-            self,
-            codes={
-                name: np.where(codes >= 0, part * self.groups[name] + codes, -1)
-                for name, codes in self.codes.items()
-            },
-            groups={name: parts * groups for name, groups in self.groups.items()},
-        )
-
     def atoms(self, attributes: Sequence[str]) -> "Atoms":
         """The rows that no group of these attributes distinguishes, taken together."""
         of_row = np.zeros(len(self.clients), dtype=np.int64)
@@ -354,37 +340,11 @@ def decide_together(
         found[name] = rule.decide(rows, clients=clients, allowed=allowed)
         if allowed is not None:
             kept[name] = ~allowed & (rows > 0)
-    return _decided(found, population, fixed={}, kept=kept)
-
-
-def decide_parts_together(
-    decided: Mapping[str, Disclosure],
-    population: Population,
-    part: NDArray[np.int64],
-    *,
-    parts: int,
-    of: str,
-) -> dict[str, Disclosure]:
-    """Which cells [parts, groups] of each attribute are disclosed beside its groups. `decided`: the
-    groups, as `decide_together` did. `part` [rows]: the part that each row of the population is in,
-    below `parts`. `of`: what rows of a part are called."""
-    cells = population.crossed(part, parts=parts)
-    found = {}
-    for name, groups in decided.items():
-        shape = parts, len(groups.rows)
-        clients = cells.clients_of(name).reshape(shape)
-        enough = clients >= groups.rule.minimum_group_clients
-        own = groups.of_parts(cells.sizes(name).reshape(shape), of=of)
-        found[name] = replace(own, shown=own.shown & enough)
-    return _decided(found, cells, fixed=decided, kept={})
+    return _decided(found, population, kept)
 
 
 def _decided(
-    found: Mapping[str, Disclosure],
-    population: Population,
-    *,
-    fixed: Mapping[str, Disclosure],
-    kept: Mapping[str, NDArray[np.bool_]],
+    found: Mapping[str, Disclosure], population: Population, kept: Mapping[str, NDArray[np.bool_]]
 ) -> dict[str, Disclosure]:
     """What was found, less what gives few rows away. Of attributes that are too many to be looked
     at together, those named last are not shown."""
@@ -397,15 +357,14 @@ def _decided(
             system = _System(
                 atoms,
                 {name: found[name] for name in names},
-                fixed={name: fixed[name] for name in names if name in fixed},
-                kept={name: kept[name] for name in names if name in kept},
+                {name: kept[name] for name in names if name in kept},
             )
             shown = system.suppress_exposed()
             if shown is not None:
                 break
         names.pop()
     return {
-        name: replace(one, shown=shown[name].reshape(one.shown.shape))
+        name: replace(one, shown=shown[name])
         if shown is not None and name in shown
         else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
         for name, one in found.items()
@@ -428,36 +387,15 @@ class _System:
     """The totals of some attributes over the same rows."""
 
     def __init__(
-        self,
-        atoms: Atoms,
-        found: Mapping[str, Disclosure],
-        *,
-        fixed: Mapping[str, Disclosure],
-        kept: Mapping[str, NDArray[np.bool_]],
+        self, atoms: Atoms, found: Mapping[str, Disclosure], kept: Mapping[str, NDArray[np.bool_]]
     ) -> None:
-        """`fixed`: groups beside whose figures those of `found`, which are parts of them, stand.
-        `kept` [groups]: those that may not follow, however large."""
-        self._atoms = atoms
-        self._found = {
-            name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
-            for name, one in found.items()
-        }
+        """`kept` [groups]: those that may not follow, however large."""
+        self._atoms, self._found = atoms, found
         self._order = {name: place for place, name in enumerate(found)}
         self._shown = {name: one.shown.copy() for name, one in self._found.items()}
         rules = [one.rule for one in found.values()]
         self._rows = max((rule.minimum_group_size for rule in rules), default=1)
         self._clients = max((rule.minimum_group_clients for rule in rules), default=1)
-        self._fixed = [
-            # The atoms of a group of which this system has the parts.
-            _Total(
-                (atoms.codes[name] >= 0) & (atoms.codes[name] % len(one.rows) == group),
-                int(one.rows[group]),
-                None,
-            )
-            for name, one in fixed.items()
-            for group in np.flatnonzero(one.shown & (one.rows > 0)).tolist()
-        ]
-
         members = [atoms.members(name, np.flatnonzero(own)) for name, own in kept.items()]
         self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
 
@@ -467,7 +405,7 @@ class _System:
         smallest: so an intersection yields to its parts. Of several, that of the attribute named
         last."""
         work = 0
-        while len(totals := self._totals()) > len(self._fixed):
+        while totals := self._totals():
             work += len(totals) * len(self._atoms)
             if work > MAX_WORK:
                 return None
@@ -493,7 +431,7 @@ class _System:
         return self._shown
 
     def _totals(self) -> list[_Total]:
-        totals = list(self._fixed)
+        totals: list[_Total] = []
         for name, one in self._found.items():
             places = np.flatnonzero(self._shown[name] & (one.rows > 0))
             members = self._atoms.members(name, places)
@@ -501,7 +439,7 @@ class _System:
                 _Total(own, int(one.rows[place]), (name, place))
                 for own, place in zip(members, places.tolist(), strict=True)
             ]
-        if len(totals) > len(self._fixed):
+        if totals:
             everybody = np.ones(len(self._atoms), dtype=np.bool_)
             totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
         return totals

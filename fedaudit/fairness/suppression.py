@@ -116,42 +116,6 @@ def with_complementary_suppression(
     return shown
 
 
-def shown_cells(
-    rows: NDArray[np.int64],
-    groups_shown: NDArray[np.bool_],
-    *,
-    minimum_group_size: int,
-    combination: IntersectionTable | None = None,
-) -> NDArray[np.bool_]:
-    """Which cells of a table [parts, groups] of scored rows may be shown.
-
-    `groups_shown` [groups]: the groups whose totals over all parts are; of the others no cell is.
-    Complementary suppression along both axes: neither a group's total less its other cells gives a
-    hidden one away, nor that of a part. The groups of a `combination` add up to others within every
-    part, as in `shown_groups`.
-    """
-    cells = np.arange(rows.size).reshape(rows.shape)
-    shown = (rows >= max(1, minimum_group_size)) & groups_shown
-    within = [cells[:1]]
-    if combination is not None:
-        within = combination.published_cells
-        for margin in combination.margins:
-            lines, lying = combination.lines(margin), combination.of_margin(margin)
-            sums = rows[:, lines].sum(axis=-1)
-            of_margin = shown_groups(
-                sums.sum(axis=0), minimum_group_size=minimum_group_size, combination=lying
-            )
-            stated = shown_cells(
-                sums, of_margin, minimum_group_size=minimum_group_size, combination=lying
-            )
-            shown[:, lines] &= stated[..., np.newaxis]
-    of_parts = [cells[:, lines].reshape(-1, lines.shape[1]) for lines in within]
-    totals = [cells.T, *of_parts]
-    return _complemented_within(
-        shown.ravel(), rows.ravel(), totals, minimum_group_size=minimum_group_size
-    ).reshape(rows.shape)
-
-
 def _recoverable_from_totals(
     shown: NDArray[np.bool_], rows: NDArray[np.int64], minimum_group_size: int
 ) -> NDArray[np.bool_]:

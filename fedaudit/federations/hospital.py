@@ -222,9 +222,9 @@ def _load(
 
 def _scaled(source: HospitalCharges, *columns: NDArray[np.float64]) -> NDArray[np.float32]:
     """FEATURES by their scales, float32 [rows, features]."""
-    every = source.scale.get(EVERY_NUMBER, 1.0)
+    scales, every = source.feature_scales, source.scale.get(EVERY_NUMBER, 1.0)
     parts = [
-        as_float32(scaled(values, source.scale.get(name, every))[0], name)
+        as_float32(scaled(values, scales.get(name, every))[0], name)
         for name, values in zip(FEATURES, columns, strict=True)
     ]
     return np.stack(parts, axis=1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,24 +151,6 @@ def lay_out_registered(
             progress=progress,
         )
     )
-
-
-def index_registered(
-    registration: Registration,
-    *,
-    files: Files,
-    place: BinaryIO,
-    progress: Callable[[], None] = lambda: None,
-) -> bool:
-    """Write the index of a large table to the start of `place`, from which experiments on it are
-    planned.
-
-    False where there is none, as for small files, which are read instead. Raises InvalidInputError
-    where a column cannot be read, which need not be one that is used; OSError.
-    """
-    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
-    file_kind(registration.federation).write_index(asked, place)
-    return place.tell() > 0
 
 
 def registered_row_hashes(

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,12 +65,6 @@ class FileKind(SourceKind):
         """Do now what the first experiment that asks so would wait for, where it is worth it.
 
         Raises InvalidInputError.
-        """
-
-    def write_index(self, asked: LoadRequest, place: BinaryIO) -> None:
-        """Write a file from which outlines are made without the data, where it is worth it.
-
-        Raises InvalidInputError where a column cannot be read.
         """
 
     def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64] | None:

@@ -77,6 +77,22 @@ class SmallDenseNetwork:
         return activations
 
 
+LANES = 8
+"""Clients that a batched network computes at once, neither more nor fewer: a library adds up in an
+order that depends on how many products there are, and a client's numbers may not depend on who is
+computed beside it."""
+
+
+def _lane_blocks(values: Tensor, *, lanes: int) -> list[Tensor]:
+    """Blocks of `LANES` along the axis `lanes`, the last one filled up with zeros."""
+    missing = -values.shape[lanes] % LANES
+    if missing:
+        shape = list(values.shape)
+        shape[lanes] = missing
+        values = torch.cat((values, values.new_zeros(shape)), dim=lanes)
+    return list(torch.split(values, LANES, dim=lanes))
+
+
 class BatchedNetwork:
     """A network of any size by matrix products and autograd, one cell at a time."""
 
@@ -90,37 +106,62 @@ class BatchedNetwork:
 
     def forward(self, theta: Tensor, features: Tensor) -> Tensor:
         """As `SmallDenseNetwork.forward`."""
-        rows, clients = features.shape[1], features.shape[3]
+        clients = features.shape[3]
         cells = []
         for cell in range(theta.shape[0]):
-            pieces = []
-            for piece in self._pieces(rows):
-                inputs = features[:, piece, cell].permute(1, 2, 0).flatten(0, 1)
-                outputs = self._apply(theta[cell], inputs.expand(theta.shape[1], -1, -1))
-                pieces.append(torch.unflatten(outputs.permute(2, 0, 1), 2, (-1, clients)))
-            cells.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2))
+            blocks = [
+                self._forward(theta[cell], block[:, :, cell])
+                for block in _lane_blocks(features, lanes=3)
+            ]
+            cells.append(torch.cat(blocks, dim=-1)[..., :clients])
         return torch.stack(cells, dim=3)
+
+    def _forward(self, theta: Tensor, features: Tensor) -> Tensor:
+        """Outputs [out, k, rows, lanes] of a cell's hypotheses [k, n] on features [inputs, rows,
+        lanes]."""
+        pieces = []
+        for piece in self._pieces(features.shape[1]):
+            inputs = features[:, piece].permute(1, 2, 0).flatten(0, 1)
+            outputs = self._apply(theta, inputs.expand(theta.shape[0], -1, -1))
+            pieces.append(torch.unflatten(outputs.permute(2, 0, 1), 2, (-1, LANES)))
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
 
     def gradient(
         self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, loss: Loss
     ) -> Tensor:
         """As `SmallDenseNetwork.gradient`."""
+        clients = theta.shape[2]
         cells = []
         for cell in range(theta.shape[1]):
-            own = theta[:, cell].t().contiguous().requires_grad_()
-            found = []
-            for piece in self._pieces(features.shape[1]):
-                with torch.enable_grad():
-                    inputs = features[:, piece, cell].permute(2, 1, 0)
-                    outputs = self._apply(own, inputs).permute(2, 1, 0)
-                    values = loss.values(outputs, target[piece, cell])
-                    means = (values * weight[piece, cell]).sum(0)
-                    # Clients share no parameter: one pass gives every client its own gradient.
-                    (slope,) = torch.autograd.grad(means.sum(), own)
-                found.append((means.detach(), slope))
-            means, slope = (sum(parts[1:], parts[0]) for parts in zip(*found, strict=True))
-            cells.append(slope * loss.client_slope(means)[:, None])
+            blocks = zip(
+                _lane_blocks(theta[:, cell].t(), lanes=0),
+                _lane_blocks(features[:, :, cell], lanes=2),
+                _lane_blocks(target[:, cell], lanes=1),
+                _lane_blocks(weight[:, cell], lanes=1),
+                strict=True,
+            )
+            slopes = [self._gradient(*block, loss=loss) for block in blocks]
+            cells.append(torch.cat(slopes)[:clients])
         return torch.stack(cells).permute(2, 0, 1)
+
+    def _gradient(
+        self, theta: Tensor, features: Tensor, target: Tensor, weight: Tensor, *, loss: Loss
+    ) -> Tensor:
+        """Gradients [lanes, n] at theta [lanes, n]; features [inputs, rows, lanes], target and
+        weight [rows, lanes]."""
+        own = theta.contiguous().requires_grad_()
+        found = []
+        for piece in self._pieces(features.shape[1]):
+            with torch.enable_grad():
+                outputs = self._apply(own, features[:, piece].permute(2, 1, 0)).permute(2, 1, 0)
+                values = loss.values(outputs, target[piece])
+                means = (values * weight[piece]).sum(0)
+                # Clients share no parameter: one pass gives every client its own gradient.
+                (slope,) = torch.autograd.grad(means.sum(), own)
+            found.append((means.detach(), slope))
+        means, slope = (sum(parts[1:], parts[0]) for parts in zip(*found, strict=True))
+        gradient: Tensor = slope * loss.client_slope(means)[:, None]
+        return gradient
 
     def _pieces(self, rows: int) -> list[slice]:
         step = self.rows_at_once or rows

@@ -1,1 +1,1 @@
-"""Audit reports in the tools that a team already runs: MLflow, Weights & Biases, OpenLineage."""
+"""Audit reports in the tool that a team already runs: MLflow."""

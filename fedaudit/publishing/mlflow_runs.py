@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_tool
+from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_mlflow
 from fedaudit.publishing.published_figures import PublishedFigure
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
@@ -53,7 +53,7 @@ def publish_to_mlflow(
     """Write a publication into the run that has its experiment's id as a tag, made if missing.
     Publishing again adds what is missing and repeats nothing. Raises MissingExtraError, and
     PublishingError where the server refuses or does not answer."""
-    mlflow = import_tool("mlflow")
+    mlflow = import_mlflow()
     client = mlflow.MlflowClient(tracking_uri=tracking_uri)
     try:
         home = _experiment_id(client, experiment)

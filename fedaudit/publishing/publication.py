@@ -1,4 +1,4 @@
-"""What is published of one experiment, for every tool."""
+"""What is published of one experiment."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from fedaudit.publishing.published_figures import (
     NOT_IN_FILE,
@@ -28,26 +28,23 @@ from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError
 
-Extra = Literal["mlflow", "wandb", "openlineage"]
-
 
 class PublishingError(Exception):
     """A report cannot be published; the message says why and what to change."""
 
 
 class MissingExtraError(PublishingError):
-    """The tool's client library is not installed; the message names the extra."""
+    """MLflow's client library is not installed; the message names the extra."""
 
 
-def import_tool(extra: Extra) -> ModuleType:
-    """The tool's client library. Raises MissingExtraError."""
-    name = "openlineage.client" if extra == "openlineage" else extra
+def import_mlflow() -> ModuleType:
+    """MLflow's client library. Raises MissingExtraError."""
     try:
-        return import_module(name)
+        return import_module("mlflow")
     except ImportError as error:
         raise MissingExtraError(
-            f"this needs the library {name}, which cannot be imported ({error}): install the "
-            f"extra `{extra}`, as in pip install 'fedaudit[{extra}]'"
+            f"this needs the library mlflow, which cannot be imported ({error}): install the "
+            "extra `mlflow`, as in pip install 'fedaudit[mlflow]'"
         ) from error
 
 

@@ -38,7 +38,7 @@ class LedgerTotals:
     """Totals over entries, counted from outcomes alone and not from the running columns."""
 
     def __init__(self, subjects: int, *, best_round: int = 0) -> None:
-        """`best_round`: the round whose radii and clusters are kept, 0 for no round."""
+        """`best_round`: the round whose radii are kept, 0 for no round."""
         self._subjects = subjects
         self._best_round = best_round
         self.releases = np.zeros(subjects, dtype=np.int32)
@@ -56,8 +56,6 @@ class LedgerTotals:
         observer."""
         self.best_radii: NDArray[np.float64] | None = None
         """[releases, parts] of the best round, None without one."""
-        self.best_clusters = np.empty(0, dtype=np.int16)
-        """[releases] of the best round."""
 
     def add(self, entries: EntryColumns) -> None:
         """Count entries in; their subjects must lie within the range, each once in an entry."""
@@ -93,4 +91,3 @@ class LedgerTotals:
                 released, radii = entries.released[span], entries.radii[span]
                 by_part = radii.reshape(len(released), len(entries.inputs.noised_sizes))
                 self.best_radii = by_part[released]
-                self.best_clusters = entries.clusters[span][released]

@@ -22,7 +22,6 @@ from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.model import MODEL, ModelSection
 from fedaudit.reports.sections.other_runs import REPEATS, SWEEP, RepeatsSection, SweepSection
 from fedaudit.reports.sections.outcome_words import with_words
-from fedaudit.reports.sections.parameter_plot import PLANE, Plane
 from fedaudit.reports.sections.part import GateOutcome, Part, VerdictParts
 from fedaudit.reports.sections.privacy import PRIVACY, Privacy
 from fedaudit.reports.sections.provenance import (
@@ -80,8 +79,6 @@ class Report(Part):
     gates: list[GateSection]
     gate_outcome: GateOutcome | None
     """The worst of the gates; None where the spec has none."""
-    plane: Plane | None = None
-    plane_reason: str | None = None
     sweep: SweepSection | None = None
     sweep_reason: str | None = None
     repeats: RepeatsSection | None = None
@@ -172,7 +169,6 @@ RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (
     INTEGRITY,
     UTILITY,
     PRIVACY,
-    PLANE,
     GUARANTEE,
     FAIRNESS,
     FAIRNESS_PRIVACY,

@@ -2,10 +2,13 @@
 for, with the reason of each.
 
 It sees numbers of clients and rows, columns, declared ranges, budgets and policies, and nothing of
-outcomes or values. The rules were compared with experiments on several tables (docs/usefulness.md):
+outcomes or values. Rows are counted in powers of two: who may read a spec may not see how many rows
+there are, and hardly ever does one row more change it. The rules were compared with experiments on
+several tables (docs/usefulness.md):
 
 - Updates are cut to a clip that is shorter than they are, so that each uses all of it. All rounds
-  together go a length of 3 to 9, which a regression needs, with noise of about 1.25 in all.
+  together go a length of 3 to 9, which a regression needs, with noise of about 1.25 in all, or
+  more on many parameters (`bearable_noise`).
 - At a given cost the ratio of noise and updates follows from the numbers of clients and parameters,
   and hardly from the number of rounds or the share of clients that take part in one.
 """
@@ -19,7 +22,12 @@ from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
 from fedaudit.networks.shape import network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.planning.cost_projection import DROWNED, Projection, noise_ratio
+from fedaudit.privacy.planning.cost_projection import (
+    DROWNED,
+    Projection,
+    bearable_noise,
+    noise_ratio,
+)
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import Linear, Logistic
@@ -32,11 +40,15 @@ _LEAST_CLIENTS = 10
 _COHORT, _COHORT_WITHOUT_NOISE = 1000, 100
 """Clients of a round that are enough where there are more."""
 _ROUNDS, _ROUNDS_OF_RECORDS, _ROUNDS_WITHOUT_NOISE = 30, 40, 60
+_BLOCKS = tuple(every for every in range(1, _ROUNDS + 1) if _ROUNDS % every == 0)
 _RECORD_STEPS = 5
 _NOISE_IN_ALL, _NOISE_OF_RECORDS = 1.25, 3.0
 """Length of the noise of all rounds. More steps of records pull a model back to where it fits."""
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
 """How far all rounds together may go, at least and at most, by the kind of target."""
+_ABOUT_ROWS = (
+    "about {:.0f} rows of a client: the nearest power of two, as exact numbers are not shown"
+)
 _MANY_FEATURES = 64
 _FEW_ROWS = 10
 _ROWS_A_FEATURE = 3
@@ -81,6 +93,19 @@ class DeclaredFacts:
     def mean_rows(self) -> float:
         """Of a client."""
         return self.rows / self.clients
+
+    def with_coarse_rows(self) -> "DeclaredFacts":
+        """With the power of two nearest to each number of rows."""
+        return replace(
+            self,
+            rows=_power_of_two(self.rows),
+            median_rows=_power_of_two(self.median_rows or self.mean_rows),
+            most_rows=_power_of_two(self.most_rows or self.mean_rows),
+        )
+
+
+def _power_of_two(rows: float) -> int:
+    return int(2 ** max(0, round(math.log2(max(1.0, rows)))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +226,7 @@ class _Draft:
 def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperiment:
     """The experiment that suits these facts. Raises InvalidInputError where what is asked for
     cannot be had, such as an epsilon that no noise reaches."""
+    facts = facts.with_coarse_rows()
     if aim.private and aim.epsilon is None and aim.leakage is None:
         left = math.inf if facts.epsilon_left is None else facts.epsilon_left
         leaks = facts.leakage_left
@@ -298,9 +324,14 @@ def _put_split(draft: _Draft) -> None:
 def _put_conditioning(draft: _Draft) -> None:
     """Features near 0 of size 1, without looking at more of the data than is protected."""
     facts, source, where = draft.facts, draft.facts.source, "/federation/standardise"
-    if source["source"] != "table" or facts.policy.source == "registered" or draft.is_wide:
+    known = ("table", "hospital-charges")
+    if source["source"] not in known or facts.policy.source == "registered" or draft.is_wide:
         return
-    if not draft.aim.private:
+    if source["source"] == "hospital-charges":
+        draft.put(
+            where, "ranges", "the ranges of hospital charges are known: this looks at no data"
+        )
+    elif not draft.aim.private:
         draft.put(where, "global", "means and deviations of all training rows")
     elif all(isinstance(one, Mapping) for one in _scales(source).values()):
         draft.put(where, "ranges", "all features have declared ranges: this looks at no data")
@@ -347,17 +378,17 @@ def _put_local(draft: _Draft) -> None:
     rows = facts.median_rows or facts.mean_rows
     conditioned = draft.spec["federation"].get("standardise") is not None
     if draft.is_wide:
-        step = 0.03 if draft.aim.private else 0.1
+        step = 0.1
     elif facts.classes == 0:
-        # Charges of hospitals have features that are longer than 1.
-        step = (0.5 if facts.source["source"] == "table" else 0.1) / draft.active
+        step = (0.5 if conditioned or facts.source["source"] == "table" else 0.1) / draft.active
     else:
         step = min(0.3, 8 / draft.active) if conditioned else 1.0
     batch = max(10, int(rows // 10))
     epochs = max(1, min(5, round(5 * batch / rows)))
     local = {"epochs": epochs, "batch_size": batch, "step_size": float(f"{step:.2g}")}
     steps = max(1, round(epochs * rows / batch))
-    draft.put("/training/local", local, f"{steps} steps a round for {rows:.0f} rows of a client")
+    why = f"{steps} steps a round for {_ABOUT_ROWS.format(rows)}"
+    draft.put("/training/local", local, why)
 
 
 def _put_no_privacy(draft: _Draft) -> None:
@@ -371,10 +402,14 @@ def _put_no_privacy(draft: _Draft) -> None:
 def _put_clients(draft: _Draft, epsilon: float) -> None:
     """Noise on sums at the server, for whole clients."""
     clients = draft.training_clients
-    rate = min(1.0, float(f"{_COHORT / clients:.2g}"))
+    every = next((one for one in _BLOCKS if clients <= one * _COHORT), _ROUNDS)
     draft.put("/training/rounds", _ROUNDS)
-    cohort, drawn = {"sampling": "poisson", "rate": rate}, rate * clients
-    draft.put("/training/cohort", cohort, f"noise is averaged over {drawn:.0f} clients a round")
+    cohort: dict[str, Any] = {"sampling": "poisson", "rate": 1.0}
+    drawn, why = clients / every, ""
+    if every > 1:
+        # Coins of the same rate need 3 to 15 % more noise for the same epsilon.
+        cohort, why = {"sampling": "allocation", "every": every}, ", each once in a block"
+    draft.put("/training/cohort", cohort, f"noise is averaged over {drawn:.0f} a round{why}")
     _put_local(draft)
     why = f"of {clients} clients that train whole ones can be protected, if the server is trusted"
     draft.put("/privacy/mechanism", "gaussian-central", why)
@@ -409,7 +444,8 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
 def _put_clip(draft: _Draft, spent: float) -> None:
     """`spent`: length of the noise of all rounds over that of all clips."""
     rounds, (shortest, longest) = draft.spec["training"]["rounds"], _REACH[draft.facts.target]
-    reach = max(shortest, min(longest, _NOISE_IN_ALL / spent))
+    noise = _NOISE_IN_ALL * bearable_noise(draft.parameters)
+    reach = max(shortest, min(longest, noise / spent))
     why = f"shorter than updates: {rounds} rounds go {reach:.2g}, with noise of {spent * reach:.2g}"
     draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), why)
 
@@ -421,12 +457,13 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/training/rounds", _ROUNDS_OF_RECORDS)
     draft.put("/training/cohort", {"sampling": "poisson", "rate": 1.0}, "every client, every round")
     draft.put("/training/local", {"steps": _RECORD_STEPS, "batch_size": max(1, int(rows))})
-    draft.say("/training/local/batch_size", "only divides: the rows of the largest client")
+    why = f"only divides: for the largest client, of {_ABOUT_ROWS.format(facts.most_rows or 0)}"
+    draft.say("/training/local/batch_size", why)
     draft.put("/privacy/mechanism", "record-personalised")
     draft.put("/privacy/budgets", {"distribution": "three-levels"})
     draft.put("/privacy/epsilon_min", epsilon, "as large as epsilon_max: all records spend alike")
     draft.put("/privacy/epsilon_max", epsilon)
-    _put_delta(draft, facts.rows, "rows")
+    _put_delta(draft, 2 * facts.rows, "rows at most")
     draft.put("/privacy/clip", 1.0)
     steps = _ROUNDS_OF_RECORDS * _RECORD_STEPS
     spent = draft.ratio(draft.projection())
@@ -462,7 +499,9 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
     facts, clients = draft.facts, draft.training_clients
     least = _ROWS_A_FEATURE * facts.features
     if facts.rows < least:
-        return f"{facts.features} features need about {least} rows, and there are {facts.rows}"
+        return (
+            f"{facts.features} features need about {least} rows, and there are about {facts.rows}"
+        )
     if unscaled := _unscaled(draft):
         return (
             f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "

@@ -8,8 +8,6 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.joint_disclosure import decide_parts_together
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
@@ -31,17 +29,9 @@ from fedaudit.reports.sections.material import (
     ReportMaterial,
 )
 from fedaudit.reports.sections.model import ModelSection, TensorSection, model_limits
-from fedaudit.reports.sections.parameter_plot import (
-    NOT_KEPT,
-    NOT_VALIDATED,
-    Plane,
-    build_parameter_plot,
-    rounds_to_draw,
-)
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.reports.sections.published_fairness import LAST_ROUNDS, exact_sections
 from fedaudit.runs.blocks import publish_counts
-from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -55,8 +45,7 @@ from fedaudit.spec.federation import (
     SyntheticLinear,
 )
 from fedaudit.spec.table import Feature, Table
-from fedaudit.training.base.cell import first_hypotheses
-from fedaudit.training.base.rounds import FinalResult, axis_names, truth_points
+from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.base.stopping import has_diverged, reported_end
 
 Layout = dict[str, Any]
@@ -85,7 +74,7 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
         "format": _LAYOUT_FORMAT,
         "features": features,
         "image": _image(federation),
-        "standardise": source.standardise if isinstance(source, Table) else None,
+        "standardise": getattr(source, "standardise", None),
         "target": federation.target_name,
         "target_scale": None if federation.classes else federation.target_scale,
         "classes": list(federation.classes) or None,
@@ -115,7 +104,8 @@ def _features(source: FederationSpec, names: tuple[str, ...]) -> Iterator[Layout
         case HospitalCharges():
             for name in names:
                 codes = [str(code) for code in source.conditions] if name == FEATURES[0] else None
-                scale = source.scale.get(name, source.scale.get(EVERY_NUMBER))
+                scales = source.declared_scales
+                scale = scales.get(name, scales.get(EVERY_NUMBER))
                 yield _input(name, {"categories": codes, "scale": scale})
         case Images() | Femnist() | SyntheticLinear() | SyntheticGroups():
             for name in names:
@@ -223,25 +213,6 @@ def _card(
     }
 
 
-def parameter_plot_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane | str:
-    """The plane of the run's two parameters, or why there is none."""
-    best = result.best_round
-    if run.plot_unavailable_reason is not None:
-        return run.plot_unavailable_reason
-    if best == 0:
-        return NOT_VALIDATED
-    rounds = rounds_to_draw(sink.drawn_rounds(up_to=best), best_round=best)
-    if not rounds:
-        return NOT_KEPT
-    return build_parameter_plot(
-        sink.planes(rounds),
-        best_round=best,
-        start=first_hypotheses(run.cell),
-        truth=truth_points(run.cell),
-        parameters=axis_names(run.cell),
-    )
-
-
 def _radii(run: Run, sink: RunSink, round_: int) -> NDArray[np.float64] | None:
     """Of the releases of a round, [releases, parts]; None where no radius is secret."""
     inputs = run.ledger.inputs
@@ -304,7 +275,6 @@ def report_material(
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         disclosures=run.disclosures,
-        hypothesis_disclosures=_hypothesis_disclosures(run, result),
         key_id=key_id,
         disclosure_policy=disclosure_policy,
         budgets_apart=budgets_apart,
@@ -318,22 +288,8 @@ def report_material(
         hypotheses=HypothesesFacts(
             hypotheses=result.hypotheses, radii=_radii(run, sink, result.best_round)
         ),
-        plane=parameter_plot_of_run(run, result, sink),
     )
     return replace(material, model=trained_model(run, result, material))
-
-
-def _hypothesis_disclosures(run: Run, result: FinalResult) -> Mapping[str, Disclosure]:
-    """Which cells of hypotheses and groups are disclosed; none where there is one hypothesis."""
-    if result.predicting is None:
-        return {}
-    return decide_parts_together(
-        run.disclosures,
-        held_out_groups(run.cell),
-        result.predicting,
-        parts=run.spec.training.hypotheses,
-        of="rows that this hypothesis predicted",
-    )
 
 
 def checked_report(

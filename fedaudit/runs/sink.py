@@ -24,12 +24,6 @@ class RunSink(Protocol):
     def entries_of_round(self, round_: int) -> Sequence[LedgerEntry]:
         """The ledger's entries of one round, repeats included."""
 
-    def drawn_rounds(self, *, up_to: int) -> list[int]:
-        """The rounds up to that one that have a plane, ascending."""
-
-    def planes(self, rounds: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-        """The planes of some rounds (`RoundPlot.as_dict`), by round."""
-
     def last_fairness(self, attribute: str, *, rounds: int) -> Sequence[Mapping[str, float | None]]:
         """The gaps of an attribute in the last rounds that were validated, at most so many, by
         metric; ascending."""
@@ -59,17 +53,6 @@ class MemorySink:
 
     def entries_of_round(self, round_: int) -> list[LedgerEntry]:
         return [entry for entry in self.entries if entry.round == round_]
-
-    def drawn_rounds(self, *, up_to: int) -> list[int]:
-        return [one.round for one in self.rounds if one.plane is not None and one.round <= up_to]
-
-    def planes(self, rounds: Sequence[int]) -> dict[int, dict[str, Any]]:
-        wanted = set(rounds)
-        return {
-            one.round: one.plane.as_dict()
-            for one in self.rounds
-            if one.round in wanted and one.plane is not None
-        }
 
     def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
         own = [one for one in self.fairness if one.attribute == attribute]

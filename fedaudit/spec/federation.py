@@ -9,12 +9,15 @@ from fedaudit.spec.sources import (
     Divisor,
     FilePath,
     FileSource,
+    Range,
+    Scale,
+    Scales,
     Source,
     SourceTraits,
     ValidationFraction,
     below_the_sources,
 )
-from fedaudit.spec.table import Table
+from fedaudit.spec.table import Standardise, Table, centred
 
 
 class Rotate(SpecPart):
@@ -198,6 +201,9 @@ class HospitalCharges(FileSource):
         "latitude": 10.0,
         "average_total_payments": 10_000.0,
     }
+    standardise: Annotated[Standardise | None, Field(exclude_if=lambda how: how is None)] = None
+    """`ranges`: -2 and 2 are the ends of the United States and of the list of conditions, as is
+    publicly known; farther places count as at the ends. Null: as `scale` says."""
 
     @field_validator("zip_table")
     @classmethod
@@ -210,6 +216,31 @@ class HospitalCharges(FileSource):
         if len(set(conditions)) != len(conditions):
             raise ValueError("must not name a condition twice")
         return conditions
+
+    @field_validator("standardise")
+    @classmethod
+    def _by_ranges(cls, how: Standardise | None) -> Standardise | None:
+        if how not in (None, "ranges"):
+            raise ValueError(f"the ranges of hospital charges are known: use `ranges`, not `{how}`")
+        return how
+
+    @property
+    def declared_scales(self) -> Scales:
+        """How features and target are scaled, as far as it is declared."""
+        if self.standardise is None:
+            return dict[str, Scale](self.scale)
+        last = max(1, len(self.conditions) - 1)
+        return {
+            **self.scale,
+            "service_index": Range(low=0, high=last),
+            "longitude": Range(low=-125, high=-65),
+            "latitude": Range(low=24, high=50),
+        }
+
+    @property
+    def feature_scales(self) -> Scales:
+        """As the model has them."""
+        return centred(self.declared_scales, self.standardise)
 
     @property
     def traits(self) -> SourceTraits:

@@ -127,6 +127,18 @@ class ByColumn(SpecPart):
 
 
 Standardise = Literal["global", "client", "ranges"]
+
+
+def centred(scales: Scales, standardise: Standardise | None) -> Scales:
+    """The scales, of which `ranges` brings the ends of each range to -2 and 2."""
+    if standardise != "ranges":
+        return scales
+    return {
+        name: CentredRange(low=one.low, high=one.high) if isinstance(one, Range) else one
+        for name, one in scales.items()
+    }
+
+
 Dealt = Iid | Dirichlet | Shards
 """The partitions that deal rows out by the experiment's seed."""
 Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
@@ -221,12 +233,7 @@ class Table(FileSource):
     @property
     def feature_scales(self) -> Scales:
         """How the features of the rows are scaled, before any statistics."""
-        if self.standardise != "ranges":
-            return self.scale
-        return {
-            name: CentredRange(low=one.low, high=one.high) if isinstance(one, Range) else one
-            for name, one in self.scale.items()
-        }
+        return centred(self.scale, self.standardise)
 
     @model_validator(mode="after")
     def _clients_come_from_one_place(self) -> Self:

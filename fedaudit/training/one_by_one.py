@@ -122,6 +122,8 @@ class ClientUpdate:
             value, slopes = self._network.gradient(features, target, self._loss)
             total += value
             gradient = _added(gradient, slopes) if gradient else slopes
+        if not self._loss.root_mean:
+            return gradient, 1.0  # Nothing has to leave the device.
         return gradient, self._loss.client_slope(total / len(batch)).item()
 
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:

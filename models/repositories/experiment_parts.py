@@ -118,18 +118,6 @@ class RoundRepository(ExperimentPartRepository):
         found = self.session.execute(chosen)
         return [RoundRow(**row._mapping) for row in found]
 
-    def drawn_rounds(self, experiment_id: str, *, up_to: int) -> list[int]:
-        """Which rounds up to that one have a plane, ascending."""
-        statement = self._select(Round, experiment_id).with_only_columns(Round.round)
-        drawn = statement.where(Round.round <= up_to, Round.plane.is_not(None))
-        return list(self.session.scalars(drawn.order_by(Round.round)))
-
-    def planes(self, experiment_id: str, rounds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        """The planes of some rounds, by round; those that have none are left out."""
-        statement = self._select(Round, experiment_id).with_only_columns(Round.round, Round.plane)
-        found = self.session.execute(statement.where(Round.round.in_(rounds)))
-        return {round_: plane for round_, plane in found if plane is not None}
-
 
 class FairnessRepository(ExperimentPartRepository):
     """One row a round and attribute. Counts are confidential: the caller checks the scope."""

@@ -133,11 +133,6 @@ class FederationRepository(RowRepository[Federation]):
         mine = (Federation.unit_id == unit_id, Federation.status == "profiling")
         return self._one(self._select(Federation).where(*mine))
 
-    def gone_of_unit(self, unit_id: str) -> Federation | None:
-        """The federation that a unit was to profile, if it was deleted or erased meanwhile."""
-        gone = (Federation.unit_id == unit_id, Federation.status.in_(("deleted", "erased")))
-        return self._one(self._select(Federation).where(*gone))
-
     def set_ready(self, id: str, profile: Mapping[str, Any], *, unit_id: str) -> bool:
         """profiling -> ready; False where the unit no longer has it to profile."""
         values = {

@@ -51,12 +51,10 @@ class UnitRepository(Repository):
         *,
         kind: UnitKind = "run",
         max_attempts: int = 3,
-        traceparent: str | None = None,
         stack: StackPlace | None = None,
     ) -> Unit:
         """A unit waiting for `auto`, `cpu` or `cuda`; read it again for the database's times.
-        `traceparent`: its request's. `stack`: the units it can run with; None if others do not
-        help."""
+        `stack`: the units it can run with; None if others do not help."""
         values: dict[str, Any] = {
             "id": new_id(),
             "project_id": project_id,
@@ -67,7 +65,6 @@ class UnitRepository(Repository):
             "attempts": 0,
             "max_attempts": max_attempts,
             "created_at": utc_now(),
-            "traceparent": traceparent,
             "stack_key": None if stack is None else stack.key,
             "stack_size": 1 if stack is None else stack.size,
         }
@@ -101,13 +98,7 @@ class UnitRepository(Repository):
                 lease_until=seconds_from_now(lease_seconds),
             )
             .returning(
-                Unit.id,
-                Unit.project_id,
-                Unit.fence,
-                Unit.attempts,
-                Unit.max_attempts,
-                Unit.kind,
-                Unit.traceparent,
+                Unit.id, Unit.project_id, Unit.fence, Unit.attempts, Unit.max_attempts, Unit.kind
             ),
             execution_options={"synchronize_session": False},
         ).one_or_none()
@@ -289,11 +280,7 @@ class UnitStackRepository(Repository):
         apart = []
         for cell in open_[1:]:
             alone = UnitRepository(self.session).create(
-                unit.project_id,
-                unit.device,
-                kind=unit.kind,
-                max_attempts=unit.max_attempts,
-                traceparent=unit.traceparent,
+                unit.project_id, unit.device, kind=unit.kind, max_attempts=unit.max_attempts
             )
             before = {"attempts": unit.attempts - held, "last_error": unit.last_error}
             self._execute(update(Unit).where(Unit.id == alone.id).values(before))

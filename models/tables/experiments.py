@@ -145,8 +145,6 @@ class Unit(Base):
     created_at: Mapped[datetime]
     published_at: Mapped[datetime | None]
     last_error: Mapped[str | None] = mapped_column(Text)
-    traceparent: Mapped[str | None] = mapped_column(Word)
-    """Its request's trace (W3C Trace Context); null if none was recorded."""
 
 
 class SubjectSet(Base):

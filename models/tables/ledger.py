@@ -87,22 +87,6 @@ class LedgerTotals(Base):
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     refusals: Mapped[int] = mapped_column(BigInteger)
     withheld: Mapped[int] = mapped_column(BigInteger)
-    indexed_rounds: Mapped[int] = mapped_column(Integer, server_default="0")
-    """Rounds that are in `ClientRounds`; flushes leave it as it is."""
-
-
-class ClientRounds(Base):
-    """Which rounds of a block name the subjects of a part: an index derived from `Ledger`.
-    `subjects` and `rounds` are parallel, one pair per round and subject."""
-
-    __tablename__ = "client_rounds"
-
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    part: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    block: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    project_id: Mapped[str] = mapped_column(Identifier)
-    subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
-    rounds: Mapped[Packed] = mapped_column(PackedArray("int32"))
 
 
 class ReleaseIntent(Base):

@@ -97,49 +97,6 @@ def paper():
     return run(PAPER)
 
 
-def test_the_plane_is_that_of_figure_1(paper):
-    plane, best = paper.report["plane"], paper.report["utility"]["best_round"]
-    assert paper.report["plane_reason"] is None
-    assert plane["truth"] == [[5, 6], [4, -4.5]]
-    assert plane["parameters"] == ["weight of x1", "weight of x2"]
-    assert plane["round"] == best
-    (entry,) = [entry for entry in paper.ledger.entries if entry.round == best]
-    assert plane["clusters"] == entry.clusters[entry.outcomes == Outcome.RELEASED].tolist()
-    for cluster, hypothesis in enumerate(plane["hypotheses"]):
-        own = [
-            upload
-            for upload, put in zip(plane["uploads"], plane["clusters"], strict=True)
-            if put == cluster
-        ]
-        if own:
-            np.testing.assert_allclose(np.mean(own, axis=0), hypothesis, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"model": {"kind": "linear", "intercept": True}}, "3 parameters"),
-        ({"model": {"kind": "mlp", "hidden": [1], "intercept": False}}, "not the linear one"),
-        (
-            {
-                "privacy": {
-                    "mechanism": "gaussian-central",
-                    "noise_multiplier": 4,
-                    "clip": 1.0,
-                    "delta": 1e-5,
-                }
-            },
-            "no client's upload",
-        ),
-    ],
-)
-def test_where_nothing_can_be_drawn_there_is_a_reason(changes, why):
-    training = {**PAPER["training"], "rounds": 2, "hypotheses": 1}
-    report = run({**PAPER, "training": training, **changes}).report
-    assert report["plane"] is None
-    assert why in report["plane_reason"]
-
-
 def test_exponents_are_those_of_the_best_rounds_radii(paper):
     best = paper.report["utility"]["best_round"]
     (entry,) = [entry for entry in paper.ledger.entries if entry.round == best]
@@ -147,8 +104,6 @@ def test_exponents_are_those_of_the_best_rounds_radii(paper):
     (pair,) = paper.report["privacy"]["between_hypotheses"]["pairs"]
     assert exact.max() <= pair["epsilon_max"] <= 1.1 * exact.max()
     assert np.median(exact) <= pair["epsilon_median"] <= 1.1 * np.median(exact)
-    first, second = paper.report["plane"]["hypotheses"]
-    assert pair["distance"] == pytest.approx(float(np.linalg.norm(np.subtract(first, second))))
 
 
 @pytest.mark.parametrize("radius", ["adaptive", 0.5])

@@ -47,3 +47,13 @@ def test_a_device_that_fails_ends_the_others(monkeypatch, tmp_path):
     assert [
         one for one in psutil.Process().children() if "time.sleep(600)" in str(one.cmdline())
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [("cuda:0,1", "one worker"), ("gpu", "neither cpu"), ("cuda:99", "no CUDA device")],
+)
+def test_the_embedded_service_trains_on_a_device_that_is_there(command, device, reason):
+    found = command("up", "--device", device)
+    assert found.returncode == 2
+    assert reason in found.stderr

@@ -1,6 +1,6 @@
-"""Networks that lose answers of a real service, for both clients."""
+"""Networks that lose answers of a real service."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import httpx
@@ -29,7 +29,7 @@ def _unavailable() -> httpx.Response:
 
 
 class LossyTransport(httpx.HTTPTransport):
-    """For `Client`."""
+    """For a client."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__()
@@ -45,26 +45,6 @@ class LossyTransport(httpx.HTTPTransport):
             raise httpx.ReadError("lost", request=request)
         if fault == "cut":
             response.stream = _Cut(response.stream)
-        return response
-
-
-class LossyAsyncTransport(httpx.AsyncHTTPTransport):
-    """For `AsyncClient`."""
-
-    def __init__(self, faults: Faults) -> None:
-        super().__init__()
-        self._faults = faults
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        fault = self._faults.next(request)
-        if fault == "unavailable":
-            return _unavailable()
-        response = await super().handle_async_request(request)
-        if fault == "answer lost":
-            await response.aclose()
-            raise httpx.ReadError("lost", request=request)
-        if fault == "cut":
-            response.stream = _AsyncCut(response.stream)
         return response
 
 
@@ -85,16 +65,3 @@ class _Cut(httpx.SyncByteStream):
 
     def close(self) -> None:
         self._stream.close()
-
-
-class _AsyncCut(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._stream:
-            yield _first_event(chunk)
-            raise httpx.ReadError("broken")
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()

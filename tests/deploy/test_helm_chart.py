@@ -23,8 +23,7 @@ EVERYTHING: dict[str, Any] = {
     "sources": {"existingClaim": "sources"},
     "metricsToken": {"secret": "scraping"},
     "image": {"pullSecrets": ["registry"]},
-    "settings": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
-    "api": {"trustedProxies": "10.0.0.0/8", "processes": 2, "nodeSelector": {"a": "b"}},
+    "api": {"trustedProxies": "10.0.0.0/8", "nodeSelector": {"a": "b"}},
     "workers": {"gpu": {"enabled": True, "nodeSelector": {"gpu": "yes"}}},
     "keda": {"enabled": True},
     "networkPolicy": {

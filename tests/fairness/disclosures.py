@@ -38,12 +38,7 @@ def with_disclosures(material: ReportMaterial) -> ReportMaterial:
         found[name] = attribute_rule(spec, name, groups).decide(
             rows.sum(axis=0), clients=np.count_nonzero(rows, axis=0) if known else None
         )
-    parts = {
-        name: found[name].of_parts(scored_rows(counts), of="rows that this hypothesis predicted")
-        for name, counts in result.by_hypothesis.items()
-        if name in found
-    }
-    return replace(material, disclosures=found, hypothesis_disclosures=parts)
+    return replace(material, disclosures=found)
 
 
 def disclosed_counts(counts, **changes) -> Disclosure:

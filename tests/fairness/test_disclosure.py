@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_rule
-from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, client_averages, gaps, score_gaps
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.intervals import rate_intervals, score_intervals
 from fedaudit.fairness.permutation import NO_GAP, permutation_nulls, score_nulls
 from fedaudit.fairness.suppression import (
     IntersectionTable,
     combination_of,
-    shown_cells,
     shown_groups,
     with_complementary_suppression,
 )
@@ -49,15 +48,6 @@ def test_averages_over_clients_need_two_clients_and_say_so():
     assert "clients" not in pooled.reason
     assert found.suppresses
     assert not pooled.suppresses
-
-
-def test_parts_keep_what_their_totals_hide():
-    rows = np.random.default_rng(2).integers(0, 150, (3, 6))
-    totals = disclosed(rows.sum(axis=0), minimum_group_size=30, combination=LYING)
-    found = totals.of_parts(rows, of="rows of a part")
-    expected = shown_cells(rows, totals.shown, minimum_group_size=30, combination=LYING)
-    assert (found.shown == expected).all()
-    assert "fewer than 30 rows of a part" in found.reason
 
 
 def test_a_group_without_rows_is_not_one_that_is_suppressed():
@@ -104,7 +94,6 @@ def test_a_decision_about_one_population_does_not_serve_another(other):
         gaps(counts.sum(axis=0), wrong)
     for use in (
         lambda: score_gaps(scores, wrong, root_mean=False),
-        lambda: client_averages(counts, wrong),
         lambda: rate_intervals(counts, wrong, level=0.9),
         lambda: score_intervals(scores, wrong, root_mean=False, level=0.9),
         lambda: permutation_nulls(counts, wrong, seed=1),
@@ -290,51 +279,6 @@ def test_rounds_are_suppressed_one_by_one(seed):
     for one, of_block in zip(rows, block, strict=True):
         alone = shown_groups(one, minimum_group_size=SIZE, combination=lying)
         assert (alone == of_block).all()
-
-
-@settings(max_examples=200, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), k=st.integers(2, 5), groups=st.integers(2, 6))
-def test_no_cell_of_a_hypothesis_follows_from_a_total(seed, k, groups):
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, 90, (k, groups)) * random.integers(0, 2, (k, groups))
-    totals = shown_groups(rows.sum(axis=0), minimum_group_size=SIZE)
-    shown = shown_cells(rows, totals, minimum_group_size=SIZE)
-    assert (rows[shown] >= SIZE).all()
-    assert not shown[:, ~totals].any()
-    for axis in (shown, shown.T):
-        of_rows = rows if axis is shown else rows.T
-        for cells, counted in zip(axis, of_rows, strict=True):
-            assert_none_alone(cells, counted, range(len(cells)))
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_within_a_hypothesis_combinations_do_not_add_up_to_what_is_hidden(seed):
-    lying = IntersectionTable((2, 3), ((0,), (1,)))
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, 150, (3, 6)) * (random.random((3, 6)) < 0.8)
-    totals = shown_groups(rows.sum(axis=0), minimum_group_size=SIZE, combination=lying)
-    shown = shown_cells(rows, totals, minimum_group_size=SIZE, combination=lying)
-    assert (rows[shown] >= SIZE).all()
-    for margin in lying.margins:
-        lines = lying.lines(margin)
-        sums = rows[:, lines].sum(axis=-1)
-        of_part = shown_cells(
-            sums, shown_groups(sums.sum(axis=0), minimum_group_size=SIZE), minimum_group_size=SIZE
-        )
-        for hypothesis, place in product(range(3), range(len(lines))):
-            assert_none_alone(shown[hypothesis], rows[hypothesis], lines[place])
-            assert of_part[hypothesis, place] or not shown[hypothesis, lines[place]].any()
-
-
-def test_a_hypothesis_that_predicts_few_of_a_group_hides_them_everywhere():
-    rows = np.array([[350, 3], [2, 90]])
-    shown = shown_cells(rows, np.array([True, True]), minimum_group_size=SIZE)
-    assert not shown.any()
-    apart = shown_cells(
-        np.array([[350, 0], [0, 90]]), np.array([True, True]), minimum_group_size=SIZE
-    )
-    assert apart.tolist() == [[True, False], [False, True]]
 
 
 @pytest.mark.parametrize("cell", [0, 1, 4])

@@ -1,7 +1,6 @@
 """Attacks on suppression by sums and differences of what one report shows, and that they fail."""
 
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +9,7 @@ from hypothesis import strategies as st
 
 from fedaudit.fairness import joint_disclosure
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.joint_disclosure import (
-    UNDECIDED,
-    Population,
-    decide_parts_together,
-    decide_together,
-)
+from fedaudit.fairness.joint_disclosure import UNDECIDED, Population, decide_together
 from fedaudit.fairness.suppression import IntersectionTable
 
 
@@ -172,63 +166,6 @@ def test_one_attribute_with_large_groups_is_as_it_was(minimum):
     found = decide_together({"sex": rule}, people)["sex"]
     assert found.shown.all()
     found.check(people.sizes("sex"))
-
-
-def test_cells_of_hypotheses_are_not_worked_out_from_another_attribute():
-    draw = np.random.default_rng(8)
-    sex, part = np.arange(400) % 2, (np.arange(400) // 2) % 3
-    race = np.where(sex == 0, 0, 1 + (draw.random(400) < 0.3))
-    race[:2] = 2  # two women; all others of this race are men
-    people = population({"sex": sex, "race": race})
-    rules = {name: DisclosureRule(30, minimum_group_clients=2) for name in ("sex", "race")}
-    groups = decide_together(rules, people)
-    cells = decide_parts_together(groups, people, part, parts=3, of="rows of a part")
-    crossed_ = people.crossed(part, parts=3)
-    flat = {
-        name: SimpleNamespace(rows=one.rows.ravel(), shown=one.shown.ravel())
-        for name, one in cells.items()
-    }
-    recovered = smallest_recoverable(flat, crossed_, names=list(rules))
-    sizes = crossed_.atoms(list(rules)).rows
-    assert all(sizes[list(atoms)].sum() >= 30 for atoms in recovered)
-    alone = {name: one.of_parts(cells[name].rows, of="rows") for name, one in groups.items()}
-    assert alone["sex"].shown.all()
-    assert alone["race"].shown.sum() > cells["race"].shown.sum()
-    for name, one in cells.items():
-        assert not (one.shown & ~groups[name].shown).any()
-        one.check(crossed_.sizes(name).reshape(3, -1))
-
-
-def test_a_group_less_another_attributes_cell_is_not_the_rest_of_it():
-    """The attack: ten rows are the last group of `a` less a cell of `b`, which is nobody else's."""
-    kinds = [(0, 1, 0, 50), (1, 1, 1, 10), (1, 0, 0, 50), (0, 0, 1, 60), (1, 0, 1, 60)]
-    part, a, b, rows = (np.array(column) for column in zip(*kinds, (1, -1, 1, 45), strict=True))
-    people = population({"a": np.repeat(a, rows), "b": np.repeat(b, rows)})
-    part = np.repeat(part, rows)
-    rules = {name: DisclosureRule(30, minimum_group_clients=2) for name in ("a", "b")}
-    groups = decide_together(rules, people)
-    assert all(one.shown.all() for one in groups.values())
-    cells = decide_parts_together(groups, people, part, parts=2, of="rows of a part")
-    assert not cells["a"].shown[:, 1].any()
-    alone = groups["b"].of_parts(cells["b"].rows, of="rows of a part")
-    assert alone.shown.all()
-    assert not cells["b"].shown[0, 0], "60 in the group less the 50 of this cell"
-
-
-def test_a_cell_of_one_client_is_suppressed():
-    part, sex = np.repeat([0, 0, 1, 1], [40, 50, 60, 70]), np.repeat([0, 1, 0, 1], [40, 50, 60, 70])
-    clients = np.where(np.arange(220) < 40, 0, 1 + np.arange(220) % 9)
-    people = population({"sex": sex}, clients=clients)
-    for minimum, shown in ((1, True), (2, False), (9, False)):
-        groups = decide_together({"sex": DisclosureRule(30, minimum_group_clients=minimum)}, people)
-        cells = decide_parts_together(groups, people, part, parts=2, of="rows of a part")["sex"]
-        assert groups["sex"].shown.all()
-        assert cells.shown[0, 0] == shown
-        assert cells.shown.all() == shown
-    just = np.where(np.arange(220) < 40, np.arange(220) % 2, 1 + np.arange(220) % 9)
-    people = population({"sex": sex}, clients=just)
-    groups = decide_together({"sex": DisclosureRule(30, minimum_group_clients=2)}, people)
-    assert decide_parts_together(groups, people, part, parts=2, of="rows")["sex"].shown.all()
 
 
 def test_a_large_group_that_is_hidden_for_other_reasons_does_not_follow_either():

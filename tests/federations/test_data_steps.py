@@ -257,6 +257,7 @@ HOSPITAL_OPTIONS: dict[str, list[Option]] = {
     "conditions": [{}, {"conditions": [194, 690]}],
     "zip_table": [{}, {"zip_table": "zips.csv"}],
     "scale": [{}, {"scale": {"longitude": 100, "average_total_payments": 1000}}],
+    "standardise": [{}, {"standardise": "ranges"}],
     "validation_fraction": [{}, {"validation_fraction": 0.5}],
     "scoring": [{}, {"scoring": {"method": "split", "fraction": 0.5}}],
 }

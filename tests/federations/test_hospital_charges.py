@@ -206,3 +206,13 @@ def test_money_is_read_as_it_is_written(cents, dollar, separators, blank):
 def test_what_is_no_amount_is_refused(cell: str) -> None:
     with pytest.raises(InvalidInputError, match="row 2 of column 'c'"):
         amounts(["$1.00", cell])
+
+
+def test_by_public_ranges_features_are_of_order_one(load: Load, refuse: Refuse) -> None:
+    federation = load(source(standardise="ranges"), data=CMS)
+    assert rows_of(federation, "36301")[1][0] == [2, 0.64188, -0.90029]
+    [anchorage] = rows_of(federation, "99508")
+    assert anchorage[0] == [-2, -2, 2], "beyond the ends of the contiguous states"
+    [(pointer, message)] = refuse(source(standardise="client"), data=CMS).items()
+    assert pointer == "/federation/standardise"
+    assert "use `ranges`, not `client`" in message

@@ -6,7 +6,7 @@ import logging
 import pytest
 import structlog
 
-from infrastructure.telemetry import configure_logs
+from infrastructure.logs import configure_logs
 
 
 @pytest.fixture(autouse=True)

@@ -24,8 +24,10 @@ from fedaudit.networks.record_gradients import (
     exact_product,
 )
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape
+from tests.accelerator import DEVICE
 from tests.networks.test_networks import reference, reference_loss
 
+HERE = torch.device(DEVICE)
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -66,14 +68,14 @@ def a_batch(
     if classes:
         target = torch.randint(classes, (silos, rows), generator=random).float()
     return RecordBatch(
-        features=scale * torch.randn(silos, rows, width, generator=random),
-        target=target,
+        features=scale * torch.randn(silos, rows, width, generator=random).to(HERE),
+        target=target.to(HERE),
         sizes=np.random.default_rng(seed).integers(0, rows + 1, silos),
     )
 
 
 def a_theta(shape: DenseShape, *lead: int, seed: int = 2) -> Tensor:
-    return torch.randn(*lead, shape.n, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(*lead, shape.n, generator=torch.Generator().manual_seed(seed)).to(HERE)
 
 
 @st.composite
@@ -124,10 +126,12 @@ def test_no_record_contributes_more_than_the_clip(problem, features, theta, clip
 def test_the_bound_holds_where_squares_overflow(magnitude: float) -> None:
     shape, loss = DenseShape((3, 1), intercept=True), Loss("mse", 0)
     batch = RecordBatch(
-        features=torch.full((1, 1, 3), magnitude), target=torch.zeros(1, 1), sizes=np.array([1])
+        features=torch.full((1, 1, 3), magnitude, device=HERE),
+        target=torch.zeros(1, 1, device=HERE),
+        sizes=np.array([1]),
     )
     for form in all_forms(shape, loss):
-        found = form(torch.full((4,), 1e-1), batch, clip=1.0)
+        found = form(torch.full((4,), 1e-1, device=HERE), batch, clip=1.0)
         assert found.isfinite().all()
         assert found.double().norm().item() <= 1.0
 
@@ -150,7 +154,7 @@ def test_padding_and_records_that_are_not_finite_contribute_nothing(shape, loss,
     for form in all_forms(shape, loss):
         clean = form(theta, batch, clip=1.0)
         assert torch.equal(form(theta, padding, clip=1.0), clean)
-        assert torch.equal(clean[1], torch.zeros(shape.n))
+        assert torch.equal(clean[1].cpu(), torch.zeros(shape.n))
         # In place of the last record, which its neighbour lacks.
         poisoned = RecordBatch(batch.features.clone(), batch.target, batch.sizes)
         poisoned.features[2, 5] = broken
@@ -166,8 +170,8 @@ def test_parameters_that_are_not_finite_give_zeros() -> None:
     for shape, loss in SHAPES:
         batch = a_batch(shape.sizes[0], loss.classes)
         for form in all_forms(shape, loss):
-            found = form(torch.full((shape.n,), math.nan), batch, clip=1.0)
-            assert torch.equal(found, torch.zeros(3, shape.n))
+            found = form(torch.full((shape.n,), math.nan, device=HERE), batch, clip=1.0)
+            assert torch.equal(found.cpu(), torch.zeros(3, shape.n))
 
 
 def check_layout(shape: DenseShape, loss: Loss, *, silos: int, more: int, seed: int) -> None:
@@ -238,16 +242,16 @@ def adverse_features(kind: str, rows: int) -> Tensor:
 def test_among_many_rows_of_adverse_sizes_none_moves_the_sum_by_more(kind: str) -> None:
     """In float32 sums some of these passed the clip: by 3e-5 among 1,000 rows, 2e-3 among 10^5."""
     shape, rows = DenseShape((3, 1), intercept=False), 20_000
-    features, random = adverse_features(kind, rows), np.random.default_rng(5)
+    features, random = adverse_features(kind, rows).to(HERE), np.random.default_rng(5)
     removed = [0, rows // 3, rows - 1, *random.integers(rows, size=5)]
     # The third adds up one record after the other, in the same float64.
     for form in all_forms(shape, Loss("mse", 0))[:2]:
 
         def summed(kept: np.ndarray, form: ClippedGradients = form) -> Tensor:
             batch = RecordBatch(
-                features[kept][None], -torch.ones(1, len(kept)), np.array([len(kept)])
+                features[kept][None], -torch.ones(1, len(kept), device=HERE), np.array([len(kept)])
             )
-            return form(torch.zeros(3), batch, clip=1.0)[0]
+            return form(torch.zeros(3, device=HERE), batch, clip=1.0)[0]
 
         whole = summed(np.arange(rows))
         moved = [(whole - summed(np.delete(np.arange(rows), row))).norm() for row in removed]
@@ -274,7 +278,7 @@ def test_a_record_moves_the_sum_by_exactly_what_it_contributes(shape, rows):
     loss = Loss("cross-entropy", 3)
     width = 64 if shape is IMAGES else shape.sizes[0]
     batch = a_batch(width, 3, silos=1, rows=rows)
-    theta = 0.3 * torch.randn(shape.n, generator=torch.Generator().manual_seed(2))
+    theta = 0.3 * a_theta(shape)
     form = clipped_gradients(shape, loss)
 
     def summed(kept: np.ndarray) -> Tensor:
@@ -296,12 +300,12 @@ def test_a_network_of_the_handwriting_kind() -> None:
     assert isinstance(form, AnyNetworkClippedGradients)
     random = torch.Generator().manual_seed(1)
     batch = RecordBatch(
-        features=torch.randn(2, 6, 64, generator=random),
-        target=torch.randint(3, (2, 6), generator=random).float(),
+        features=torch.randn(2, 6, 64, generator=random).to(HERE),
+        target=torch.randint(3, (2, 6), generator=random).float().to(HERE),
         sizes=np.array([6, 4]),
     )
-    theta = 0.3 * torch.randn(IMAGES.n, generator=random)
-    network = ClientNetwork(IMAGES, torch.device("cpu"))
+    theta = 0.3 * torch.randn(IMAGES.n, generator=random).to(HERE)
+    network = ClientNetwork(IMAGES, HERE)
     network.load(theta)
     outputs = network.outputs(batch.features[0])
     values = loss.values(outputs.detach(), batch.target[0])
@@ -344,19 +348,19 @@ def test_norms_are_taken_in_full_precision() -> None:
     batch = a_batch(2000, 0, silos=4, rows=3, scale=100.0)
     batch.sizes[:] = 1
     form = AnyNetworkClippedGradients(reduced, n=2000)
-    found = form(torch.randn(2000), batch, clip=1.0)
+    found = form(torch.randn(2000, device=HERE), batch, clip=1.0)
     norms = found.double().norm(dim=1)
     assert ((norms <= 1) & (norms > 1 - 1e-5)).all()
 
 
 def normal(*shape: int, seed: int = 1) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(HERE)
 
 
 @given(st.integers(1, 40), st.integers(1, 70), st.integers(1, 9), st.integers(0, 2**31))
 def test_the_order_of_the_sum_says_nothing(rows, inner, width, seed):
     left, right = normal(rows, inner, seed=seed), normal(inner, width, seed=seed + 1)
-    left *= 10 ** torch.linspace(-20, 20, rows)[:, None]
+    left *= 10 ** torch.linspace(-20, 20, rows, device=HERE)[:, None]
     order = torch.from_numpy(np.random.default_rng(seed).permutation(inner))
     found = exact_product(left, right)
     assert torch.equal(exact_product(left[:, order], right[order]), found)
@@ -368,7 +372,7 @@ def test_the_order_of_the_sum_says_nothing(rows, inner, width, seed):
 def test_all_sums_are_integers_below_two_to_the_53(inner):
     """As large as they can be: all numbers alike, just below a power of two."""
     largest = math.nextafter(2.0, 0)
-    alike = torch.full((3, inner), largest)
+    alike = torch.full((3, inner), largest, device=HERE)
     found = exact_product(alike, alike.t())
     bits = (53 - inner.bit_length()) // 2
     rounded = round(float(alike[0, 0]) * 2 ** (bits - 1))
@@ -382,7 +386,7 @@ def test_it_is_as_near_as_numbers_of_21_bits_allow(inner):
     exact = left.double() @ right.double()
     lengths = left.double().norm(dim=1, keepdim=True) * right.double().norm(dim=0)
     assert ((exact_product(left, right) - exact).abs() / lengths).max() < 2.0**-18
-    assert torch.equal(exact_product(torch.zeros(2, inner), right), torch.zeros(2, 20))
+    assert torch.equal(exact_product(torch.zeros_like(left[:2]), right).cpu(), torch.zeros(2, 20))
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
@@ -397,8 +401,8 @@ def test_a_row_that_is_not_finite_is_so_as_a_whole_and_alone(broken):
 
 
 def test_the_largest_and_smallest_numbers_of_single_precision():
-    left = torch.tensor([[3e38, -3e38, 1e38], [1e-45, 2e-45, 0.0]])
-    right = torch.tensor([[3e38], [3e38], [3e38]])
+    left = torch.tensor([[3e38, -3e38, 1e38], [1e-45, 2e-45, 0.0]], device=HERE)
+    right = torch.tensor([[3e38], [3e38], [3e38]], device=HERE)
     found = exact_product(left, right)
     assert found.isfinite().all()
     torch.testing.assert_close(found, left.double() @ right.double(), rtol=1e-5, atol=1e70)

@@ -19,7 +19,7 @@ import sys
 for name in {blocked}:
     sys.modules[name] = None
 sys.path.insert(0, {place!r})
-from fedaudit_client import AsyncClient, Client, Retries, UnreachableError
+from fedaudit_client import Client, Retries, UnreachableError
 with Client("http://127.0.0.1:1", "k", retries=Retries(attempts=1)) as client:
     for call in (client.keys, lambda: list(client.list()), lambda: client.submit({{}})):
         try:

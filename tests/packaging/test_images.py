@@ -29,7 +29,7 @@ def test_the_worker_image_has_the_extra_and_the_torch_it_asks_for():
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]["worker"]
-    assert "[telemetry,worker]" in worker
+    assert "[worker]" in worker
     assert "worker]" not in api
     [torch] = [one for one in extra if one.startswith("torch")]
     assert f'"{torch}"' in worker

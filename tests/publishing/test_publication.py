@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from fedaudit.publishing.openlineage_events import Lineage
 from fedaudit.publishing.publication import PublishingError, from_file, publication
 from fedaudit.publishing.published_figures import add_rounds, fairness_section, privacy_section
 from fedaudit.reports.report import assemble, report_hash
@@ -149,7 +148,3 @@ def test_what_a_trainer_declares_is_refused_and_never_named_as_proven(material, 
     document["guarantee"] |= {"kind": "declared"}
     assert privacy_section(document, "epsilon_max") == "privacy_declared"
     assert fairness_section(document) == "fairness_declared"
-
-
-def test_lineage_has_no_field_for_numbers_of_rows_or_clients():
-    assert not {"rows", "clients"} & set(Lineage.__dataclass_fields__)

@@ -1,5 +1,6 @@
 """Proposed experiments, for synthetic shapes of federations."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.cli.run import run_locally
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.proposed_experiment import DeclaredFacts, ProposalAim, propose_experiment
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.parse import parse_spec
@@ -75,6 +77,36 @@ def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
     assert spec.training.stopping.patience is None
     assert found.expected_useful == (found.needs is None)
     assert {one.pointer.split("/")[1] for one in found.reasons} <= set(found.spec)
+
+
+@pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"private": False}, {"leakage": 20.0}])
+@pytest.mark.parametrize("unit", ["client", "record"])
+def test_one_row_more_changes_a_proposal_only_at_a_power_of_two(unit: Any, aim: Any) -> None:
+    def proposed(rows: int) -> str:
+        shape = facts(clients=40, scale=RANGE)
+        shape = replace(shape, rows=rows, median_rows=rows / 40, most_rows=rows // 10)
+        return repr(propose_experiment(shape, ProposalAim(**aim, unit=unit)))
+
+    # From 2^15.5, 46,341, on another power is the nearest.
+    found = [proposed(rows) for rows in (*range(40_000, 40_050), *range(46_300, 46_341))]
+    assert len(set(found)) == 1
+    assert proposed(80_000) != found[0]
+    assert "nearest power of two" in found[0]
+
+
+def test_more_than_a_thousand_clients_are_drawn_once_in_a_block_for_less_noise() -> None:
+    shape = facts(clients=4_000, scale=RANGE)
+    found = propose_experiment(shape, ProposalAim(epsilon=3, unit="client"))
+    assert found.spec["training"]["cohort"] == {"sampling": "allocation", "every": 3}
+    coins = {**found.spec, "training": {**found.spec["training"]}}
+    coins["training"]["cohort"] = {"sampling": "poisson", "rate": 1 / 3}
+    least = []
+    for spec in (found.spec, coins):
+        parsed = parse_spec(with_registration(spec, shape.registration))
+        figure = mechanism_of(parsed).targeted_figure(n=6, training_clients=2_800)
+        assert figure is not None
+        least.append(figure.least_noise(3))
+    assert least[0] < 0.95 * least[1]
 
 
 def test_hospitals_get_records_and_many_clients_are_protected_whole() -> None:

@@ -13,8 +13,11 @@ import torch
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tests.accelerator import GPU
+
 _NAME = "other"
-DEVICE = f"{_NAME}:0"
+DEVICE = GPU or f"{_NAME}:0"
+"""A GPU where one is asked for: it refuses by itself."""
 _MAY_MIX = frozenset({"aten::copy_", "aten::_to_copy", "aten::index.Tensor", "aten::index_put_"})
 """What CUDA lets read the processor's memory too: copies, and places in an index."""
 
@@ -108,7 +111,8 @@ def _register() -> Callable[[], None]:
     return library._destroy
 
 
-_LIBRARY = _register()
+# One process has one accelerator: beside a GPU autograd would take this one for it.
+_LIBRARY = None if GPU else _register()
 _TENSOR = torch.tensor
 
 

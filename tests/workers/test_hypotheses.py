@@ -7,7 +7,6 @@ from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.sections.between_hypotheses import between_checks
-from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
 from models.repositories import LedgerRepository
 from tests.workers.admission import document_of, experiment_of, rounds_of, spec_with, submit
@@ -24,14 +23,8 @@ def test_the_report_is_held_against_the_stored_ledger(database, context):
             entry = entry_of(row)
             totals.add(EntryColumns.of_entries([entry]))
     spec = parse_spec(report["spec"])
-    found = [
-        *between_checks(spec, report, totals, entry.inputs),
-        *plane_checks(spec, report, totals),
-    ]
-    assert {one.name: one.outcome for one in found} == {
-        "report.privacy.between_hypotheses": "pass",
-        "report.plane": "pass",
-    }
+    found = between_checks(spec, report, totals, entry.inputs)
+    assert {one.name: one.outcome for one in found} == {"report.privacy.between_hypotheses": "pass"}
 
 
 def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(database, context, crash_in_block):
@@ -47,7 +40,6 @@ def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(database, context
         assert row.leakage_max == max(one["leakage_max"] for one in row.leakage_by_cluster or ())
     # The best round's radii are found even where a lost release of it stands before them.
     assert report["privacy"]["between_hypotheses"]["pairs"][0]["epsilon_max"] > 0
-    assert report["plane"]["round"] == report["utility"]["best_round"]
 
 
 def test_uploads_of_real_clients_are_shown_to_nobody(database, context):
@@ -70,8 +62,6 @@ def test_uploads_of_real_clients_are_shown_to_nobody(database, context):
     assert experiment_of(database, submitted).status == "succeeded"
     report = document_of(database, submitted)
     assert report["data"]["parameters"] == 2
-    assert report["plane"] is None
-    assert "real clients" in report["plane_reason"]
     for row in rounds_of(database, submitted):
         assert row.plane is None
         assert "real clients" in row.reasons["plane"]

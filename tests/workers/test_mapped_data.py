@@ -1,18 +1,15 @@
-"""Data are read while they are profiled, mapped by whoever trains on them, and planned from their
-index by whoever submits, until they are erased or deleted."""
+"""Data are read while they are profiled, and mapped by all who plan or train on them, until they
+are erased or deleted."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from fedaudit.federations.table import table_federation
 from infrastructure.queue import Queue
-from infrastructure.storage import Storage, StorageError, table_index_key
 from models.tables.experiments import Unit
 from models.tables.federations import Federation
 from tests.api.service import Api, running_api, settings_for
@@ -21,7 +18,6 @@ from tests.workers.epsilon_specs import local
 from tests.workers.test_erasure import erase, ran, register, spec_on
 from workers.context import WorkerContext
 from workers.profile_unit import ProfileRun
-from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 from workers.upkeep import tidy_maps
 
@@ -65,108 +61,30 @@ def test_a_profiled_table_is_not_read_again_and_its_map_goes_with_it(api, monkey
     assert not maps(api)
 
 
-def has_index(api: Api, federation: str) -> bool:
-    with api.database.read() as session:
-        row = session.get_one(Federation, federation)
-    return Storage(api.settings.storage_url).holds(table_index_key(row.project_id, federation))
-
-
-def test_a_submission_opens_no_file_that_was_indexed(api, monkeypatch):
-    """In another scale than was registered, on a machine to which nothing was laid out."""
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    federation = register(api, context)
-    shutil.rmtree(api.settings.maps_dir or Path())
-    tiny = {"scale": {"x": 1e-40}}
-    with monkeypatch.context() as patched:
-
-        def opened(*_: Any, **__: Any) -> None:
-            raise AssertionError("the file was opened")
-
-        patched.setattr(table_federation, "open_source", opened)
-        submitted = api.submit(spec_on(federation, local(), scale={"x": 7}))
-        assert api.post("/v1/experiments", json=spec_on(federation, local(), **tiny)).is_error
-    run_unit(context, api.stored(str(submitted["id"])).unit_id)
-    assert api.stored(str(submitted["id"])).status == "succeeded"
-    refused = api.post("/v1/experiments", json=spec_on(federation, local(), **tiny))
-    assert "does not fit a 32-bit number" in refused.text
-    assert has_index(api, federation)
-    assert erase(api, federation).status_code == 202
-    Sweeper(api.settings, api.database, context.queue).tick()
-    assert not has_index(api, federation)
-
-
-def test_an_index_goes_with_its_federation(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where that is deleted while a worker is about to keep it."""
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    federation = register(api, context)
-    assert has_index(api, federation)
-    assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
-    assert not has_index(api, federation)
-    store = ProfileRun._store_index
-
-    def deleted_meanwhile(run: ProfileRun, row: Federation, place: BinaryIO) -> None:
-        assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
-        store(run, row, place)
-
-    monkeypatch.setattr(ProfileRun, "_store_index", deleted_meanwhile)
-    with pytest.raises(AssertionError):
-        register(api, context)
-    assert not has_index(api, federation)
-
-
 class KilledError(BaseException):
     """What no worker survives to handle."""
 
 
-@pytest.mark.parametrize("way", ["erased", "deleted"])
-def test_what_a_killed_worker_kept_outlives_neither_receipt_nor_deletion(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+def test_no_receipt_is_signed_while_a_worker_reads_the_data(
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No receipt is signed while a worker may still keep an index, and what it kept goes; beside
-    it there is nothing with a name."""
+    """It may lay them out until then."""
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    sweeper = Sweeper(api.settings, api.database, context.queue)
-    store, killed, temporary = ProfileRun._store_index, list[tuple[str, str]](), tmp_path / "tmp"
-    temporary.mkdir()
+    sweeper, erased = Sweeper(api.settings, api.database, context.queue), list[str]()
 
-    def gone_meanwhile(run: ProfileRun, row: Federation, place: BinaryIO) -> None:
-        assert list(temporary.iterdir()) == []
-        path = f"/v1/federations/{row.id}"
-        gone = erase(api, row.id) if way == "erased" else api.request("DELETE", path)
-        assert gone.is_success, gone.text
-        sweeper.tick()
-        store(run, row, place)
-        killed.append((row.id, run._claim.unit_id))
+    def erased_meanwhile(run: ProfileRun, row: Federation, profile: dict[str, Any]) -> None:
+        assert erase(api, row.id).is_success
+        erased.append(row.id)
         raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(tempfile, "tempdir", str(temporary))
-        patched.setattr(ProfileRun, "_store_index", gone_meanwhile)
+        patched.setattr(ProfileRun, "_lay_out", erased_meanwhile)
         with pytest.raises(KilledError):
             register(api, context)
-    [(federation, unit_id)] = killed
+    erasure = f"/v1/federations/{erased[0]}/erasure"
     sweeper.tick()
-    assert has_index(api, federation)
-    erasure = f"/v1/federations/{federation}/erasure"
-    assert way == "deleted" or api.get(erasure).json()["status"] == "erasing"
+    assert api.get(erasure).json()["status"] == "erasing"
     with api.database.write() as session:
         session.execute(update(Unit).values(lease_until=Unit.created_at))
     sweeper.tick()
-    assert way == "deleted" or api.get(erasure).json()["status"] == "erased"
-    if way == "deleted":
-        with api.database.write() as session:
-            session.execute(update(Unit).values(available_at=Unit.created_at))
-        run_unit(context, unit_id)
-    assert not has_index(api, federation)
-
-
-def test_a_storage_that_fails_leaves_the_table_to_be_read(api, monkeypatch):
-    def fails(*_: Any) -> None:
-        raise StorageError("the storage is full")
-
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    monkeypatch.setattr(ProfileRun, "_store_index", fails)
-    federation = register(api, context)
-    assert not has_index(api, federation)
-    shutil.rmtree(api.settings.maps_dir or Path())
-    assert api.submit(spec_on(federation, local(), scale={"x": 7}))["status"] == "queued"
+    assert api.get(erasure).json()["status"] == "erased"

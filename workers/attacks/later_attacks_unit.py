@@ -17,7 +17,6 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
 from fedaudit.version import __version__
-from infrastructure.telemetry import span
 from models.clock import utc_now
 from models.repositories import (
     EventRepository,
@@ -129,10 +128,9 @@ class LaterAttacksRun(ClaimedUnit):
         )
         outcomes: list[AttackOutcome] = []
         try:
-            with span("fedaudit.attacks", {"fedaudit.experiment_id": row.experiment_id}):
-                # One by one, which keeps what was found if the next is stopped.
-                for outcome in carry_out(attacked.attacked(watch.look), watch=watch):
-                    outcomes.append(outcome)  # noqa: PERF402
+            # One by one, which keeps what was found if the next is stopped.
+            for outcome in carry_out(attacked.attacked(watch.look), watch=watch):
+                outcomes.append(outcome)  # noqa: PERF402
         except AttacksStoppedError:
             return False
         except AttacksCancelledError:

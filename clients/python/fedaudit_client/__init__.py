@@ -1,6 +1,6 @@
 """The Python client of a fedaudit service."""
 
-from fedaudit_client.client import AsyncClient, Client
+from fedaudit_client.client import Client
 from fedaudit_client.errors import (
     ClientError,
     GatesNotPassedError,
@@ -12,7 +12,6 @@ from fedaudit_client.version import __version__
 from fedaudit_client.wire import Retries
 
 __all__ = [
-    "AsyncClient",
     "Client",
     "ClientError",
     "GatesNotPassedError",

@@ -1,10 +1,9 @@
-"""The service's HTTP interface as Python calls, blocking and awaited."""
+"""The service's HTTP interface as Python calls."""
 
 from typing import Self
 
 import httpx
 
-from fedaudit_client.calls import Awaiting, Blocking, settled
 from fedaudit_client.experiments import ExperimentCalls, SweepCalls
 from fedaudit_client.projects import (
     AuditLogCalls,
@@ -16,10 +15,10 @@ from fedaudit_client.projects import (
     WebhookCalls,
 )
 from fedaudit_client.reports import AttackCalls, AuditCalls, GateCalls, ReportCalls, TableCalls
-from fedaudit_client.wire import AwaitingWire, BlockingWire, Connection, Retries, path_of
+from fedaudit_client.wire import Connection, Retries, Wire, path_of
 
 
-class EveryCall(
+class Client(
     ExperimentCalls,
     SweepCalls,
     TableCalls,
@@ -35,15 +34,6 @@ class EveryCall(
     AuditCalls,
     AuditLogCalls,
 ):
-    """Every call to the service."""
-
-    @property
-    def url(self) -> str:
-        """The service's address; its pages are below it."""
-        return self._wire.connection.url
-
-
-class Client(Blocking, EveryCall):
     """Calls one service with one key; close it, or use it as a context manager.
 
     FEDAUDIT_URL and FEDAUDIT_API_KEY are the defaults of address and key. Every call raises
@@ -63,7 +53,12 @@ class Client(Blocking, EveryCall):
         """`timeout`: seconds for each step of a request. Raises NotConfiguredError for a missing
         address or key, and UnreachableError for an invalid address."""
         connection = Connection.of(url, api_key, timeout=timeout, retries=retries)
-        super().__init__(BlockingWire(connection, http_transport))
+        super().__init__(Wire(connection, http_transport))
+
+    @property
+    def url(self) -> str:
+        """The service's address; its pages are below it."""
+        return self._wire.connection.url
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -78,35 +73,7 @@ class Client(Blocking, EveryCall):
 
     def close(self) -> None:
         """Close the connections."""
-        settled(self._wire.close())
-
-
-class AsyncClient(Awaiting, EveryCall):
-    """As `Client`, under asyncio: calls are awaited, and lists and events iterated with
-    `async for`."""
-
-    def __init__(
-        self,
-        url: str | None = None,
-        api_key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        retries: Retries | None = None,
-        http_transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        """As `Client`."""
-        connection = Connection.of(url, api_key, timeout=timeout, retries=retries)
-        super().__init__(AwaitingWire(connection, http_transport))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._wire.close()
+        self._wire.close()
 
 
 def experiment_page(url: str, experiment_id: str) -> str:

@@ -1,14 +1,14 @@
 """Calls on experiments, their events, and sweeps."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import httpx
 
-from fedaudit_client.calls import Calls, asks, call, lists, steps, stream
+from fedaudit_client.calls import Calls, asks, call, lists
 from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
 from fedaudit_client.result_types import (
     Experiment,
@@ -153,10 +153,9 @@ class ExperimentCalls(Calls):
         path = path_of("experiments/{}/retry", experiment_id)
         return Request("POST", path, json_as(Submitted), **once(idempotency_key))
 
-    @stream
     def watch(
         self, experiment_id: str, *, after: int = 0, patience_seconds: float = 60.0
-    ) -> AsyncGenerator[Event, None]:
+    ) -> Generator[Event, None, None]:
         """The experiment's events above number `after`, as they happen, until it ends.
 
         Reconnects after a broken connection and after 429 and 503, once the time that the service
@@ -165,28 +164,27 @@ class ExperimentCalls(Calls):
         """
         return _events(self._wire, experiment_id, after, patience_seconds)
 
-    @steps
-    async def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Experiment:
+    def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Experiment:
         """The experiment, once it has ended; `patience_seconds` as for `watch`."""
-        async for _ in _events(self._wire, experiment_id, 0, patience_seconds):
+        for _ in _events(self._wire, experiment_id, 0, patience_seconds):
             pass
-        return await self._wire.send(_experiment(experiment_id))
+        return self._wire.send(_experiment(experiment_id))
 
 
 def _experiment(experiment_id: str) -> Request[Experiment]:
     return Request("GET", path_of("experiments/{}", experiment_id), json_as(Experiment))
 
 
-async def _events(
+def _events(
     wire: Wire, experiment_id: str, after: int, patience_seconds: float
-) -> AsyncGenerator[Event, None]:
-    patience, ended = Patience(wire, patience_seconds), False
+) -> Generator[Event, None, None]:
+    patience, ended = Patience(patience_seconds), False
     while True:
         first = after
         failure: ClientError | None = None
         try:
-            async with aclosing(_one_stream(wire, experiment_id, after)) as events:
-                async for event in events:
+            with closing(_one_stream(wire, experiment_id, after)) as events:
+                for event in events:
                     after = event.id
                     patience.answered(news=True)
                     yield event
@@ -196,24 +194,24 @@ async def _events(
                 return
             # The stream ended without a last event: either that one is not above `after`, or the
             # service is stopping, and another stream has the rest.
-            ended = (await wire.send(_experiment(experiment_id)))["status"] in ENDED
+            ended = wire.send(_experiment(experiment_id))["status"] in ENDED
             patience.answered()
             if ended:
                 continue
         except (UnreachableError, ProblemError) as error:
             failure = error
-        await patience.pause(failure)
+        patience.pause(failure)
 
 
-async def _one_stream(wire: Wire, experiment_id: str, after: int) -> AsyncGenerator[Event, None]:
+def _one_stream(wire: Wire, experiment_id: str, after: int) -> Generator[Event, None, None]:
     path = path_of("experiments/{}/events", experiment_id)
     headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
     # The service sends a comment every 15 seconds if nothing happens.
     silence = httpx.Timeout(10.0, read=45.0)
     request = Request("GET", path, nothing, headers=headers, timeout=silence)
     reader = EventReader()
-    async with wire.opened(request) as chunks:
-        async for chunk in chunks:
+    with wire.opened(request) as chunks:
+        for chunk in chunks:
             try:
                 events = reader.read(chunk)
             except ValueError as error:
@@ -221,8 +219,7 @@ async def _one_stream(wire: Wire, experiment_id: str, after: int) -> AsyncGenera
                 raise UnreachableError(
                     f"{where} sends no events of this service: {error}", is_temporary=False
                 ) from None
-            for event in events:
-                yield event
+            yield from events
 
 
 # The service plans and reserves every cell before it answers.
@@ -289,22 +286,20 @@ class SweepCalls(Calls):
             "POST", path_of("sweeps/{}/retry", sweep_id), json_as(SubmittedSweep), **asked
         )
 
-    @stream
     def watch_sweep(
         self, sweep_id: str, *, patience_seconds: float = 60.0
-    ) -> AsyncGenerator[Sweep, None]:
+    ) -> Generator[Sweep, None, None]:
         """The sweep as it is now, and every few seconds again until all cells have ended.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         return _sweeps(self._wire, sweep_id, patience_seconds)
 
-    @steps
-    async def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Sweep:
+    def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Sweep:
         """The sweep, once all cells have ended; `patience_seconds` as for `watch_sweep`."""
-        return await last_of(_sweeps(self._wire, sweep_id, patience_seconds))
+        return last_of(_sweeps(self._wire, sweep_id, patience_seconds))
 
 
-def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> AsyncGenerator[Sweep, None]:
+def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> Generator[Sweep, None, None]:
     request = Request("GET", path_of("sweeps/{}", sweep_id), json_as(Sweep))
     return polled(wire, request, until=ENDED, patience_seconds=patience_seconds)

@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import httpx
 
-from fedaudit_client.calls import Calls, asks, call, downloads, lists, steps
+from fedaudit_client.calls import Calls, asks, call, downloads, lists
 from fedaudit_client.result_types import (
     Artifact,
     Budget,
@@ -75,11 +75,10 @@ class FederationCalls(Calls):
     )
     federation = asks("GET federations/{federation_id}", json_as(Federation), "One federation.")
 
-    @steps
-    async def profiled(self, federation_id: str) -> Federation:
+    def profiled(self, federation_id: str) -> Federation:
         """The federation, once it is no longer being profiled."""
         request = Request("GET", path_of("federations/{}", federation_id), json_as(Federation))
-        return await last_of(polled(self._wire, request, until=_PROFILED))
+        return last_of(polled(self._wire, request, until=_PROFILED))
 
     profile = asks(
         "GET federations/{federation_id}/profile", json_object, "A profile of a federation's data."
@@ -117,12 +116,11 @@ class FederationCalls(Calls):
         "The progress of a federation's erasure, and its receipt once it is done.",
     )
 
-    @steps
-    async def erased(self, federation_id: str) -> Erasure:
+    def erased(self, federation_id: str) -> Erasure:
         """The federation's erasure, once names and files are removed too."""
         path = path_of("federations/{}/erasure", federation_id)
         request = Request("GET", path, json_as(Erasure))
-        return await last_of(polled(self._wire, request, until=("erased",)))
+        return last_of(polled(self._wire, request, until=("erased",)))
 
     budgets = asks(
         "GET federations/{federation_id}/budget",

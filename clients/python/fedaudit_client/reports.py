@@ -2,12 +2,12 @@
 
 import io
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedaudit_client.calls import Calls, asks, call, downloads, lists, reads, steps, stream
+from fedaudit_client.calls import Calls, asks, call, downloads, lists, reads
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.result_types import (
@@ -17,7 +17,6 @@ from fedaudit_client.result_types import (
     GatesEvaluation,
     LaterAttacks,
     ListedReport,
-    Policy,
     SigningKey,
 )
 from fedaudit_client.wire import (
@@ -29,7 +28,6 @@ from fedaudit_client.wire import (
     json_object,
     json_or_markdown,
     last_of,
-    nothing,
     once,
     path_of,
     polled,
@@ -137,14 +135,13 @@ Table = Literal["ledger", "rounds", "fairness"]
 class TableCalls(Calls):
     """Calls on an experiment's tables, row by row or whole."""
 
-    @stream
     def export(
         self,
         experiment_id: str,
         table: Table,
         *,
         form: Literal["csv", "ndjson", "parquet"] = "ndjson",
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> Generator[bytes, None, None]:
         """A whole table as the bytes of a file, as they arrive."""
         return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
 
@@ -153,13 +150,12 @@ class TableCalls(Calls):
         "What every record of a `record-personalised` run spent, as the bytes of a CSV file.",
     )
 
-    @stream
-    async def rows(self, experiment_id: str, table: Table) -> AsyncGenerator[Json, None]:
+    def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
         reader = LineReader()
         request = Request("GET", _table(experiment_id, table, "ndjson"), content)
-        async with aclosing(self._wire.read(request)) as chunks:
-            async for chunk in chunks:
+        with closing(self._wire.read(request)) as chunks:
+            for chunk in chunks:
                 for line in reader.read(chunk):
                     try:
                         yield json.loads(line)
@@ -209,71 +205,44 @@ def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request
 
 
 class GateCalls(Calls):
-    """Calls on gates and gate policies."""
+    """Calls on gates."""
 
     @call
     def evaluate_gates(
-        self,
-        experiment_id: str,
-        gates: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        policy: str | None = None,
+        self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> Request[GatesEvaluation]:
-        """Whether the experiment passes these gates, or a stored policy's; otherwise its own."""
-        return _evaluation(gates, policy, experiment_id=experiment_id)
+        """Whether the experiment passes these gates, or otherwise its own."""
+        return _evaluation(gates, experiment_id=experiment_id)
 
     @call
     def evaluate_ledger_gates(
-        self,
-        ledger_id: str,
-        gates: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        policy: str | None = None,
+        self, ledger_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> Request[GatesEvaluation]:
-        """Whether the ledger passes these gates, or a stored policy's; they must allow what is
-        declared."""
-        return _evaluation(gates, policy, ledger_id=ledger_id)
+        """Whether the ledger passes these gates, which must allow what is declared."""
+        return _evaluation(gates, ledger_id=ledger_id)
 
-    @steps
-    async def require_gates(
-        self,
-        experiment_id: str,
-        gates: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        policy: str | None = None,
+    def require_gates(
+        self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> GatesEvaluation:
         """As `evaluate_gates`, for pipelines: returns the evaluation only if it passed.
 
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """
-        request = _evaluation(gates, policy, experiment_id=experiment_id)
-        found = await self._wire.send(request)
+        request = _evaluation(gates, experiment_id=experiment_id)
+        found = self._wire.send(request)
         if found["outcome"] != "pass" or not found["gates"]:
             outcome = found["outcome"] if found["gates"] else None
             lines = [_gate_line(one) for one in found["gates"]]
             raise GatesNotPassedError(experiment_id, outcome, lines)
         return found
 
-    policies = lists("gates/policies", Policy, "Every policy of the key's project, by name.")
-    policy = asks("GET gates/policies/{name}", json_as(Policy), "One policy.")
-
-    @call
-    def put_policy(self, name: str, policy: Mapping[str, Any]) -> Request[Policy]:
-        """Store a policy's `description` and `gates` under a name, or replace it."""
-        path = path_of("gates/policies/{}", name)
-        return Request("PUT", path, json_as(Policy), body={"json": policy})
-
-    delete_policy = asks("DELETE gates/policies/{name}", nothing, "Delete a policy.")
-
 
 def _evaluation(
-    gates: Sequence[Mapping[str, Any]] | None, policy: str | None, **subject: str
+    gates: Sequence[Mapping[str, Any]] | None, **subject: str
 ) -> Request[GatesEvaluation]:
     body: Json = dict(subject)
     if gates is not None:
         body["gates"] = list(gates)
-    if policy is not None:
-        body["policy"] = policy
     answer = json_as(GatesEvaluation)
     return Request("POST", "gates/evaluations", answer, body={"json": body}, repeatable=True)
 
@@ -304,16 +273,13 @@ class AuditCalls(Calls):
         "GET audits/{audit_id}", json_as(Audit), "One audit: its status, and faults if it failed."
     )
 
-    @steps
-    async def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Audit:
+    def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Audit:
         """The audit, once it has `succeeded` or `failed`.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         request = Request("GET", path_of("audits/{}", audit_id), json_as(Audit))
-        return await last_of(
-            polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
-        )
+        return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
     audit_report = asks(
         "GET audits/{audit_id}/report.json", json_object, "The report document of an audit."
@@ -372,8 +338,7 @@ class AttackCalls(Calls):
         """One of these requests."""
         return _later(experiment_id, later_id)
 
-    @steps
-    async def wait_attack(
+    def wait_attack(
         self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
     ) -> LaterAttacks:
         """The request, once it has ended.
@@ -381,9 +346,7 @@ class AttackCalls(Calls):
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         request = _later(experiment_id, later_id)
-        return await last_of(
-            polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
-        )
+        return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
     @call
     def cancel_attack(self, experiment_id: str, later_id: str) -> Request[LaterAttacks]:

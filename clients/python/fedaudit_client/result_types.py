@@ -77,13 +77,9 @@ GateResult = TypedDict("GateResult", {  # One condition and whether it holds
     "reason": str,
 })
 GatesEvaluation = TypedDict("GatesEvaluation", {  # The worst outcome, and that of each gate
-    "experiment_id": str | None, "ledger_id": str | None, "policy": str | None,
+    "experiment_id": str | None, "ledger_id": str | None,
     "outcome": Literal['pass', 'fail', 'insufficient_evidence'] | None, "reason": str | None,
     "gates": Sequence[GateResult],
-})
-Policy = TypedDict("Policy", {  # A stored policy
-    "name": str, "description": str, "gates": Sequence[Mapping[str, Any]], "created_at": str,
-    "updated_at": str, "created_by": Actor | None, "updated_by": Actor | None,
 })
 NewKey = TypedDict("NewKey", {  # A key that was just made
     "id": str, "name": str, "prefix": str, "scopes": Sequence[str],

@@ -1,34 +1,17 @@
-"""Requests, what their answers mean, and the two connections that send and repeat them."""
+"""Requests, what their answers mean, and the connection that sends and repeats them."""
 
-import asyncio
 import os
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    aclosing,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from json import JSONDecodeError
 from time import monotonic, sleep
-from typing import IO, Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
 from fedaudit_client.errors import (
     PROBLEMS,
@@ -195,18 +178,16 @@ class Retries:
     longest_pause_seconds: float = 10.0
     """If the service asks for a longer pause (Retry-After), its refusal is raised."""
 
-    async def of(
-        self, attempt: Callable[[], Awaitable[T]], pause: Callable[[float], Awaitable[None]]
-    ) -> T:
+    def of(self, attempt: Callable[[], T]) -> T:
         """The outcome of a call, or the error of its last attempt."""
-        again = AsyncRetrying(
-            sleep=pause,
+        again = Retrying(
+            sleep=sleep,
             stop=stop_after_attempt(self.attempts),
             wait=self._pause,
             retry=retry_if_exception(self._may_pass),
             reraise=True,
         )
-        return await again(attempt)
+        return again(attempt)
 
     def _may_pass(self, error: BaseException) -> bool:
         asked = _retry_after(error) or 0.0
@@ -304,124 +285,50 @@ def _host(url: str) -> str:
     return host
 
 
-class Wire(ABC):
+class Wire:
     """Sends requests with the key. Raises UnreachableError and ProblemError."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, transport: httpx.BaseTransport | None) -> None:
         self.connection = connection
+        self._http = httpx.Client(**connection.options, transport=transport)
 
-    async def send(self, request: Request[T]) -> T:
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def send(self, request: Request[T]) -> T:
         """The value of the answer; the request is repeated if it may be and that may help."""
 
-        async def attempt() -> T:
+        def attempt() -> T:
             with self.connection.translated():
-                async with self._streamed(request) as response:
-                    await self._read_whole(response)
+                response = self._http.request(request.method, request.path, **request.options)
             check(response)
             return request.parse(response)
 
         repeatable = request.repeatable
         if request.method in _REPEATABLE if repeatable is None else repeatable:
-            return await self.connection.retries.of(attempt, self.pause)
-        return await attempt()
+            return self.connection.retries.of(attempt)
+        return attempt()
 
-    @asynccontextmanager
-    async def opened(self, request: Request[Any]) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    @contextmanager
+    def opened(self, request: Request[Any]) -> Iterator[Iterator[bytes]]:
         """The bytes of an answer, read while the block runs. Nothing is repeated."""
-        with self.connection.translated():
-            async with self._streamed(request) as response:
-                if response.status_code >= 400:
-                    await self._read_whole(response)
-                check(response)
-                yield self._chunks(response)
+        with (
+            self.connection.translated(),
+            self._http.stream(request.method, request.path, **request.options) as response,
+        ):
+            if response.status_code >= 400:
+                response.read()
+            check(response)
+            yield response.iter_bytes()
 
-    async def read(self, request: Request[Any]) -> AsyncGenerator[bytes, None]:
+    def read(self, request: Request[Any]) -> Generator[bytes, None, None]:
         """The bytes of an answer as they arrive; only the start is retried.
 
         Raises UnreachableError if the connection breaks after that.
         """
-        async with AsyncExitStack() as stack:
-
-            async def attempt() -> AsyncIterator[bytes]:
-                return await stack.enter_async_context(self.opened(request))
-
-            async for chunk in await self.connection.retries.of(attempt, self.pause):
-                yield chunk
-
-    async def download(self, request: Request[Any], file: IO[bytes]) -> None:
-        """Write the bytes of an answer into a file as they arrive."""
-        async with aclosing(self.read(request)) as chunks:
-            async for chunk in chunks:
-                file.write(chunk)
-
-    @abstractmethod
-    async def pause(self, seconds: float) -> None:
-        """Wait."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close the connections."""
-
-    @abstractmethod
-    def _streamed(self, request: Request[Any]) -> AbstractAsyncContextManager[httpx.Response]: ...
-
-    @abstractmethod
-    async def _read_whole(self, response: httpx.Response) -> None: ...
-
-    @abstractmethod
-    def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]: ...
-
-
-class BlockingWire(Wire):
-    """Over `httpx.Client`; its coroutines are never suspended."""
-
-    def __init__(self, connection: Connection, transport: httpx.BaseTransport | None) -> None:
-        super().__init__(connection)
-        self._http = httpx.Client(**connection.options, transport=transport)
-
-    async def pause(self, seconds: float) -> None:
-        sleep(seconds)
-
-    async def close(self) -> None:
-        self._http.close()
-
-    @asynccontextmanager
-    async def _streamed(self, request: Request[Any]) -> AsyncGenerator[httpx.Response, None]:
-        with self._http.stream(request.method, request.path, **request.options) as response:
-            yield response
-
-    async def _read_whole(self, response: httpx.Response) -> None:
-        response.read()
-
-    async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        for chunk in response.iter_bytes():
-            yield chunk
-
-
-class AwaitingWire(Wire):
-    """Over `httpx.AsyncClient`."""
-
-    def __init__(self, connection: Connection, transport: httpx.AsyncBaseTransport | None) -> None:
-        super().__init__(connection)
-        self._http = httpx.AsyncClient(**connection.options, transport=transport)
-
-    async def pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    @asynccontextmanager
-    async def _streamed(self, request: Request[Any]) -> AsyncGenerator[httpx.Response, None]:
-        async with self._http.stream(request.method, request.path, **request.options) as response:
-            yield response
-
-    async def _read_whole(self, response: httpx.Response) -> None:
-        await response.aread()
-
-    async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
-        async for chunk in response.aiter_bytes():
-            yield chunk
+        with ExitStack() as stack:
+            yield from self.connection.retries.of(lambda: stack.enter_context(self.opened(request)))
 
 
 # -- waiting ---------------------------------------------------------------------------------------
@@ -430,9 +337,8 @@ class AwaitingWire(Wire):
 class Patience:
     """Pauses between attempts, up to five seconds or as long as the service asks for."""
 
-    def __init__(self, wire: Wire, seconds: float) -> None:
+    def __init__(self, seconds: float) -> None:
         """`seconds`: how long the service may be away."""
-        self._wire = wire
         self._seconds = seconds
         self.answered()
         self._wait = _FIRST_WAIT_SECONDS
@@ -443,29 +349,29 @@ class Patience:
         if news:
             self._wait = _FIRST_WAIT_SECONDS
 
-    async def pause(self, error: ClientError | None = None) -> None:
+    def pause(self, error: ClientError | None = None) -> None:
         """Wait; raises `error` if it is final, or the service was away for too long."""
         asked = _retry_after(error) or 0.0
         if error is not None:
             final = isinstance(error, ProblemError) and not error.is_temporary
             if final or monotonic() + asked - self._heard > self._seconds:
                 raise error
-        await self._wire.pause(max(self._wait, asked))
+        sleep(max(self._wait, asked))
         self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)
 
 
-async def polled(
+def polled(
     wire: Wire, request: Request[Answer], *, until: Collection[str], patience_seconds: float = 0.0
-) -> AsyncGenerator[Answer, None]:
+) -> Generator[Answer, None, None]:
     """Every answer, until one has such a status.
 
     Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
     """
-    patience = Patience(wire, patience_seconds)
+    patience = Patience(patience_seconds)
     while True:
         failure: ClientError | None = None
         try:
-            found = await wire.send(request)
+            found = wire.send(request)
         except (UnreachableError, ProblemError) as error:
             failure = error
         else:
@@ -473,12 +379,11 @@ async def polled(
             if found["status"] in until:
                 return
             patience.answered()
-        await patience.pause(failure)
+        patience.pause(failure)
 
 
-async def last_of(answers: AsyncGenerator[T, None]) -> T:
+def last_of(answers: Iterator[T]) -> T:
     """The last of at least one."""
-    found = await anext(answers)
-    async for found in answers:  # noqa: B007  # the last one counts
+    for found in answers:  # noqa: B007  # the last one counts
         pass
     return found

@@ -3,14 +3,11 @@
 As YAML it parses as a registration, with a comment beside each guess.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import yaml
 
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.levels import number_in
@@ -25,6 +22,7 @@ from fedaudit.federations.proposals.column_survey import (
     survey_table,
     target_candidates,
 )
+from fedaudit.federations.proposals.commented_yaml import commented, comments, flow
 from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import pointer
@@ -465,7 +463,6 @@ def propose_file(
     )
 
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _HEAD = (
     "# Proposed from the file. Comments are the reasons of guesses, and fields to take over by",
     "# taking the # away: read them, correct what is wrong, then",
@@ -485,88 +482,35 @@ def _lines(proposal: Proposal) -> Iterator[str]:
             f"# Only the first {proposal.rows} rows were read: later ones may hold other values, "
             "and gaps."
         )
-    registration = proposal.registration
-    yield f"name: {_flow(registration['name'])}"
-    yield "federation:"
-    for name, value in registration["federation"].items():
-        where = f"/federation/{name}"
-        if name == "features":
-            yield "  features:"
-            for place, feature in enumerate(value):
-                yield from _field("    -", feature, proposal, f"{where}/{place}", colon="")
-        else:
-            yield from _field(f"  {name}", value, proposal, where)
-    yield from _label_stubs(proposal)
-    yield from _join_stubs(proposal)
+    read = {name: part for name, part in proposal.registration.items() if name != "fairness"}
+    yield from commented(read, proposal.guesses)
+    yield from _stubs(proposal)
     for column, reason in proposal.left_out.items():
-        yield f"  # no feature: {_comment(column)} ({_comment(reason)})"
-    yield from _fairness(proposal)
-
-
-def _fairness(proposal: Proposal) -> Iterator[str]:
-    fairness = proposal.registration["fairness"]
-    if not fairness:
+        yield from comments(f"no feature: {column} ({reason})", "  ")
+    if not proposal.fairness:
         yield "# Name the columns between whose groups fairness is measured under `sensitive` of"
         yield "# `fairness`: no column's name sounds sensitive."
         return
-    yield "fairness:"
-    yield f"  sensitive: {_flow(fairness['sensitive'])}"
-    for place, name in enumerate(fairness["sensitive"]):
-        reason = proposal.guesses[pointer("fairness", "sensitive", place)]
-        yield f"    # `{_comment(name)}`: {_comment(reason)}"
-    if "edges" in fairness:
-        yield f"  edges: {_flow(fairness['edges'])}"
-        yield "    # a guess: choose edges that mean something for these people"
+    yield from commented({"fairness": proposal.fairness}, proposal.guesses)
     if proposal.suggested is not None:
         reason = proposal.guesses["/fairness/favourable"]
-        yield f"  # favourable: {_flow(proposal.suggested)}   # {reason}"
+        yield f"  # favourable: {flow(proposal.suggested)}   # {reason}"
 
 
-def _label_stubs(proposal: Proposal) -> Iterator[str]:
-    """Labels are left for a person to write: nothing in a file says what a code means."""
-    if not proposal.codes:
-        return
-    stubs = {
-        column: {code: f"what {code} means" for code in codes}
-        for column, codes in proposal.codes.items()
-    }
-    yield f"  # labels: {_flow(stubs)}   # reports say these words in place of the codes"
-
-
-def _join_stubs(proposal: Proposal) -> Iterator[str]:
-    if not proposal.joinable:
-        return
-    stubs = {
-        name: {"columns": groups, "none": rest_of(groups)}
-        for name, groups in proposal.joinable.items()
-    }
-    yield (
-        f"  # join: {_flow(stubs)}   # these look like one attribute in several columns; if so, "
-        "name it under `sensitive` in their place"
-    )
-
-
-def _field(
-    start: str, value: Any, proposal: Proposal, where: str, *, colon: str = ":"
-) -> Iterator[str]:
-    reason = proposal.guesses.get(where)
-    line = f"{start}{colon} {_flow(value)}"
-    yield line if reason is None else f"{line}   # {_comment(reason)}"
-
-
-def _flow(value: Any) -> str:
-    """A value on one line; a text is quoted unless it is a plain word for every reader of YAML."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow(name)}: {_flow(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(value) == value:
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _comment(text: str) -> str:
-    """A column's name may hold what would end a comment's line."""
-    return " ".join(text.split())
+def _stubs(proposal: Proposal) -> Iterator[str]:
+    """Fields for a person to take over: nothing in a file says what a code means."""
+    if proposal.codes:
+        labels = {
+            column: {code: f"what {code} means" for code in codes}
+            for column, codes in proposal.codes.items()
+        }
+        yield f"  # labels: {flow(labels)}   # reports say these words in place of the codes"
+    if proposal.joinable:
+        joined = {
+            name: {"columns": groups, "none": rest_of(groups)}
+            for name, groups in proposal.joinable.items()
+        }
+        yield (
+            f"  # join: {flow(joined)}   # these look like one attribute in several columns; if "
+            "so, name it under `sensitive` in their place"
+        )

@@ -142,14 +142,6 @@ MayRead = Callable[[PurePosixPath], bool]
 """Whether whoever asks may read a path, relative to the sources folder."""
 
 
-KeptContent = Callable[[str], str | None]
-"""The fingerprint of the file that the service itself keeps for an id, which nobody else can
-change; None where it has to be looked at. Raises InvalidInputError where it cannot be used."""
-OpenIndex = Callable[[str], AbstractContextManager[Path | None]]
-"""Opens the index of a content by its fingerprint, for those who may read the content; None where
-there is none."""
-
-
 @dataclass(frozen=True)
 class Files:
     """Where the files that specs name are found."""
@@ -160,8 +152,6 @@ class Files:
     """None where everything below the sources folder may be read."""
     room: DataRoom = field(default_factory=DataRoom)
     """What the data may take of this machine."""
-    kept_content: KeptContent | None = None
-    open_index: OpenIndex | None = None
 
 
 class SourceFile:

@@ -229,7 +229,10 @@ class ParquetFile:
                 yield self._plain(batch.select(names))
 
     def _open(self, stream: Any, texts: Sequence[str] = ()) -> Any:
-        return pyarrow.parquet.ParquetFile(cast(Any, stream), read_dictionary=list(texts))
+        # Buffered ahead, the columns of the whole file would be in memory.
+        return pyarrow.parquet.ParquetFile(
+            cast(Any, stream), read_dictionary=list(texts), pre_buffer=False
+        )
 
     def _next(self, read: Iterator[Any]) -> Any:
         with self._faults():

@@ -1,6 +1,6 @@
 """Rows of a table: text or numbers on demand, and errors that name column and row."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,6 @@ class TableRows:
         kept = pa.array(mask)
         columns = {name: column.filter(kept) for name, column in self.columns.items()}
         return replace(self, columns=columns, row_numbers=self.row_numbers[mask])
-
-    def without(self, names: Collection[str]) -> "TableRows":
-        """The same rows without some columns."""
-        return replace(self, columns={k: v for k, v in self.columns.items() if k not in names})
 
     def part(self, start: int, count: int) -> "TableRows":
         """At most `count` rows from the one at `start`."""

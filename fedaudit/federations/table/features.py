@@ -296,15 +296,6 @@ class FeatureReading(ABC):
         self._source = source
         self._columns = columns
 
-    @property
-    def read(self) -> Columns:
-        """The columns that are read of the file."""
-        return self._columns
-
-    def part(self, rows: TableRows) -> TableRows:
-        """What is gathered of some rows that are kept. Raises InvalidInputError."""
-        return rows
-
     @abstractmethod
     def features(self, gathered: GatheredRows) -> Features:
         """The features. Raises InvalidInputError naming column and row."""

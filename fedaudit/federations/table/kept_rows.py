@@ -26,7 +26,6 @@ from fedaudit.federations.table.features import (
     refuse_gaps,
     with_gaps,
 )
-from fedaudit.federations.table.table_index import TableIndex
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.spec.table import OneHot, Table, drops_rows
 
@@ -163,10 +162,6 @@ def _cells(rows: TableRows, name: str, column: str) -> NDArray[np.int8]:
     return meanings
 
 
-ReadableTable = TableFile | TableIndex
-"""A table file, or what was kept of one."""
-
-
 def complete_rows(
     rows: TableRows, features: Sequence[FeatureColumn]
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
@@ -200,7 +195,7 @@ class KeptRows:
         self.left_out = 0
         """Of these."""
 
-    def parts(self, table: ReadableTable, progress: Callable[[int], None]) -> Iterator[TableRows]:
+    def parts(self, table: TableFile, progress: Callable[[int], None]) -> Iterator[TableRows]:
         """The rows that are kept, some at a time; `progress` is given how many were seen.
 
         Raises InvalidInputError where a cell that is needed is empty, or no row is left.

@@ -1,21 +1,18 @@
 """A CSV or Parquet file with features and a target, as a federation, perhaps laid out on disk.
 
-An outline is the same without the cells of its features, for a plan: it takes memory for the rows
-alone. It is made from the index of a table where its facts leave no doubt; else from the table as a
-stream, of which nothing stays but who a row belongs to, what came out and its groups. A fault has
-the message that loading the table gives: then, and where records have keys, its columns are
-gathered on disk.
+An outline is the same without the cells of its features, for a plan: they are checked column by
+column, gathered on disk, so that it takes memory for the rows alone.
 """
 
 import errno
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,36 +30,24 @@ from fedaudit.federations.mapped import (
     write_federation,
 )
 from fedaudit.federations.packing import Rows, check_clients, pack
-from fedaudit.federations.reading.source_files import DataRoom, SourceFile, open_source, open_stored
+from fedaudit.federations.reading.source_files import DataRoom, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, gathered_rows
 from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
 from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
-from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
+from fedaudit.federations.table.columns import BUDGETS, Columns, find_columns
 from fedaudit.federations.table.features import (
-    CellCounts,
     CheckedFeatures,
     FeatureReading,
-    Features,
     GatheredRows,
     KeptFeatures,
-    check_features,
     check_table_scales,
-    feature_notes,
     standardiser,
-    with_gaps,
 )
-from fedaudit.federations.table.kept_rows import KeptRows, ReadableTable, every_fault
+from fedaudit.federations.table.kept_rows import KeptRows, every_fault
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
-from fedaudit.federations.table.table_index import (
-    NotInIndexError,
-    TableFacts,
-    read_index,
-    write_index,
-)
 from fedaudit.federations.table.table_profile import profile_table
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Table
 from fedaudit.version import __version__
@@ -89,23 +74,14 @@ def load_table(
     naming field, column and row of every fault that the rows show; OSError where the disk is full.
     """
     with every_fault(source, file, asked, numbers=not asked.classification):
-        table = TableFile(file, header=source.header)
-        return read_table(source, table, file, asked, folder=folder, reading=reading)
+        return _read_table(source, file, asked, folder=folder, reading=reading)
 
 
-def read_table(
-    source: Table,
-    table: ReadableTable,
-    file: SourceFile,
-    asked: LoadRequest,
-    *,
-    folder: Path,
-    reading: Reading,
+def _read_table(
+    source: Table, file: SourceFile, asked: LoadRequest, *, folder: Path, reading: Reading
 ) -> Federation:
-    """As `load_table`, with features as `reading` has them, up to the first fault.
-
-    `file`: whose fingerprint the data have.
-    """
+    """As `load_table`, up to the first fault."""
+    table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     check_table_scales(source, columns, classes=asked.classification)
     if source.positive is not None and not asked.classification:
@@ -116,9 +92,9 @@ def read_table(
         )
     _check_memory(asked, columns, table.rows or 0, more=False)
     features_read = reading(source, columns)
-    used = KeptRows(source, features_read.read)
+    used = KeptRows(source, columns)
     parts = used.parts(table, partial(_check_memory, asked, columns))
-    rows = gathered_rows(map(features_read.part, parts), folder, in_memory=features_read.in_memory)
+    rows = gathered_rows(parts, folder, in_memory=features_read.in_memory)
     target, classes = _target(rows, source, classification=asked.classification)
     if source.dealt is None:
         clients, dealt = _named_clients(columns, rows, used)
@@ -297,162 +273,17 @@ def map_key(source: Table, asked: LoadRequest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-_COLUMNS_AT_ONCE = 32
-
-
-class _DoubtError(Exception):
-    """What facts about all rows do not say of those that are left."""
-
-
-def outlined_table(source: Table, asked: LoadRequest) -> Federation:
+def outlined_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federation:
     """The federation in a table without its features, or mapped where it was laid out before.
 
-    Equal to the loaded one in all else. A file that the service keeps itself is not opened where
-    its index is enough. Raises InvalidInputError with the errors of loading.
+    Equal to the loaded one in all else. Raises InvalidInputError with the errors of loading.
     """
-    kept, found, facts = None, None, None
-    if source.id is not None and asked.files.kept_content is not None:
-        kept = asked.files.kept_content(source.id)
-    if kept is not None:
-        found, facts = _of_index(source, asked, kept)
-    if found is not None:
-        return found
-    with open_source(source, files=asked.files) as file:
-        maps = map_folder(asked.files.room)
-        if file.size < WORTH_A_MAP:
-            return _checked(source, file, asked)
-        if maps is None:
-            fingerprint = file.read_fingerprint(asked.progress)
-        else:
-            fingerprint = maps.fingerprint(file, asked.progress)
-            mapped = maps.find(fingerprint, map_key(source, asked))
-            if mapped is not None:
-                return mapped
-        if kept is None:
-            found, facts = _of_index(source, asked, fingerprint)
-        if not asked.keyed:  # which takes all cells
-            for known in [None] if facts is None else [facts, None]:
-                found = found or _streamed(source, file, asked, known)
-        return found or _checked(source, file, asked)
-
-
-class StreamedFeatures(FeatureReading):
-    """Checked as their rows come; columns that facts answer for are not read at all.
-
-    A file that is stored column by column is read so, a few columns at a time: each takes memory
-    while it is read.
-    """
-
-    in_memory = 16 * 2**20
-
-    def __init__(
-        self, source: Table, columns: Columns, table: ReadableTable, facts: TableFacts | None
-    ) -> None:
-        super().__init__(source, columns)
-        self._table = table
-        self._all_rows = None if facts is None else facts.rows
-        known: dict[str, CellCounts] = {}
-        of_columns = {} if facts is None else facts.columns
-        for one in columns.features:
-            found = of_columns.get(one.name)
-            counts = None if found is None else found.counts(one, source.scale)
-            if counts is not None:
-                known[one.name] = counts
-        self._known = known
-        self._counts = {one.name: known.get(one.name, CellCounts()) for one in columns.features}
-        unknown = [one for one in columns.features if one.name not in known]
-        by_columns = isinstance(table, TableFile) and table.rows is not None
-        # Whether a row is left out has to be known before its other cells are looked at.
-        self._first = [one for one in unknown if one.feature.drops_rows or not by_columns]
-        self._later = [] if not by_columns else [one for one in unknown if one not in self._first]
-        own = {*replace(columns, features=()).fields, *columns.sensitive}
-        self._features_only = set(self._counts) - own
-
-    @property
-    def read(self) -> Columns:
-        """Without the features that facts answer for, and those that are read by themselves."""
-        return replace(self._columns, features=tuple(self._first))
-
-    def part(self, rows: TableRows) -> TableRows:
-        """The rows without columns that are features only."""
-        self._check(rows, self._first)
-        return rows.without(self._features_only)
-
-    def features(self, gathered: GatheredRows) -> Features:
-        """What was checked. Raises _DoubtError where facts count rows that were left out."""
-        counted = any(one.filled for one in self._known.values())
-        if counted and len(gathered.rows) != self._all_rows:
-            raise _DoubtError
-        for start in range(0, len(self._later), _COLUMNS_AT_ONCE):
-            self._check_columns(self._later[start : start + _COLUMNS_AT_ONCE], gathered)
-        counts = list(self._counts.values())
-        notes = feature_notes(self._columns.features, counts, gathered.standardise)
-        return self._outline(gathered, notes)
-
-    def _check_columns(self, columns: Sequence[FeatureColumn], gathered: GatheredRows) -> None:
-        """All rows of some columns but those that are left out."""
-        fields = {one.name: one.where for one in columns}
-        numbers = gathered.rows.row_numbers
-        kept = np.zeros(int(numbers[-1]) + 1, dtype=np.bool_)
-        kept[numbers] = True
-        for part in self._table.batches(list(fields)):
-            rows = with_gaps(part, fields, self._source.missing_values)
-            at = rows.row_numbers
-            mask = (at < len(kept)) & kept[np.minimum(at, len(kept) - 1)]
-            self._check(rows if mask.all() else rows.where(mask), columns)
-            gathered.progress()
-
-    def _check(self, rows: TableRows, columns: Sequence[FeatureColumn]) -> None:
-        counts = [self._counts[one.name] for one in columns]
-        check_features(rows, columns, scales=self._source.scale, counts=counts)
-
-
-def _of_index(
-    source: Table, asked: LoadRequest, fingerprint: str
-) -> tuple[Federation | None, TableFacts | None]:
-    """From the index of that content alone, where that is enough; and its facts."""
-    if asked.keyed or asked.files.open_index is None:
-        return None, None
-    with asked.files.open_index(fingerprint) as place:
-        if place is None:
-            return None, None
-        with open_stored(place, "index") as file:
-            index = read_index(file, file.known_as(fingerprint))
-            if index is None or not index.facts.describe(source):
-                return None, None
-            return _read(source, index, file, asked, index.facts), index.facts
-
-
-def _streamed(
-    source: Table, file: SourceFile, asked: LoadRequest, facts: TableFacts | None
-) -> Federation | None:
-    """From the table as it is read; None where something does not fit."""
-    try:
-        table = TableFile(file, header=source.header)
-    except InvalidInputError:
-        return None
-    return _read(source, table, file, asked, facts)
-
-
-def _read(
-    source: Table,
-    table: ReadableTable,
-    file: SourceFile,
-    asked: LoadRequest,
-    facts: TableFacts | None,
-) -> Federation | None:
-    def reading(source: Table, columns: Columns) -> StreamedFeatures:
-        return StreamedFeatures(source, columns, table, facts)
-
-    try:
-        with _making(asked.files.room) as folder:
-            return read_table(source, table, file, asked, folder=folder, reading=reading)
-    except (InvalidInputError, NotInIndexError, _DoubtError):
-        return None
-
-
-def _checked(source: Table, file: SourceFile, asked: LoadRequest) -> Federation:
-    """With the errors of loading, all of them."""
+    maps = map_folder(asked.files.room)
+    if maps is not None and file.size >= WORTH_A_MAP:
+        fingerprint = maps.fingerprint(file, asked.progress)
+        mapped = maps.find(fingerprint, map_key(source, asked))
+        if mapped is not None:
+            return mapped
     with _making(asked.files.room) as folder:
         return load_table(source, file, asked, folder=folder, reading=CheckedFeatures)
 
@@ -473,13 +304,8 @@ class TableKind(FileKind):
 
     def outline(self, asked: LoadRequest) -> Federation:
         """Without the cells of features. Raises InvalidInputError."""
-        return outlined_table(self._source, asked)
-
-    def write_index(self, asked: LoadRequest, place: BinaryIO) -> None:
-        """Of a file that is too long to be read for each plan. Raises InvalidInputError."""
         with open_source(self._source, files=asked.files) as file:
-            if file.size >= WORTH_A_MAP:
-                write_index(self._source, file, asked, place)
+            return outlined_table(self._source, file, asked)
 
     def lay_out(self, asked: LoadRequest) -> None:
         """Lay a file out to be mapped that is too long to be read by each experiment.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, assert_never
 
-from fedaudit.privacy.accounting.epsilon_tables import RepeatedEvent, planned_epsilon
+from fedaudit.privacy.accounting.epsilon_tables import ROUGH_ORDERS, RepeatedEvent, planned_epsilon
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
 from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import (
@@ -30,6 +30,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     RandomAllocated,
     Rotated,
 )
+from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.guarantees.guarantee import number
 from fedaudit.privacy.mechanisms.base import (
     EACH_CLIENT,
@@ -139,7 +140,9 @@ class _GaussianMechanism(EpsilonMechanism):
         """Epsilon at the spec's delta, by its accountant, of one subject charged in every round."""
         privacy, rounds, [observer] = self.privacy, self.spec.training.rounds, self.facts.observers
 
-        def epsilon(noise_multiplier: float, *, pld_step: float | None = None) -> float:
+        def epsilon(
+            noise_multiplier: float, *, orders: tuple[float, ...], pld_step: float | None
+        ) -> float:
             event = self._event(noise_multiplier, training_clients=training_clients)
             return planned_epsilon(
                 event,
@@ -148,6 +151,7 @@ class _GaussianMechanism(EpsilonMechanism):
                 observer=observer,
                 delta=privacy.delta,
                 pld_step=pld_step,
+                orders=orders,
             )
 
         match privacy.accountant:
@@ -157,10 +161,11 @@ class _GaussianMechanism(EpsilonMechanism):
                 steps = (None, COARSE_LOSS_STEP, LOSS_STEP)
             case _:
                 assert_never(privacy.accountant)
+        ways = [*((ROUGH_ORDERS, step) for step in steps), (RDP_ORDERS, steps[-1])]
         return TargetedFigure(
             name="epsilon",
             terms=f"{rounds} rounds by {privacy.accountant} at delta = {privacy.delta:g}",
-            figures=tuple(partial(epsilon, pld_step=step) for step in steps),
+            figures=tuple(partial(epsilon, orders=orders, pld_step=step) for orders, step in ways),
             decades=GAUSSIAN_DECADES,
         )
 
@@ -168,24 +173,24 @@ class _GaussianMechanism(EpsilonMechanism):
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
         """The epsilon of all charges that the budget allows."""
-        plan = plan or self.spending_plan(training_clients=training_clients)
-        rounds, [observer] = self.spec.training.rounds, plan.observers
+        rounds, [observer], ends = self.spec.training.rounds, self.facts.observers, None
         reasons = dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE)
-        allowed = self.compositions_within_budget(plan, observer)
-        most, ends = rounds, None
-        if allowed is None:
+        if self.epsilon_budget is None:
+            # As the plan's last place, without the others.
+            figure = self.targeted_figure(n=n, training_clients=training_clients)
+            value = figure.projected(float(self.privacy.noise_multiplier))
             reasons["budget_ends_in_round"] = "privacy.epsilon_budget is not set"
-        elif allowed < rounds:
-            most, ends = allowed, allowed + 1
         else:
+            plan = plan or self.spending_plan(training_clients=training_clients)
+            most = min(rounds, plan.steps_within(observer, self.epsilon_budget))
+            value = float(plan.line(observer).epsilons[most])
+            ends = most + 1 if most < rounds else None
+        if self.epsilon_budget is not None and ends is None:
             reasons["budget_ends_in_round"] = (
                 f"all {rounds} rounds stay within privacy.epsilon_budget"
             )
         entry = epsilon_entry(
-            observer,
-            delta=plan.delta,
-            adjacency=plan.adjacency,
-            value=float(plan.line(observer).epsilons[most]),
+            observer, delta=self.privacy.delta, adjacency=self.adjacency, value=value
         )
         return Projection(
             None,

@@ -200,6 +200,11 @@ def expected_update(training: Training, *, n: int, rows: float) -> float:
     return min(LONGEST_UPDATE, each * local.step_size * steps)
 
 
+def bearable_noise(n: int) -> float:
+    """How much longer noise on n parameters may be than on those of a small regression."""
+    return math.pow(max(1.0, n / _FEW), 0.25)
+
+
 def noise_ratio(
     spec: ExperimentSpec,
     *,
@@ -221,8 +226,7 @@ def noise_ratio(
         spec.training.rounds,
     )
     n = sum(sizes)
-    length = expected_update(spec.training, n=n, rows=rows)
-    bearable = math.pow(max(1.0, n / _FEW), 0.25)
+    length, bearable = expected_update(spec.training, n=n, rows=rows), bearable_noise(n)
     match privacy:
         case NoMechanism():
             return None

@@ -1,10 +1,11 @@
 """The smallest noise multiplier with which a run stays within a budget that was asked for.
 
 Noise multipliers of four significant digits are tried, so that what is found reads well and was
-itself projected. A figure falls as the noise grows; bisection of their order is bisection of the
-logarithm, to within a thousandth.
+itself projected. A figure falls as the noise grows, about as a power of it, which says where to try
+next; bisection of their order, which is one of the logarithm, ends the search in any case.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -16,8 +17,9 @@ Figure = Callable[[float], float]
 """What a run is projected to spend, by its noise multiplier."""
 
 _DIGITS = 4
-_FIRST = 10 ** (_DIGITS - 1)
+_FIRST: int = 10 ** (_DIGITS - 1)
 _OF_A_DECADE = 9 * _FIRST
+_GUESSES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +44,10 @@ class TargetedFigure:
         """The smallest noise multiplier, of four significant digits, at which the figure is at
         most `target`. Raises InvalidInputError where no multiplier in the range is enough."""
         lowest, highest = (decade * _OF_A_DECADE for decade in self.decades)
-        found: int | None = None
+        found: int | None = 0
         for figure in self.figures:
-            found = _smallest_place(figure, target, lowest=lowest, highest=highest, start=found)
+            start = highest if found is None else found
+            found = _smallest_place(figure, target, lowest=lowest, highest=highest, start=start)
         if found is not None:
             return _multiplier(found)
         most = _multiplier(highest)
@@ -59,32 +62,36 @@ class TargetedFigure:
 
 
 def _smallest_place(
-    figure: Figure, target: float, *, lowest: int, highest: int, start: int | None
+    figure: Figure, target: float, *, lowest: int, highest: int, start: int
 ) -> int | None:
     """The first of the multipliers' places at which the figure fits the target; None where none
-    does. The search widens from `start`, or begins with all places."""
-
-    def fits(place: int) -> bool:
-        return figure(_multiplier(place)) <= target
-
-    fitting, too_low, step = highest if start is None else start, lowest - 1, 1
-    while not fits(fitting):
-        if fitting == highest:
-            return None
-        too_low, fitting, step = fitting, min(fitting + step, highest), 2 * step
-    while start is not None and too_low < lowest < fitting:
-        lower = max(fitting - step, lowest)
-        if fits(lower):
-            fitting, step = lower, 2 * step
+    does."""
+    too_low, fitting, place, tried = lowest - 1, highest + 1, start, 0
+    noise, spent, power = 0.0, 0.0, 1.0
+    while True:
+        tried, last = tried + 1, (noise, spent)
+        noise = _multiplier(place)
+        spent = figure(noise)
+        if spent <= target:
+            fitting = place
         else:
-            too_low = lower
-    while fitting - too_low > 1:
-        middle = (fitting + too_low) // 2
-        if fits(middle):
-            fitting = middle
-        else:
-            too_low = middle
-    return fitting
+            too_low = place
+        if fitting - too_low == 1:
+            return fitting if fitting <= highest else None
+        place = (too_low + fitting) // 2
+        if tried < _GUESSES and 0 < spent < math.inf:
+            # Between two places a figure is about a power of the noise.
+            if 0 < last[1] < math.inf and last[1] != spent:
+                power = max(0.5, math.log(last[1] / spent) / math.log(noise / last[0]))
+            place = _place(noise * min(spent / target, 1e9) ** (1 / power))
+        place = max(too_low + 1, min(fitting - 1, place))
+
+
+def _place(noise_multiplier: float) -> int:
+    """The nearest place."""
+    decade = math.floor(math.log10(noise_multiplier))
+    beyond = round(noise_multiplier / math.pow(10, decade) * _FIRST) - _FIRST
+    return decade * _OF_A_DECADE + beyond
 
 
 def _multiplier(place: int) -> float:

@@ -22,7 +22,6 @@ from fedaudit.reports.charts.line_chart import (
     kept_places,
     line_chart,
 )
-from fedaudit.reports.charts.scatter import plane_charts
 from fedaudit.reports.number_text import bound_text, figure_text
 from fedaudit.reports.sections.fairness import privacy_cost_of, rate_of, why_no_rate
 from fedaudit.reports.sections.part import number_or_some
@@ -51,7 +50,7 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
             _draw_attribute(section, found, name=f"fairness-{place}", best=best)
             for place, section in enumerate(report["fairness"], start=1)
         ],
-        training=[*plane_charts(report), *_noted(training_charts(report, found), found)],
+        training=_noted(training_charts(report, found), found),
         curves=bool(found.rounds),
     )
 

@@ -68,8 +68,6 @@ def _section(
             )
         ],
         metrics=metrics,
-        by_hypothesis_reason=_NO_SCORES,
-        client_averaged_reason=_NO_CLIENTS,
         privacy_cost_by_group_reason="whose clients belong to which group is not declared",
         cross_check_reason="the rows are elsewhere, so nothing was computed twice",
     )

@@ -68,7 +68,7 @@ class FairnessTables:
 
 def fairness_tables(sections: Sequence[Section]) -> FairnessTables:
     """The tables of a report's fairness sections."""
-    makers = (_gaps, _rates, _by_hypothesis, _privacy_costs)
+    makers = (_gaps, _rates, _privacy_costs)
     found = [[table for make in makers if (table := make(one)) is not None] for one in sections]
     often = Counter(
         row[-1]
@@ -94,27 +94,21 @@ def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
 
 
 def _gaps(section: Section) -> PageTable:
-    averaged = section.get("client_averaged")
     nulls = [null for one in section["metrics"].values() if (null := one.get("null"))]
     levels = [one["interval"]["level"] for one in section["metrics"].values() if one["interval"]]
     head = ["Metric", "Value"]
     head += [f"{figure_text(100 * levels[0])} % interval"] if levels else []
     head += ["By chance, mean", "By chance, 95 %", "p-value"] if nulls else []
-    head += ["Averaged over clients"] if averaged else []
     rows = []
     for name, metric in section["metrics"].items():
-        null, mean = metric.get("null"), (averaged or {"metrics": {}})["metrics"].get(name)
+        null = metric.get("null")
         row = [name.replace("_", " "), figure_text(metric["value"])]
         row += [_interval(metric["interval"])] if levels else []
         row += _chance(null) if nulls else []
-        if averaged:
-            row.append(figure_text(mean["value"] if mean else None))
         if metric["value"] is None:
             reasons = [metric["reason"]]
         else:
             reasons = [metric["reason"], metric["interval_reason"], metric.get("null_reason")]
-        if mean is not None and mean["value"] is None:
-            reasons.append(mean["reason"])
         rows.append((*row, _joined(reasons)))
     return PageTable(
         caption=f"Gaps between groups of {section['attribute']}, pooled over records",
@@ -164,59 +158,21 @@ def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
 
 
 def _rates(section: Section) -> PageTable:
-    averaged = section.get("client_averaged")
     scores = [name for name in _SCORES if _some(section["groups"], name)]
-    head = ["Group"]
-    for rate in RATES.values():
-        head += [f"{rate.label}, of records", "of clients"] if averaged else [rate.label]
-    head += [_SCORES[name] for name in scores] + (["Clients"] if averaged else [])
+    head = ["Group", *(rate.label for rate in RATES.values())]
+    head += [_SCORES[name] for name in scores]
     sized = any(group.get("rows") is not None for group in section["groups"])
     head += ["Rows, with noise"] if sized else []
     rows = []
-    for place, group in enumerate(section["groups"]):
-        own = averaged["groups"][place] if averaged else None
-        row = [group["value"]]
-        for name in RATES:
-            row.append(figure_text(rate_of(group, name)))
-            row += [figure_text(rate_of(own, name))] if own else []
+    for group in section["groups"]:
+        row = [group["value"], *(figure_text(rate_of(group, name)) for name in RATES)]
         row += [figure_text(group[name]) for name in scores]
-        row += [figure_text(own["clients"])] if own else []
         row += [figure_text(group["rows"])] if sized else []
         reasons = [why_no_rate(group, name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
-        reasons += own["reasons"].values() if own and not group["suppressed"] else []
         rows.append((*row, _joined(reasons)))
-    remark = ""
-    if averaged:
-        remark = (
-            "Of records: every row counts the same. Of clients: the mean of each client's own "
-            "rate, so that every client counts the same."
-        )
     return PageTable(
-        caption=f"Rates of the groups of {section['attribute']}",
-        head=(*head, "Note"),
-        rows=rows,
-        remark=remark,
-    )
-
-
-def _by_hypothesis(section: Section) -> PageTable | None:
-    found = section.get("by_hypothesis") or []
-    if len(found) < 2 or not any(_some(one["groups"], rate) for one in found for rate in RATES):
-        return None
-    rows = [
-        (
-            f"hypothesis {one['hypothesis']}: {group['value']}",
-            *(figure_text(rate_of(group, name)) for name in RATES),
-            _joined(why_no_rate(group, name) for name in RATES),
-        )
-        for one in found
-        for group in one["groups"]
-    ]
-    return PageTable(
-        caption=f"Rates of the groups of {section['attribute']} by the hypothesis that predicted",
-        head=("Hypothesis and group", *(rate.label for rate in RATES.values()), "Note"),
-        rows=rows,
+        caption=f"Rates of the groups of {section['attribute']}", head=(*head, "Note"), rows=rows
     )
 
 

@@ -1,23 +1,19 @@
 """The fairness section from counts as they are."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure, DisclosureRule
+from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.gaps import (
     NO_ACCURACY,
     NO_OUTCOME,
-    ClientAverages,
     Figure,
     GroupScores,
-    client_averages,
-    gaps_between,
     group_rates,
     group_scores,
-    scored_rows,
 )
 from fedaudit.fairness.intervals import GAIN_METHOD, Interval
 from fedaudit.fairness.permutation import NO_GAP, Null, permutation_nulls, score_nulls
@@ -26,13 +22,8 @@ from fedaudit.fairness.scored_groups import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.sections.fairness import (
-    ClientAveragedGroup,
-    ClientAveragedSection,
-    FigureSection,
     GroupPrivacyCost,
     GroupSection,
-    HypothesisGroup,
-    HypothesisSection,
     MetricSection,
     NullSection,
     PrivacyCostSection,
@@ -212,114 +203,6 @@ def metric_section(
         reason = found.reason
     return MetricSection(
         value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
-    )
-
-
-def figure_sections(figures: Iterable[Figure]) -> dict[str, FigureSection]:
-    """Gaps by metric."""
-    return {one.metric: FigureSection(value=one.value, reason=one.reason) for one in figures}
-
-
-_ONE = "there is one hypothesis, and its figures are those of all rows"
-_MAX_CELLS = 5000
-
-
-def hypothesis_sections(
-    counts: NDArray[np.int64] | None,
-    values: Sequence[str],
-    disclosure: Disclosure,
-    cells: Disclosure | None,
-) -> tuple[list[HypothesisSection], str | None]:
-    """A section for each hypothesis from counts [k, groups, 4], or an empty list and the reason.
-    `disclosure`: of the groups' figures over all hypotheses; `cells`: of each hypothesis's [k,
-    groups], None where that was not handed over. What is disclosed about a hypothesis does not
-    distinguish an empty group from one that is too small."""
-    if not disclosure.rule.has_favourable_outcome:
-        return [], NO_OUTCOME
-    if counts is None or (cells is None and len(counts) > 1):
-        return [], NOT_HANDED_OVER
-    if cells is None or len(counts) == 1:
-        return [], _ONE
-    k, groups, _ = counts.shape
-    if k * groups > _MAX_CELLS:
-        return [], f"{k} hypotheses by {groups} groups are more than {_MAX_CELLS} cells"
-    rows = scored_rows(counts)
-    cells.check(rows)
-    figures = gaps_between(counts, cells.shown, reference=cells.reference, rows=np.ones_like(rows))
-    return [
-        HypothesisSection(
-            hypothesis=hypothesis,
-            groups=_rates_of_groups(
-                values, counts[hypothesis], cells.shown[hypothesis], cells.reason
-            ),
-            metrics=figure_sections(figures[hypothesis]),
-        )
-        for hypothesis in range(k)
-    ], None
-
-
-def _rates_of_groups(
-    values: Sequence[str], counts: NDArray[np.int64], shown: NDArray[np.bool_], hidden: str
-) -> list[HypothesisGroup]:
-    rates = shown_rates(counts, has_favourable_outcome=True)
-    found = []
-    for place, value in enumerate(values):
-        figures, reasons = rates[place]
-        if not shown[place]:
-            figures, reasons = _missing(RATES, hidden)
-        found.append(
-            HypothesisGroup(value=value, suppressed=not shown[place], reasons=reasons, **figures)
-        )
-    return found
-
-
-_COMBINED = (
-    "a combination is suppressed, and the numbers of the single attributes, less those of the "
-    "other combinations, would give it away"
-)
-
-
-def client_averaged(
-    material: ScoredMaterial, attribute: str, disclosure: Disclosure
-) -> tuple[ClientAveragedSection | None, str | None]:
-    """The section of one attribute, or None and the reason why there is none. `disclosure`: which
-    of the rates pooled over records are disclosed."""
-    if not disclosure.rule.has_favourable_outcome:
-        return None, NO_OUTCOME
-    groups = material.federation.attributes[attribute]
-    found = client_averages(material.result.fairness[attribute], disclosure)
-    uncounted = found.disclosure.suppresses and disclosure.rule.combination is not None
-    section = ClientAveragedSection(
-        groups=[
-            _averages(found, place, value, uncounted=uncounted)
-            for place, value in enumerate(groups)
-        ],
-        metrics=figure_sections(found.figures),
-    )
-    return section, None
-
-
-def _averages(
-    found: ClientAverages, place: int, value: str, *, uncounted: bool
-) -> ClientAveragedGroup:
-    if not found.disclosure.shown[place]:
-        missing = dict.fromkeys(RATES)
-        reasons = dict.fromkeys(("clients", *RATES), found.disclosure.reason)
-        return ClientAveragedGroup(
-            value=value, suppressed=True, clients=None, reasons=reasons, **missing
-        )
-    rates: dict[str, float | None] = dict(zip(RATES, found.rates[:, place].tolist(), strict=True))
-    reasons = {"clients": _COMBINED} if uncounted else {}
-    for rate, contributing in zip(RATES, found.contributing[:, place].tolist(), strict=True):
-        if contributing < MIN_CLIENTS:
-            rates[rate] = None
-            reasons[rate] = f"fewer than {MIN_CLIENTS} clients have {RATES[rate].rows}"
-    return ClientAveragedGroup(
-        value=value,
-        suppressed=False,
-        clients=None if uncounted else int(found.clients[place]),
-        reasons=reasons,
-        **rates,
     )
 
 

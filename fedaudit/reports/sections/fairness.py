@@ -72,47 +72,6 @@ class GroupSection(Part):
     reasons: Reasons
 
 
-@with_rates(after="suppressed")
-class HypothesisGroup(Part):
-    """The rates of one group's rows that one hypothesis predicted."""
-
-    value: str
-    suppressed: bool
-    reasons: Reasons
-
-
-class FigureSection(Part):
-    """One figure. A reason beside a value says what the value leaves out."""
-
-    value: float | None
-    reason: str | None
-
-
-class HypothesisSection(Part):
-    """The rows that one hypothesis predicted, by group, and their gaps."""
-
-    hypothesis: int
-    groups: list[HypothesisGroup]
-    metrics: dict[str, FigureSection]
-
-
-@with_rates(after="clients")
-class ClientAveragedGroup(Part):
-    """Of one group: the mean over clients of each client's own rate, every client alike."""
-
-    value: str
-    suppressed: bool
-    clients: int | None
-    reasons: Reasons
-
-
-class ClientAveragedSection(Part):
-    """Rates averaged over clients, each over those that have a denominator, and their gaps."""
-
-    groups: list[ClientAveragedGroup]
-    metrics: dict[str, FigureSection]
-
-
 class GroupPrivacyCost(Part):
     """What the training clients of one group paid: coarse means, and nulls otherwise.
 
@@ -186,10 +145,6 @@ class FairnessSection(Part):
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
-    by_hypothesis: list[HypothesisSection] = Field(default_factory=list)
-    by_hypothesis_reason: str | None = None
-    client_averaged: ClientAveragedSection | None = None
-    client_averaged_reason: str | None = None
     privacy_cost_by_group: PrivacyCostSection | None = None
     privacy_cost_by_group_reason: str | None = None
     who_pays: PrivacyCostSection | None = None

@@ -286,11 +286,10 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     release = count_release(spec)
     if release is None:
         raise ValueError("the counts of this run have no noise")
-    left_out = "figures " if publishes_noised_rounds(spec.fairness) else "figures of rounds, "
+    left_out = "" if publishes_noised_rounds(spec.fairness) else "figures of rounds "
     found = [
         "Fairness figures are those of counts with noise, and everything else that was computed "
-        f"from the data of held-out people is left out: losses, accuracy, {left_out}by "
-        "hypothesis, averages over clients and nulls.",
+        f"from the data of held-out people is left out: losses, accuracy, {left_out}and nulls.",
         "fairness_privacy covers these figures, given the model and the split. It does not cover "
         "the numbers of clients and rows, the values of the attributes, nor the hash of the data, "
         "which are taken to be known, and nothing that other reports on the same people say: the "

@@ -17,7 +17,6 @@ from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.model import ModelSection
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
-from fedaudit.reports.sections.parameter_plot import Plane
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
@@ -60,8 +59,6 @@ class FinalFigures:
     collapsed_rounds: int = 0
     scores: Mapping[str, GroupScores] = field(default_factory=dict)
     """Per attribute, loss and accuracy of each validation client's rows, by group."""
-    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    """Per attribute, [k, groups, 4]: counts by the hypothesis that made the prediction."""
     against_constant: ConstantComparison | None = None
     """The rows under the best constant prediction; None where it was not handed
     over."""
@@ -101,8 +98,6 @@ class ScoredMaterial:
     result: FinalFigures
     disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
     """By attribute, which groups are disclosed: every attribute that the result has counts of."""
-    hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
-    """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
     last_fairness: Mapping[str, Sequence[Mapping[str, float | None]]] = field(default_factory=dict)
     """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
     published them."""
@@ -143,8 +138,6 @@ class ReportMaterial(ScoredMaterial):
     hypotheses: HypothesesFacts | None = None
     model: ModelFile | str = "the run's model was not handed over"
     """Or the reason why it may not leave."""
-    plane: Plane | str = "the plane of the run was not handed over"
-    """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosure_policy: DisclosurePolicy | None = None

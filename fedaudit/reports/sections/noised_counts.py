@@ -71,10 +71,6 @@ def noised_section(
             ).model_copy(update={"null_reason": WITHHELD})
             for one in (*figures, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS))
         },
-        by_hypothesis=[],
-        by_hypothesis_reason=WITHHELD,
-        client_averaged=None,
-        client_averaged_reason=WITHHELD,
         privacy_cost_by_group=costs,
         privacy_cost_by_group_reason=why_no_costs,
         cross_check_reason=CHECKED_BEFORE,

@@ -86,7 +86,7 @@ def _text(value: object) -> str:
 _BETWEEN = ", "
 _FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable | None)
 _SOURCE: TypeAdapter[Any] = TypeAdapter(FederationSpec)
-_GROUP_LISTS = ("client_averaged", "privacy_cost_by_group", "who_pays")
+_GROUP_LISTS = ("privacy_cost_by_group", "who_pays")
 _UNNAMED_POSITIVE = "the positive class"
 
 
@@ -254,9 +254,6 @@ def _with_labels(report: Mapping[str, Any], section: Mapping[str, Any]) -> dict[
         **section,
         "reference_group": None if reference is None else shown(reference),
         "groups": named(section["groups"]),
-        "by_hypothesis": [
-            {**one, "groups": named(one["groups"])} for one in section.get("by_hypothesis") or []
-        ],
     }
     for name in _GROUP_LISTS:
         found = section.get(name)

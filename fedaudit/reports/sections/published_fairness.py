@@ -10,10 +10,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.exact_fairness import (
     NOT_HANDED_OVER,
-    client_averaged,
     group_gains,
     group_sections,
-    hypothesis_sections,
     metric_section,
     privacy_cost_by_group,
     with_nulls,
@@ -69,14 +67,6 @@ def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessS
     """`stream`: the attribute's position, by which its permutations are drawn."""
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
-    by_hypothesis, why_none = hypothesis_sections(
-        material.result.by_hypothesis.get(attribute),
-        values,
-        disclosure,
-        material.hypothesis_disclosures.get(attribute),
-    )
-    averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
-    material.progressed()
     costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
     combined = material.spec.fairness.combinations.get(attribute)
     gains = group_gains(material, attribute)
@@ -98,10 +88,6 @@ def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessS
             gains=gains,
         ),
         metrics=metrics,
-        by_hypothesis=by_hypothesis,
-        by_hypothesis_reason=why_none,
-        client_averaged=averaged,
-        client_averaged_reason=why_not_averaged,
         privacy_cost_by_group=costs,
         privacy_cost_by_group_reason=why_no_costs,
         cross_check_reason="the rows were not handed over, so nothing was computed twice",
@@ -178,8 +164,8 @@ def _group_limits(material: ReportMaterial) -> list[str]:
     if not fairness.sensitive:
         return ["No sensitive attribute was named: nothing here says how groups fare."]
     found = [
-        "Rates and gaps are pooled over the scored rows; those averaged over clients, beside them "
-        "under client_averaged, are different figures.",
+        "Rates and gaps are pooled over the scored rows: a client with many rows counts for more "
+        "than one with few.",
         f"Groups with fewer than {fairness.minimum_group_size} scored rows, or with rows of fewer "
         f"than {fairness.minimum_group_clients} clients, are suppressed, and so are groups from "
         "which so few would follow by sums and differences of what this report shows of all "
@@ -227,7 +213,7 @@ def _limit_counts(material: ReportMaterial) -> str:
     return (
         f"Rates and gaps follow from counts that were rounded at random to multiples of {base}, "
         "without bias; the same people are rounded alike in every report of one service. "
-        f"Intervals, nulls and averages over clients are given in steps of about {base} rows, "
+        f"Intervals and nulls are given in steps of about {base} rows, "
         f"losses of groups to two digits. Each rounded count lies within {base - 1} rows of the "
         "exact one; several figures of one report, or the exact accuracy and loss over all people, "
         "can narrow that down, at times to one number: this is rounding and no noise with an "

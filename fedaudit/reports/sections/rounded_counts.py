@@ -16,12 +16,10 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
-from fedaudit.reports.sections.exact_fairness import figure_sections, interval_section, shown_rates
+from fedaudit.reports.sections.exact_fairness import interval_section, shown_rates
 from fedaudit.reports.sections.fairness import (
-    ClientAveragedSection,
     FairnessSection,
     GroupSection,
-    HypothesisSection,
     MetricSection,
     NullSection,
 )
@@ -66,13 +64,10 @@ class Rounding:
         """All parts that say something of held-out people."""
         exact = self._exact
         groups = [self._group(place) for place in range(len(exact.groups))]
-        averaged = exact.client_averaged
         return exact.model_copy(
             update={
                 "groups": groups,
                 "metrics": self._metrics(groups),
-                "by_hypothesis": self._by_hypothesis(),
-                "client_averaged": None if averaged is None else self._averaged(averaged),
                 "cross_check": None,
                 "cross_check_reason": CHECKED_BEFORE,
             }
@@ -218,58 +213,6 @@ class Rounding:
         if _is_share(name):
             return self._step
         return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
-
-    def _by_hypothesis(self) -> list[HypothesisSection]:
-        exact = self._exact.by_hypothesis
-        counts = self._material.result.by_hypothesis.get(self._name)
-        if not exact or counts is None:
-            return exact
-        rounded = self._rounder.counts(self._name, counts)
-        shown = np.array([[not one.suppressed for one in part.groups] for part in exact])
-        figures = gaps_between(
-            rounded, shown, reference=self._reference, rows=np.ones_like(rounded[..., 0])
-        )
-        found = []
-        for part, of_groups, gaps in zip(exact, rounded, figures, strict=True):
-            rates = shown_rates(of_groups, has_favourable_outcome=True)
-            groups = [
-                group
-                if group.suppressed
-                else group.model_copy(update={**values, "reasons": reasons})
-                for group, (values, reasons) in zip(part.groups, rates, strict=True)
-            ]
-            update = {"groups": groups, "metrics": figure_sections(gaps)}
-            found.append(part.model_copy(update=update))
-        return found
-
-    def _averaged(self, exact: ClientAveragedSection) -> ClientAveragedSection:
-        """Means over clients follow from each client's exact rates: given in whole steps."""
-        numbers = np.array([[group.clients or 0 for group in exact.groups]])
-        [clients] = self._rounder.numbers(self._name, numbers, of="clients").tolist()
-        groups = [
-            group.model_copy(
-                update={
-                    "clients": None if group.clients is None else rounded,
-                    **{
-                        name: self._nearest(getattr(group, name), is_share=rate.is_share)
-                        for name, rate in RATES.items()
-                    },
-                }
-            )
-            for group, rounded in zip(exact.groups, clients, strict=True)
-        ]
-        metrics = {
-            name: one.model_copy(
-                update={"value": self._nearest(one.value, is_share=_is_share(name))}
-            )
-            for name, one in exact.metrics.items()
-        }
-        return exact.model_copy(update={"groups": groups, "metrics": metrics})
-
-    def _nearest(self, value: float | None, *, is_share: bool) -> float | None:
-        if value is None:
-            return None
-        return nearest(value, self._step if is_share else max(self._step, digit_step(value)))
 
 
 def _is_share(name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infrastructure.telemetry import configure_logs
+from infrastructure.logs import configure_logs
 from tests.api.service import SPEC, Api
 
 Lines = Callable[[], list[dict[str, object]]]

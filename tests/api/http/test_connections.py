@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from api.processes import bounded_protocol
+from api.http.connections import bounded_protocol
 
 HEADER_SECONDS = 0.5
 MOST = 4

@@ -1,7 +1,6 @@
 """Plans are made from outlines: equal to the loaded data in all but their features, and their
-errors the same, whether a table is read, streamed or known by its index."""
+errors the same."""
 
-import json
 import os
 import random
 import subprocess
@@ -19,14 +18,13 @@ import pytest
 from fedaudit.federations import federation as federation_module
 from fedaudit.federations.load import load_federation, outline_federation
 from fedaudit.federations.reading import table_files
-from fedaudit.federations.reading.source_files import Files, open_stored
-from fedaudit.federations.table import features, table_index
-from fedaudit.federations.table.table_index import read_index
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.federations.table import features
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
-from tests.federations.outlines import assert_outlined, at, written_index
+from tests.federations.outlines import assert_outlined
 
 FILLED = {"name": "x", "missing": "constant", "fill": 2.5}
 DROPPING = {"name": "x", "missing": "drop-row"}
@@ -151,60 +149,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-REGISTERED: dict[str, Any] = {"fairness": {"sensitive": ["sex"]}}
-
-
 @pytest.mark.parametrize("turn", range(4), ids=["csv", "parquet", "large csv", "large parquet"])
-def test_a_plan_sees_what_loading_sees(folder, tmp_path, monkeypatch, turn):
-    """Half of the variants, each in one of four ways, and with the index of what it names itself or
-    of what was registered otherwise."""
+def test_a_plan_sees_what_loading_sees(folder, monkeypatch, turn):
+    """Half of the variants, each in one of four ways."""
     path = "data.parquet" if turn % 2 else "data.csv"
     monkeypatch.setattr(table_files, "_TOGETHER", 500)
     if turn >= 2:
         monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 100)
         monkeypatch.setattr(features, "_CELLS_AT_ONCE", 64)
-    otherwise = parse_admitted(spec_value({"federation.path": path, **REGISTERED}))
-    for place, (name, changes) in enumerate(list(variants())[turn::8]):
+    for name, changes in list(variants())[turn::8]:
         spec = parse_admitted(spec_value({"federation.path": path, **changes}))
-        registered = otherwise if place % 2 == 0 else spec
         try:
-            assert_outlined(spec, folder, tmp_path, registered=registered)
+            assert_outlined(spec, folder)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
 
 
-def test_facts_answer_for_all_rows_and_for_the_gaps_that_were_registered(folder, tmp_path):
-    """Not for gaps of rows that are left out, nor where other texts mean a gap."""
-    filled: dict[str, Any] = {"federation.features": ["y", FILLED]}
-    left_out: dict[str, Any] = {
-        "federation.target": "gappy",
-        "federation.missing_target": "drop-row",
-        "federation.missing_values": ["?"],
-    }
-    spec = parse_spec(spec_value({**filled, **left_out}))
-    assert_outlined(spec, folder, tmp_path)
-    assert load_federation(spec, sources_dir=folder).rows < 300
-    spec = parse_spec(spec_value({**filled, "federation.missing_values": ["1.5"]}))
-    assert_outlined(spec, folder, tmp_path, registered=parse_spec(spec_value(filled)))
-
-
-@pytest.mark.parametrize("features_", [["y"], [STAGE, FILLED]], ids=["number", "gaps filled"])
 @pytest.mark.parametrize("clients", CLIENTS)
-def test_an_index_answers_without_the_table(folder, tmp_path, features_, clients):
-    """The plan, its reservation and what is stored of it, for columns that nobody registered."""
+def test_a_plan_of_an_outline_is_the_plan_of_the_data(folder, clients):
+    """The plan, its reservation and what is stored of it."""
     groups = {"sensitive": ["sex"]}
-    changes = {"federation.features": features_, **CLIENTS[clients], "fairness": groups}
+    changes = {"federation.features": [STAGE, FILLED], **CLIENTS[clients], "fairness": groups}
     spec = parse_spec(spec_value(changes))
-    of = parse_spec(spec_value({**changes, "federation.features": ["age"], "seed": 1}))
-    index = written_index(of, folder, tmp_path)
     expected = plan_experiment(spec, load_federation(spec, sources_dir=folder))
-    uploaded = spec.model_copy(
-        update={"federation": spec.federation.model_copy(update={"path": None, "id": "an-id"})}
-    )
-    files = Files(
-        kept_content=lambda _: expected.federation.fingerprint, open_index=lambda _: at(index)
-    )
-    planned = plan_experiment(uploaded, outline_federation(uploaded, files=files))
+    planned = plan_experiment(spec, outline_federation(spec, files=Files(folder)))
     assert planned.projection == expected.projection
     assert planned.profile == expected.profile
     assert planned.ledger_context.subjects == expected.ledger_context.subjects
@@ -215,7 +183,7 @@ def test_an_index_answers_without_the_table(folder, tmp_path, features_, clients
 
 def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(folder, tmp_path):
     """Arrow makes no cell of an extension type empty: such a column can be no feature where texts
-    mean gaps, and one that nobody uses only leaves the table without an index."""
+    mean gaps."""
     table = pq.read_table(folder / "data.parquet")
     odd = pa.array([bytes(16)] * len(table), pa.uuid())
     pq.write_table(table.append_column("odd", odd), tmp_path / "data.parquet")
@@ -225,41 +193,14 @@ def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(folder, tmp_p
         load_federation(used, sources_dir=tmp_path)
     for features_ in (["y"], ["y", "odd"]):
         spec = parse_spec(spec_value({**gaps, "federation.features": features_}))
-        assert written_index(spec, tmp_path, tmp_path) is None
-        assert_outlined(spec, tmp_path, tmp_path)
+        assert_outlined(spec, tmp_path)
 
 
-def test_an_index_of_other_content_or_of_another_version_is_none(folder, tmp_path, monkeypatch):
-    spec = parse_spec(spec_value({"federation.features": ["y"]}))
-    index = written_index(spec, folder, tmp_path)
-
-    def answers(fingerprint: str) -> bool:
-        with open_stored(index, "index") as file:
-            return read_index(file, fingerprint) is not None
-
-    mine = load_federation(spec, sources_dir=folder).fingerprint
-    assert answers(mine)
-    assert not answers("0" * 64)
-    table = pq.read_table(index)
-    about = json.loads(pq.read_metadata(index).metadata[b"fedaudit"])
-    for wrong in ([0, [], None], [float("inf"), None, None], "", {}):
-        facts = {**about["facts"], "columns": {"y": wrong}}
-        told = {b"fedaudit": json.dumps({**about, "facts": facts}).encode()}
-        pq.write_table(table.replace_schema_metadata(told), index)
-        assert not answers(mine), wrong
-    written_index(spec, folder, tmp_path)
-    assert answers(mine)
-    monkeypatch.setattr(table_index, "__version__", "another")
-    assert not answers(mine)
-    index.write_bytes(b"PAR1, or half of it")
-    assert not answers(mine)
-
-
-WIDE: dict[str, Any] = {
-    "name": "wide",
+LONG: dict[str, Any] = {
+    "name": "long",
     "federation": {
         "source": "table",
-        "path": "wide.parquet",
+        "path": "long.parquet",
         "client_key": "who",
         "target": "y",
         "scale": {"*": 7},
@@ -276,40 +217,35 @@ from fedaudit.federations.load import outline_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import parse_spec
-from tests.federations.outlines import at
-from tests.federations.table.test_table_outline import WIDE
-folder, way, allowed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+from tests.federations.table.test_table_outline import LONG
+folder, allowed = Path(sys.argv[1]), int(sys.argv[2])
 
 
 def plan(path):
-    spec = parse_spec({**WIDE, "federation": {**WIDE["federation"], "path": path}})
-    index = folder / "index" if way == "index" else None
-    files = Files(folder, open_index=lambda _: at(index))
-    found = outline_federation(spec, files=files)
+    spec = parse_spec({**LONG, "federation": {**LONG["federation"], "path": path}})
+    found = outline_federation(spec, files=Files(folder))
     return plan_experiment(spec, found).parameters, found.is_outline
 
 
-plan("narrow.parquet")  # libraries
+plan("short.parquet")  # libraries
 taken = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024
 resource.setrlimit(resource.RLIMIT_DATA, (taken + allowed, taken + allowed))
-print(*plan("wide.parquet"))
+print(*plan("long.parquet"))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system must bound a process's data")
 def test_a_plan_takes_no_memory_for_features(tmp_path: Path) -> None:
-    """A table of 96 MB of features, in other scales than it was registered with: a process that
-    plans it is allowed 40 MB beyond its libraries where it reads the table, and 16 from the
-    index."""
+    """A table of 192 MB of features: a process that plans it is allowed 120 MB beyond its
+    libraries."""
     rng = np.random.default_rng(1)
-    rows, columns = 40_000, 600
+    rows, columns, allowed = 300_000, 160, 120
     values = rng.normal(size=(columns + 1, rows)).astype(np.float32)
     names = ["who", "y", *(f"x{place}" for place in range(columns))]
     table = pa.table([rng.integers(0, 600, rows), *values], names=names)
-    pq.write_table(table, tmp_path / "wide.parquet", compression="none", use_dictionary=False)
-    pq.write_table(table.slice(0, 900).select(names[:9]), tmp_path / "narrow.parquet")
-    registered = {**WIDE, "federation": {**WIDE["federation"], "scale": {}}}
-    assert written_index(parse_spec(registered), tmp_path, tmp_path) is not None
+    path = tmp_path / "long.parquet"
+    pq.write_table(table, path, 2**15, compression="none", use_dictionary=False)
+    pq.write_table(table.slice(0, 900).select(names[:9]), tmp_path / "short.parquet")
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -317,8 +253,7 @@ def test_a_plan_takes_no_memory_for_features(tmp_path: Path) -> None:
         "ARROW_DEFAULT_MEMORY_POOL": "system",
         "PYTHONPATH": str(Path.cwd()),
     }
-    for way, allowed in (("stream", 40), ("index", 16)):
-        command = [sys.executable, "-c", _PLAN, str(tmp_path), way, str(allowed * 10**6)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert done.stdout.split() == [str(columns + 1), "True"]
+    command = [sys.executable, "-c", _PLAN, str(tmp_path), str(allowed * 10**6)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [str(columns + 1), "True"]

@@ -14,7 +14,6 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.between_hypotheses import between_checks
 from fedaudit.reports.sections.material import HypothesesFacts
-from fedaudit.reports.sections.parameter_plot import plane_checks
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
 
@@ -179,9 +178,8 @@ def checked(report, *, radii=RADII, inputs=None):
     spec = parse_spec(report["spec"])
     totals = LedgerTotals(60, best_round=report["utility"]["best_round"])
     totals.best_radii = radii
-    totals.best_clusters = np.array([0, 1, 1], np.int16)
     inputs = inputs or mechanism_of(spec).inputs(n=3)
-    checks = [*between_checks(spec, report, totals, inputs), *plane_checks(spec, report, totals)]
+    checks = between_checks(spec, report, totals, inputs)
     return {one.name: one.outcome for one in checks}
 
 
@@ -235,18 +233,3 @@ def test_a_pair_cannot_be_left_out(material):
     assert set(checked(report).values()) == {"pass"}
     del report["privacy"]["between_hypotheses"]["pairs"][1]
     assert set(checked(report).values()) == {"fail"}
-
-
-def test_reports_of_before_are_not_blamed(material):
-    report = made(material)
-    del report["privacy"]["between_hypotheses"], report["plane"], report["plane_reason"]
-    assert checked(report) == {}
-    render(report)
-
-
-def test_the_plane_shows_the_clusters_of_the_ledger(material):
-    report = {**made(material), "plane": {"clusters": [0, 1, 1]}}
-    assert checked(report)["report.plane"] == "pass"
-    for clusters in ([0, 1, 0], [], [0, 1, 1, 1], [2], None, "011", [[0], 1]):
-        found = checked({**report, "plane": {"clusters": clusters}})
-        assert found.get("report.plane", "fail") == "fail"

@@ -1,4 +1,4 @@
-"""Client averages, nulls and privacy cost by group, in the report's fairness section."""
+"""Nulls and privacy cost by group, in the report's fairness section."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,13 +36,7 @@ def with_attribute(made, values, *, counts=None, rows=None):
     if counts is None:
         counts = np.zeros((30, len(values), 4), dtype=np.int64)
     compared = replace(made.result.against_constant, by_group={})
-    result = replace(
-        made.result,
-        fairness={"group": counts},
-        scores={},
-        by_hypothesis={},
-        against_constant=compared,
-    )
+    result = replace(made.result, fairness={"group": counts}, scores={}, against_constant=compared)
     return with_disclosures(replace(made, federation=federation, result=result))
 
 
@@ -58,18 +52,6 @@ def nulls_without_reason(part: Any, place: str = "") -> Iterator[str]:
                 if not (said or (name == "value" and part.get("reason"))):
                     yield f"{place}.{name}"
             yield from nulls_without_reason(value, f"{place}.{name}")
-
-
-def test_rates_say_over_what_they_are_averaged(material):
-    found = section(material())
-    assert found["averaging"] == "records"
-    averaged = found["client_averaged"]
-    # Client by client, (3 + client % 3 + 2) of 10 rows are favoured.
-    favoured = 0.5 + np.arange(30) % 3 / 10
-    assert averaged["groups"][0]["selection_rate"] == pytest.approx(favoured[:20].mean())
-    assert [group["clients"] for group in averaged["groups"]] == [20, 10]
-    gap = favoured[:20].mean() - favoured[20:].mean()
-    assert averaged["metrics"]["demographic_parity_difference"]["value"] == pytest.approx(abs(gap))
 
 
 def test_every_gap_stands_beside_its_null(material):
@@ -193,7 +175,7 @@ def test_no_figure_is_missing_without_a_reason(material):
         with_attribute(material(), ("a", "b", "c"), rows=rows),
     ):
         found = section(made)
-        parts = [found["metrics"], found["client_averaged"], found["privacy_cost_by_group"]]
+        parts = [found["metrics"], found["privacy_cost_by_group"]]
         missing = nulls_without_reason(parts)
         # A formula gives the intervals: nothing was drawn.
         assert [one for one in missing if not one.endswith(".interval.samples")] == []
@@ -239,7 +221,6 @@ def combined(material, *, small):
 def test_combinations_have_all_of_it(material):
     found = combined(material, small=False)
     assert found["intersection_of"] == ["sex", "age"]
-    assert [group["clients"] for group in found["client_averaged"]["groups"]] == [5] * 6
     assert len(found["privacy_cost_by_group"]["groups"]) == 6
 
 
@@ -247,9 +228,3 @@ def test_totals_of_single_attributes_do_not_give_a_small_combination_away(materi
     found = combined(material, small=True)
     assert found["privacy_cost_by_group"] is None
     assert "would give it away" in found["privacy_cost_by_group_reason"]
-    shown = [group for group in found["client_averaged"]["groups"] if not group["suppressed"]]
-    assert shown
-    for group in shown:
-        assert group["clients"] is None
-        assert "would give it away" in group["reasons"]["clients"]
-        assert group["selection_rate"] == 0.5

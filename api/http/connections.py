@@ -1,0 +1,85 @@
+"""A bounded number of connections, none of which waits for a header for ever."""
+
+import asyncio
+import resource
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from api.http.observation import name_request
+from api.http.problems import problem_response, unavailable
+
+HEADER_SECONDS = 15.0
+"""How long the header of a request may take to arrive."""
+_SPARE_DESCRIPTORS = 128
+"""Kept for files, the database and the broker."""
+
+
+def max_connections(wanted: int) -> int:
+    """The number that was wanted, or fewer where the process may not open so many files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, soft - _SPARE_DESCRIPTORS))
+
+
+def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> type[H11Protocol]:
+    """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed. uvicorn
+    bounds requests in progress and connections between requests, and neither counts a connection
+    that sends half a header, or nothing."""
+
+    class _Bounded(H11Protocol):
+        _watch: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > most:
+                transport.write(_too_many())
+                transport.close()
+            else:
+                self._watch_header()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch_header()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._unwatch()
+            super().connection_lost(exc)
+
+        def _watch_header(self) -> None:
+            """A request in progress has limits of its own; the next header has not begun."""
+            if self._answering():
+                self._unwatch()
+            elif self._watch is None:
+                self._watch = self.loop.call_later(header_seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            self._watch = None
+            if not self._answering():
+                self.transport.close()
+
+        def _unwatch(self) -> None:
+            if self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+
+        def _answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+    return _Bounded
+
+
+def _too_many() -> bytes:
+    """The bytes of the answer to a connection too many, which also ends it."""
+    scope: dict[str, Any] = {}
+    name_request(scope)
+    error = unavailable("there are too many connections", retry_seconds=5)
+    response = problem_response(error, scope)
+    head = [
+        f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode(),
+        *(name + b": " + value for name, value in response.raw_headers),
+        b"connection: close",
+    ]
+    return b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body)

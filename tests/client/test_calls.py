@@ -1,0 +1,127 @@
+"""Calls against a real service: their parameters, what is repeated, and what is left early."""
+
+import inspect
+import itertools
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+import httpx
+import pytest
+
+from fedaudit_client import Client, Retries
+from fedaudit_client.errors import ProblemError
+from tests.api.service import ROUNDS, SUBJECTS, Api, finish, spec
+from tests.client.lossy import Faults, LossyTransport
+
+QUICK = Retries(first_pause_seconds=0.0)
+
+
+def lossy_client(service: tuple[Api, str], faults: Faults) -> Client:
+    """A client of the service over a network with faults."""
+    api, url = service
+    return Client(url, api.key, retries=QUICK, http_transport=LossyTransport(faults))
+
+
+def test_calls_name_their_parameters() -> None:
+    with Client("http://127.0.0.1:9", "key") as client:
+        for name, taken in (
+            ("get", "(experiment_id)"),
+            ("download_bundle", "(experiment_id, file: IO[bytes])"),
+            ("webhook_deliveries", "(webhook_id, *, limit: int | None = None)"),
+            ("reports", "(*, limit: int | None = None, **filters: Any)"),
+        ):
+            found = str(inspect.signature(getattr(client, name))).replace("typing.", "")
+            assert found == taken
+        assert next(iter(inspect.signature(client.submit).parameters)) == "spec"
+        for wrong in (
+            lambda: client.get(federation_id="x"),
+            lambda: client.webhooks(status="enabled"),
+        ):
+            with pytest.raises(TypeError):
+                wrong()
+
+
+def test_a_submission_is_repeated_and_stored_once(service: tuple[Api, str]) -> None:
+    api, _ = service
+    faults = Faults(["answer lost", "unavailable"])
+    before = api.counts()["experiments"]
+    with lossy_client(service, faults) as client:
+        submitted = client.submit(spec(name="once"))
+    assert api.counts()["experiments"] == before + 1
+    assert submitted["name"] == "once"
+    keys = {request.headers["idempotency-key"] for request in faults.requests}
+    assert (len(faults.requests), len(keys)) == (3, 1)
+    assert faults.requests[0].headers["user-agent"].startswith("fedaudit-client/")
+
+
+@pytest.mark.parametrize("call", [("cancel", "x"), ("delete_federation", "x")])
+def test_what_does_more_when_repeated_is_not(service, call):
+    faults = Faults(["unavailable"])
+    name, id_ = call
+    with lossy_client(service, faults) as client, pytest.raises(ProblemError) as caught:
+        getattr(client, name)(id_)
+    assert (caught.value.status, len(faults.requests)) == (503, 1)
+
+
+def test_a_ledger_becomes_a_table(service, monkeypatch):
+    api, url = service
+    id_ = api.submit(spec(name="ledger"))["id"]
+    finish(api, id_)
+    with Client(url, api.key) as client:
+        ledger = client.privacy_ledger(id_)
+        some = client.privacy_ledger(id_, round_from=2, round_to=2)
+        assert client.rounds(id_).to_arrow().num_rows == ROUNDS
+        assert client.fairness(id_).to_arrow().num_rows == 6 * ROUNDS
+    assert some.to_arrow().num_rows == len(SUBJECTS)
+    table = ledger.to_arrow()
+    assert table.num_rows == ROUNDS * len(SUBJECTS)
+    assert list(ledger.to_pandas()["outcome"]) == table["outcome"].to_pylist()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="pip install pyarrow"):
+        ledger.to_arrow()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas pyarrow"):
+        ledger.to_pandas()
+
+
+class _Endless(httpx.SyncByteStream):
+    """An answer without end, and whether somebody still listens."""
+
+    def __init__(self, part: bytes) -> None:
+        self._part = part
+        self.closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return itertools.repeat(self._part)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("call", ["watch", "rows", "export"])
+def test_a_stream_that_is_left_early_is_closed(call: str) -> None:
+    arguments = ("x",) if call == "watch" else ("x", "ledger")
+    part = b"data: {}\nid: 1\n\n" if call == "watch" else b'{"round": 1}\n'
+    stream = _Endless(part)
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=stream))
+    with (
+        Client("http://service", "k", http_transport=transport) as client,
+        closing(getattr(client, call)(*arguments)) as found,
+    ):
+        assert next(found)
+        assert not stream.closed
+        found.close()
+        assert stream.closed
+
+
+def test_an_iterator_that_is_left_early_closes_its_connection(service: tuple[Api, str]) -> None:
+    api, url = service
+    for number in range(3):
+        api.submit(spec(name=f"page {number}"))
+    with Client(url, api.key) as client:
+        first = client.list(limit=1)
+        next(first)
+        first.close()
+        id_ = next(client.list())["id"]
+        assert client.get(id_)["id"] == id_
