@@ -48,7 +48,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install native demo docs test test-slow test-integrations test-data golden mutation lint format bench \
-	reproduce screenshots client-types
+	reproduce screenshots
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
@@ -62,7 +62,6 @@ help:
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make docs       build the documentation as a site in build/site, with its reference"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
-	@echo "make client-types  write the client's result types anew, from the OpenAPI document"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
 	@echo "make screenshots  take the pictures of docs/pages.md with the system's Chromium"
@@ -127,9 +126,6 @@ lint: $(ENVIRONMENT)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-
-client-types: $(ENVIRONMENT)
-	$(PYTHON) -m clients.client_types
 
 format: $(ENVIRONMENT)
 	$(PYTHON) -m ruff check --fix .

@@ -11,8 +11,7 @@ from starlette.routing import BaseRoute
 
 from api import openapi
 from api.http import problems
-from api.http.conditional import CompressedAnswers, ConditionalAnswers
-from api.http.middleware import AnswerHeaders, BodyLimit, HeadAnswers, Upload
+from api.http.middleware import AnswerHeaders, BodyLimit, CompressedAnswers, HeadAnswers, Upload
 from api.http.observation import Observation
 from api.metrics import StateMetrics
 from api.pages import install as pages
@@ -107,7 +106,7 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     # Each is outside those before it.
-    for middleware in (ConditionalAnswers, CompressedAnswers, HeadAnswers, AnswerHeaders):
+    for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):
         app.add_middleware(middleware)
     app.add_middleware(Observation)
     problems.install(app)

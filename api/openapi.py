@@ -9,7 +9,6 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.http.bodies import YAML_TYPES
 from api.http.problems import MEDIA_TYPE, Problem
 from api.schemas.experiments import AttacksRequest, SweepTableBody
 from api.schemas.federations import (
@@ -20,7 +19,7 @@ from api.schemas.federations import (
     SpecProposalRequest,
 )
 from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
-from api.schemas.reports import GatesRequest, PolicyRequest
+from api.schemas.reports import GatesRequest
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.declared.declared_report import DeclaredReport
 from fedaudit.reports.readings.readings import READINGS
@@ -58,8 +57,7 @@ _DESCRIPTION = """\
 Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
 epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457).
 
-What answers GET answers HEAD. Whole answers have an `ETag`; sent back in `If-None-Match` it is
-answered 304 while it holds. Every answer names its request in `X-Request-ID`, by the client's own
+What answers GET answers HEAD. Every answer names its request in `X-Request-ID`, by the client's own
 id where it sent one of 8 to 64 letters, digits and `.`, `_`, `~`, `-`."""
 
 _EXPERIMENT: dict[str, Any] = {
@@ -126,7 +124,6 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     SpecProposalRequest: {"epsilon": 3, "delta": 1e-4},
     ProposalRequest: {"path": "incomes.csv", "target": "income"},
     GatesRequest: {"experiment_id": "0199c0de-0000-7000-8000-000000000000", "gates": _GATES},
-    PolicyRequest: {"description": "Before a model leaves.", "gates": _GATES},
     KeyRequest: {"name": "pipeline", "scopes": ["experiments:read", "experiments:write"]},
     SignOffRequest: {"decision": "approved", "note": "Read with the data owner."},
     AttacksRequest: {
@@ -190,10 +187,7 @@ def located(status: int, description: str, what: str, **more: Any) -> Responses:
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a body that the route reads itself, with the model's example."""
     described = {"schema": schema_of(model), "example": EXAMPLES[model]}
-    # YAML is no content by itself: generators of clients make no use of it.
-    words = f"JSON, or YAML of the same form ({', '.join(f'`{one}`' for one in YAML_TYPES)})."
-    content = {"application/json": described}
-    return {"requestBody": {"description": words, "required": True, "content": content}}
+    return {"requestBody": {"required": True, "content": {"application/json": described}}}
 
 
 def upload_body(model: type[BaseModel]) -> dict[str, Any]:

@@ -127,10 +127,10 @@ def contests(data: Path) -> dict[str, Callable[[str], Play]]:
     for name, spec in workloads(data).items():
         for size in STACKS:
             found[f"{name}, {size} side by side"] = partial(stacked_rounds, spec, size, data)
-    for clients in (10, 100):
-        for noise, words in ((None, "averaging"), (1.0, "with noise")):
-            made = partial(handwriting_rounds, noise, clients)
-            found[f"W3 handwriting, {clients} clients, {words}"] = made
+    for clients, noise in ((10, None), (100, None), (10, 1.0)):
+        words = "averaging" if noise is None else "with noise"
+        made = partial(handwriting_rounds, noise, clients)
+        found[f"W3 handwriting, {clients} clients, {words}"] = made
     found["wide network of a table, 100 clients"] = wide_rounds
     for task in TASKS:
         for silos in (1, 10):

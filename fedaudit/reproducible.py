@@ -48,3 +48,13 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def prepared_device(name: str) -> torch.device:
+    """The device, `cpu` or `cuda:N`, whose convolutions give the same digits each time, in full
+    single precision: a GPU's keep 10 bits of products (TF32) and add up in any order by default."""
+    device = torch.device(name)
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.deterministic = True
+    return device

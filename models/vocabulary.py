@@ -43,6 +43,7 @@ AuditAction = Literal[
     "budget.set",
     "disclosure.set",
     "simulation.set",
+    # Nothing enters these two any more; logs of earlier versions have them.
     "gate-policy.set",
     "gate-policy.deleted",
     "report.signed-off",
@@ -61,8 +62,6 @@ AuditAction = Literal[
 ]
 AuditOrigin = Literal["api", "command-line", "sweeper"]
 """How it was done: with a key over HTTP or the pages, on the database, or by the service itself."""
-
-AUDIT_ACTIONS: tuple[str, ...] = get_args(AuditAction)
 
 
 WebhookEvent = Literal[

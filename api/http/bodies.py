@@ -1,26 +1,20 @@
-"""Read a body in JSON or YAML: strictly, and never further than needed."""
+"""Read a body in JSON: strictly, and never further than needed."""
 
-import datetime
 import json
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, NoReturn, TypeVar
 
-from anyio.to_thread import run_sync
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from api.http.problems import ProblemError, invalid
-from fedaudit.spec.base import MAX_INTEGER
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer
-from fedaudit.spec.parse import decode_text, first_repeated
+from fedaudit.spec.errors import InvalidInputError, field_errors
+from fedaudit.spec.parse import first_repeated
 
 Model = TypeVar("Model", bound=BaseModel)
 
-YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
-_MOST_YAML_BYTES = 64 * 1024
-"""A spec has a few thousand. So many take YAML 2 s, and JSON no time."""
 _DEEPEST = 64
 _BLOCK_BYTES = 2**20
 
@@ -51,24 +45,17 @@ def broke_off() -> ProblemError:
 
 async def read_value(request: Request) -> Any:
     """The value in a request's body. Raises ProblemError, InvalidInputError where there is none."""
-    sent_as = media_type(request)
+    if media_type(request) != "application/json":
+        detail = "send the body as JSON, with the header Content-Type: application/json"
+        raise ProblemError(415, "unsupported-media-type", detail)
     try:
-        if sent_as == "application/json":
-            return decode_json(await request.body())
-        if sent_as in YAML_TYPES:
-            return await run_sync(decode_yaml, await request.body())
+        return decode_json(await request.body())
     except ClientDisconnect:
         raise broke_off() from None
-    raise ProblemError(
-        415,
-        "unsupported-media-type",
-        "send the body as JSON, with the header Content-Type: application/json, or as YAML, with "
-        "application/yaml",
-    )
 
 
 JsonBody = Annotated[Any, Depends(read_value)]
-"""The value of a body in JSON or YAML."""
+"""The value of a body in JSON."""
 
 
 def decode_json(body: bytes) -> Any:
@@ -89,23 +76,6 @@ def decode_json(body: bytes) -> Any:
     except ValueError as error:
         raise invalid("", f"is not JSON: {error}") from None
     _check(value)
-    return value
-
-
-def decode_yaml(body: bytes) -> Any:
-    """The value in a short YAML text, read as the command line reads it: the same values as JSON.
-    Raises ProblemError, and InvalidInputError for what is no YAML, names given twice, aliases, and,
-    by pointer, for values that JSON lacks, such as a date."""
-    if len(body) > _MOST_YAML_BYTES:
-        detail = f"a body in YAML has at most {_MOST_YAML_BYTES} bytes; send JSON"
-        raise ProblemError(413, "payload-too-large", detail)
-    try:
-        value = decode_text(body.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise invalid("", "is not UTF-8") from None
-    _check(value)
-    if faults := list(_beyond_json(value)):
-        raise InvalidInputError(faults)
     return value
 
 
@@ -159,26 +129,3 @@ def _check(value: Any) -> None:
 
 def _too_deep() -> ProblemError:
     return invalid("", f"is nested more than {_DEEPEST} levels deep")
-
-
-def _beyond_json(value: Any, *steps: str | int) -> Iterator[FieldError]:
-    message = None
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if isinstance(name, str):
-                yield from _beyond_json(inner, *steps, name)
-            else:
-                message = "has a name that is not text, such as a number; quote it"
-    elif isinstance(value, list):
-        for position, inner in enumerate(value):
-            yield from _beyond_json(inner, *steps, position)
-    elif isinstance(value, datetime.date | bytes):
-        message = "is a date, a time or binary in YAML; put it in quotes to be a text"
-    elif isinstance(value, float) and not math.isfinite(value):
-        message = "is no finite number; use null, or leave the field out"
-    elif isinstance(value, int) and abs(value) > MAX_INTEGER:
-        message = f"is larger than {MAX_INTEGER}"
-    elif not isinstance(value, str | int | float | None):
-        message = "is neither a text, a number, true or false, a list nor an object"
-    if message is not None:
-        yield FieldError(pointer(*steps), message, of_spec=True)

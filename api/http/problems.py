@@ -122,7 +122,7 @@ KINDS: dict[str, Kind] = {
         "The body has the wrong media type",
         (415,),
         "The header Content-Type is missing or names a form that is not taken here.",
-        "Send JSON as application/json, YAML as application/yaml, uploads as multipart/form-data.",
+        "Send JSON as application/json, uploads as multipart/form-data.",
     ),
     "request-timeout": Kind(
         "The request came too slowly",

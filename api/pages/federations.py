@@ -125,9 +125,7 @@ def _shown(
     with visit.reading() as session:
         row = find_federation(session, visit.caller, federation_id)
         erasures = ErasureRepository(session, visit.project_id).of(row.id)
-        changes = change_page(
-            session, visit.caller, _CHANGES, subject_kind="federation", subject=row.id
-        )
+        changes = change_page(session, visit.caller, _CHANGES, row.id)
     found = federation_body(visit.resources, row, caller=visit.caller)
     profile = found.profile or {}
     budgets = budgets_of(visit.resources, visit.caller, found.id)

@@ -22,19 +22,10 @@ from api.schemas.experiments import (
     ValidationBody,
 )
 from api.services.admission import parse_inherited, plan
-from api.services.dispatch import IdempotentRequest, dispatch_with_others
+from api.services.dispatch import IdempotentRequest, dispatch
 from api.services.experiments import EventLog, experiment_body, experiment_page, submitted_body
 from api.services.lookups import find_experiment
-from api.services.submission import (
-    Asked,
-    Submitted,
-    cancel,
-    plan_others,
-    prepared,
-    queue_with_others,
-    retry,
-    try_admission,
-)
+from api.services.submission import Submitted, cancel, plan_others, retry, submit, try_admission
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
@@ -83,16 +74,13 @@ async def submit_experiment(
         )
         return JSONResponse(found.model_dump(mode="json"))
 
-    def prepare() -> Submitted | Asked:
+    def queue() -> Response:
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
-        return prepared(resources, caller, value, idempotency)
+        submitted = submit(resources, caller, value, idempotency)
+        return _accepted(submitted, caller, resources, background)
 
-    if parameters.validate_only:
-        return await resources.loads.run(caller.project_id, validate, request=request)
-    submitted = await resources.loads.run(caller.project_id, prepare, request=request)
-    if isinstance(submitted, Asked):
-        submitted = await queue_with_others(resources, submitted)
-    return _accepted(submitted, caller, resources, background)
+    answer = validate if parameters.validate_only else queue
+    return await resources.loads.run(caller.project_id, answer, request=request)
 
 
 @router.get("", response_model=ExperimentPage, responses=problems())
@@ -161,7 +149,7 @@ def _accepted(
 ) -> Response:
     if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch_with_others, resources, submitted.unit_message)
+        background.add_task(dispatch, resources, submitted.unit_message)
     location = {"Location": f"/v1/experiments/{submitted.experiment.id}"}
     return json_answer(submitted_body(submitted, caller=caller), status_code=202, headers=location)
 

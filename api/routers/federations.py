@@ -222,7 +222,7 @@ def list_federation_changes(
     """Who set which budget, disclosure policy or rule on simulated noise, and when."""
     with resources.database.read() as session:
         found = find_federation(session, caller, federation_id)
-        return change_page(session, caller, parameters, subject_kind="federation", subject=found.id)
+        return change_page(session, caller, parameters, found.id)
 
 
 @router.put(

@@ -69,7 +69,7 @@ class ActorBody(BaseModel):
 class ChangeBody(RowBody):
     """One change of what is set."""
 
-    setting: Literal["budget", "disclosure", "simulation", "gates"]
+    setting: Literal["budget", "disclosure", "simulation"]
     value: dict[str, Any] | None
     """What holds from then on; null where it was removed."""
     changed_by: ActorBody
@@ -159,7 +159,7 @@ class AuditEntryBody(BaseModel):
     """By the service's clock, in UTC, to the microsecond as it is hashed."""
     action: AuditAction
     subject: str
-    """What it was done to: an id, or a policy's name."""
+    """What it was done to, by id."""
     origin: AuditOrigin
     key_id: str | None
     """Null where no key was used: by the sweeper, or on the database itself."""

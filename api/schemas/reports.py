@@ -35,7 +35,7 @@ from fedaudit.reports.report import GateSection
 from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
-from fedaudit.spec.gates import Description, FairnessFigure, Gate, PolicyGates, PolicyName
+from fedaudit.spec.gates import FairnessFigure, Gate
 from models.repositories.reports import SORT_KEYS
 from models.tables.reports import PredictionAudit
 from models.values import AuditStatus
@@ -210,15 +210,7 @@ class GatesRequest(Body):
     ledger_id: Text | None = None
     """A ledger of a training elsewhere; it has no gates of its own."""
     gates: Annotated[list[Gate], Field(max_length=100)] | None = None
-    """Null, where no policy is named either, takes those of the experiment's spec."""
-    policy: PolicyName | None = None
-    """The name of a stored policy, whose gates are taken as they now are."""
-
-    @model_validator(mode="after")
-    def _gates_or_policy(self) -> Self:
-        if self.gates is not None and self.policy is not None:
-            raise refuse_at("/policy", "`gates` are given too; keep one of the two")
-        return self
+    """Null takes those of the experiment's spec."""
 
     @model_validator(mode="after")
     def _one_subject(self) -> Self:
@@ -234,39 +226,10 @@ class GatesEvaluation(BaseModel):
 
     experiment_id: str | None
     ledger_id: str | None = None
-    policy: str | None
-    """Null where the gates were given, or are those of the spec."""
     outcome: GateOutcome | None
     reason: str | None
     """Why `outcome` is null."""
     gates: list[GateSection]
-
-
-class PolicyRequest(Body):
-    """A policy to be stored."""
-
-    name: PolicyName | None = None
-    """That of the address, where it is given."""
-    description: Description = ""
-    gates: PolicyGates
-
-
-class PolicyBody(RowBody):
-    """A stored policy."""
-
-    name: str
-    description: str
-    gates: list[Gate]
-    created_at: datetime
-    updated_at: datetime
-    created_by: ActorBody | None
-    """Who stored it first; null where that was before it was recorded."""
-    updated_by: ActorBody | None
-    """Whose gates these are; null as with `created_by`."""
-
-
-class PolicyPage(Page[PolicyBody]):
-    """Some policies, by name."""
 
 
 class AuditFault(BaseModel):

@@ -55,7 +55,7 @@ def set_budget(
             budget = budgets.set_budget(found.id, **setting.stored_fields())
         _check_owner(budget, found.id)
         value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
-        note_setting(session, caller, ("federation", found.id), "budget", value)
+        note_setting(session, caller, found.id, "budget", value)
         return _bodies(budgets, found.id)
 
 

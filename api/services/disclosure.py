@@ -84,11 +84,11 @@ def set_disclosure(
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
         if stated.given:
-            present = federations.lock(found.id)
-            stated.demand(None if present is None else _body(resources, present))
+            federations.lock(found.id)
+            stated.demand(_body(resources, find_federation(session, caller, federation_id)))
         stored = stored_policy(policy)
         changed = federations.set_disclosure(found.id, stored)
-        note_setting(session, caller, ("federation", found.id), "disclosure", stored)
+        note_setting(session, caller, found.id, "disclosure", stored)
         return _body(resources, changed)
 
 
@@ -169,7 +169,7 @@ def set_simulation(
         federations = FederationRepository(session, caller.project_id)
         changed = federations.set_simulation(found.id, setting.simulation)
         value = {"simulation": setting.simulation}
-        note_setting(session, caller, ("federation", found.id), "simulation", value)
+        note_setting(session, caller, found.id, "simulation", value)
         return changed
 
 

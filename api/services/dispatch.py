@@ -65,16 +65,6 @@ def dispatch(resources: Resources, *unit_messages: UnitMessage) -> None:
         log.warning("left to the sweeper", units=len(published), error=type(error).__name__)
 
 
-async def dispatch_with_others(resources: Resources, unit_message: UnitMessage) -> None:
-    """`dispatch`, together with others that are to be published at the same time."""
-
-    def all_of(unit_messages: Sequence[UnitMessage]) -> list[None]:
-        dispatch(resources, *unit_messages)
-        return [None] * len(unit_messages)
-
-    await resources.groups.run("dispatch", unit_message, all_of)
-
-
 def _published(resources: Resources, unit_messages: Sequence[UnitMessage]) -> Iterator[UnitMessage]:
     """The messages that the queue took: none after the first that it refused."""
     from infrastructure.queue import QueueUnavailableError

@@ -20,15 +20,13 @@ from models.repositories import (
     ExperimentRepository,
     ExpiredFileRepository,
     FederationRepository,
-    GatePolicyRepository,
     LaterAttacksRepository,
     ReportRepository,
     SettingChangeRepository,
     SubjectSetRepository,
     WebhookEndpointRepository,
 )
-from models.repositories.audit_log import Setting, SubjectKind
-from models.tables.accounts import GatePolicy
+from models.repositories.audit_log import Setting
 from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 from models.tables.federations import ExpiredFile, Federation
@@ -102,14 +100,6 @@ def find_later_attacks(
     found = found_by(get, later_id, "request for attacks")
     if found.experiment_id != experiment.id:
         raise not_found("request for attacks")
-    return found
-
-
-def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
-    """Raises ProblemError where the caller's project has no such policy."""
-    found = GatePolicyRepository(session, caller.project_id).get(name)
-    if found is None:
-        raise not_found("gate policy")
     return found
 
 
@@ -209,30 +199,20 @@ def note(
 def note_setting(
     session: Session,
     caller: Caller,
-    subject: tuple[SubjectKind, str],
+    federation_id: str,
     setting: Setting,
     value: Mapping[str, Any] | None,
 ) -> None:
-    """Enter a subject's new setting, last in the transaction; None: it was removed."""
+    """Enter a federation's new setting, last in the transaction; None: it was removed."""
     SettingChangeRepository(session, caller.project_id).add(
-        *subject, setting, value=value, changed_by=caller.actor
+        federation_id, setting, value=value, changed_by=caller.actor
     )
 
 
 def change_page(
-    session: Session,
-    caller: Caller,
-    parameters: PageParameters,
-    *,
-    subject_kind: SubjectKind,
-    subject: str,
+    session: Session, caller: Caller, parameters: PageParameters, federation_id: str
 ) -> ChangePage:
-    """The changes of one subject by the caller's project, newest first."""
-    changes = SettingChangeRepository(session, caller.project_id)
-    return list_page(
-        ChangePage,
-        f"changes:{subject_kind}:{subject}",
-        parameters,
-        partial(changes.list, subject_kind, subject),
-        lambda rows: map(ChangeBody.of, rows),
-    )
+    """The changes of one federation's settings by the caller's project, newest first."""
+    changes = partial(SettingChangeRepository(session, caller.project_id).list, federation_id)
+    bodies = partial(map, ChangeBody.of)
+    return list_page(ChangePage, f"changes:federation:{federation_id}", parameters, changes, bodies)

@@ -1,15 +1,8 @@
-"""Submit, retry and cancel experiments; a repeated request submits nothing twice.
-
-Submissions on the same data that come at once share a transaction: it locks the data's content,
-reads its budgets and lengthens the audit log once. Where any of them is refused nothing of it is
-stored, and each is tried by itself.
-"""
+"""Submit, retry and cancel experiments; a repeated request submits nothing twice."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import structlog
@@ -27,7 +20,6 @@ from api.services.disclosure import (
 )
 from api.services.dispatch import IdempotentRequest, UnitMessage, earlier_result, queue_unit
 from api.services.lookups import find_experiment, note
-from api.shared.concurrency import MAX_WAITING_OF_A_PROJECT, crowded
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
 from fedaudit.ledger.chain import new_salt
@@ -36,7 +28,6 @@ from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
 from fedaudit.sweeps.report_section import repeated
 from fedaudit.sweeps.sweep_costs import sweep_facts
@@ -44,14 +35,12 @@ from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (
-    AuditLogRepository,
     Budgets,
     ExperimentRepository,
     SubjectSetRepository,
     SweepRepository,
     gathered_writes,
 )
-from models.repositories.audit_log import Deed
 from models.repositories.webhooks import LOW_SHARE, announcing_low
 from models.tables.experiments import Experiment
 from models.values import NewExperiment, StackPlace
@@ -180,10 +169,11 @@ def submit(
     resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
 ) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    submitted = prepared(resources, caller, value, idempotency)
-    if isinstance(submitted, Asked):
-        return _queue_alone(resources, submitted)
-    return submitted
+    if before := _earlier(resources, caller, idempotency):
+        return before
+    planned = plan(resources, caller, parse_inherited(resources, caller, value))
+    others = plan_others(resources, caller, planned)
+    return _queue(resources, Asked(caller, planned, others, idempotency))
 
 
 def retry(
@@ -212,7 +202,7 @@ def retry(
     planned = plan(resources, caller, parse_spec(experiment.spec))
     others = plan_others(resources, caller, planned)
     again = Asked(caller, planned, others, idempotency, retry_of=experiment.id)
-    return _queue_alone(resources, again)
+    return _queue(resources, again)
 
 
 def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
@@ -278,29 +268,11 @@ class Asked:
     idempotency: IdempotentRequest | None
     retry_of: str | None = None
     experiment_id: str = field(default_factory=new_id)
-    context: Context = field(default_factory=copy_context)
-    """Of the request: names its lines of the log and its trace."""
 
     @property
     def cost_kind(self) -> CostKind:
         """What its cost is counted as."""
         return self.planned.ledger_context.inputs.cost_kind
-
-
-def prepared(
-    resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
-) -> Submitted | Asked:
-    """The result of the same request made before, or what is left to queue of the one that a JSON
-    value asks for. Raises InvalidInputError, ProblemError."""
-    before = _earlier(resources, caller, idempotency)
-    if before is not None:
-        return before
-    planned = plan(resources, caller, parse_inherited(resources, caller, value))
-    asked = Asked(caller, planned, plan_others(resources, caller, planned), idempotency)
-    if asked.others or isinstance(planned.spec.model.start, ArtifactStart):
-        # Larger than others, or with other locks.
-        return _queue_alone(resources, asked)
-    return asked
 
 
 class DryRunRollback(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
@@ -356,83 +328,31 @@ def try_admission(
     return Trial(refusal, warnings, is_bounded)
 
 
-async def queue_with_others(resources: Resources, asked: Asked) -> Submitted:
-    """Queue an experiment, together with those on the same data that wait at the same time. Raises
-    ProblemError or InvalidInputError where it is refused."""
-    # Of one content, so that two groups never lock two contents in different orders.
-    same = ("submit", asked.caller.project_id, asked.planned.federation.fingerprint)
-    if resources.groups.waiting(same) > MAX_WAITING_OF_A_PROJECT:
-        raise crowded(MAX_WAITING_OF_A_PROJECT)
-    return await resources.groups.run(same, asked, partial(_queue_all, resources))
-
-
-def _queue_all(resources: Resources, asked: Sequence[Asked]) -> list[Submitted | Exception]:
-    """The result of each, in their order."""
-    together: dict[str, Submitted] = {}
-    if len(asked) > 1:
-        try:
-            together = _queue_together(resources, asked)
-        except Exception as error:  # of one of them, which is raised again when it is alone
-            log.debug("queued one by one", submissions=len(asked), error=type(error).__name__)
-    return [together.get(one.experiment_id) or _by_itself(resources, one) for one in asked]
-
-
-def _by_itself(resources: Resources, one: Asked) -> Submitted | Exception:
-    try:
-        return _queue_alone(resources, one)
-    except Exception as error:  # raised again where it is waited for
-        return error
-
-
-def _queue_alone(resources: Resources, one: Asked) -> Submitted:
+def _queue(resources: Resources, asked: Asked) -> Submitted:
     """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
-    queued = _queue_together(resources, [one]).get(one.experiment_id)
-    found = queued or _earlier(resources, one.caller, one.idempotency)
+    caller, key = asked.caller, asked.idempotency
+    with resources.database.write() as session:
+        if key is not None and not key.claim(session, caller, asked.experiment_id):
+            experiment = None
+        else:
+            with admitting_for(resources, session, caller) as admitting:
+                experiment, unit = _admit(admitting, asked)
+            warnings = _warnings_about(resources, session, experiment, asked.cost_kind)
+            names = ("federation_id", "noise", "retry_of", "spec_hash")
+            details = {name: getattr(experiment, name) for name in names}
+            action: AuditAction = (
+                "experiment.submitted" if asked.retry_of is None else "experiment.retried"
+            )
+            note(session, caller, action, experiment.id, **details)
+            refuse_over_running(session, caller.project_id, resources.settings)
+    if experiment is not None:
+        log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.unit_id)
+        tags = sorted(set(asked.planned.spec.tags))
+        return Submitted(experiment, tags, unit, warnings)
+    found = _earlier(resources, caller, key)
     if found is None:
         raise LookupError("the key of the request was taken, and is not there")
     return found
-
-
-def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, Submitted]:
-    """By id, those whose idempotency keys were not taken."""
-    project_id = asked[0].caller.project_id
-    with resources.database.write() as session:
-        mine = _claimed(session, asked)
-        if not mine:
-            return {}
-        with admitting_for(resources, session, asked[0].caller) as admitting:
-            queued = [(one, *one.context.run(_admit, admitting, one)) for one in mine]
-        warnings: dict[tuple[str, str, CostKind], list[str]] = {}
-        found, deeds = {}, []
-        for one, experiment, unit in queued:
-            about = (experiment.federation_id, experiment.noise, one.cost_kind)
-            if about not in warnings:
-                warnings[about] = _warnings_about(resources, session, experiment, one.cost_kind)
-            tags = sorted(set(one.planned.spec.tags))
-            found[experiment.id] = Submitted(experiment, tags, unit, list(warnings[about]))
-            names = ("federation_id", "noise", "retry_of", "spec_hash")
-            details = {name: getattr(experiment, name) for name in names}
-            retried = one.retry_of is not None
-            action: AuditAction = "experiment.retried" if retried else "experiment.submitted"
-            deeds.append(Deed(action, experiment.id, by=one.caller.actor, details=details))
-        AuditLogRepository(session, project_id).enter_all(deeds)
-        refuse_over_running(session, project_id, resources.settings)
-    for one, experiment, unit in queued:
-        ids = {"experiment_id": experiment.id, "unit_id": unit.unit_id}
-        one.context.run(partial(log.info, "experiment queued", **ids))
-    return found
-
-
-def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:
-    """Those that claim their keys now, or have none. Every transaction takes keys, and then locks
-    clients' names, in the same order: no two wait for each other."""
-    by_key = sorted(asked, key=lambda one: one.idempotency.key if one.idempotency else "")
-    mine = [
-        one
-        for one in by_key
-        if one.idempotency is None or one.idempotency.claim(session, one.caller, one.experiment_id)
-    ]
-    return sorted(mine, key=lambda one: one.planned.ledger_context.subjects)
 
 
 def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, UnitMessage]:

@@ -15,7 +15,7 @@ from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from api.http.bodies import YAML_TYPES, decode_json, decode_yaml, in_blocks
+from api.http.bodies import decode_json, in_blocks
 from api.http.problems import ProblemError, invalid
 from api.shared.resources import Resources
 from fedaudit.spec.registration import Registration, parse_uploaded
@@ -289,14 +289,12 @@ class Arrived:
 class IncomingUpload(TextThenFile):
     """An upload: the registration, then the file; an invalid one ends it before the file."""
 
-    _is_yaml = False
     _value: Any = None
     _registration: Registration | None = None
 
     def begin(self, part: Part) -> None:
         if part.name == "registration" and self._text is None:
             self._text = bytearray()
-            self._is_yaml = part.media_type in YAML_TYPES
         elif part.name == "file" and self._text is None:
             raise invalid("/file", "comes before the registration; " + _PARTS)
         elif part.name == "file" and self._writer is None:
@@ -315,7 +313,7 @@ class IncomingUpload(TextThenFile):
     def end(self) -> None:
         """The part is complete."""
         if self._writer is None and self._text is not None:
-            self._value = (decode_yaml if self._is_yaml else decode_json)(bytes(self._text))
+            self._value = decode_json(bytes(self._text))
 
     def finish(self) -> Arrived:
         """The upload, once the body is complete. Raises ProblemError where a part is missing."""

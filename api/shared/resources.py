@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from api.shared.concurrency import Groups, LoadPool, StreamPlaces
+from api.shared.concurrency import LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
 from fedaudit.privacy.accounting.rdp import composed_epsilon
@@ -38,8 +38,6 @@ class Resources:
         self.federations = FederationCache(settings.sources_dir, settings)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
-        self.groups = Groups()
-        """What costs little more for many than for one."""
         self.ledgers = LedgerStates()
         """What declared ledgers came to."""
         self.stopping = threading.Event()

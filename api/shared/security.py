@@ -9,7 +9,6 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
-from api.http.conditional import KEPT
 from api.http.middleware import RATE_LIMIT
 from api.http.problems import ProblemError
 from api.shared.resources import Resources, Shared
@@ -166,8 +165,6 @@ def allowed(scope: Scope) -> Callable[..., Caller]:
                 },
                 scope=scope,
             )
-        # Reports are made to be passed on; nothing else may be written down on the way.
-        setattr(request.state, KEPT, scope == "reports:read")
         return caller
 
     return check

@@ -20,7 +20,6 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import OVERLAP, Commands, Given, argument, connected, group, option
 from fedaudit_client.client import Client
-from fedaudit_client.result_types import SignOff
 
 Json = Mapping[str, Any]
 
@@ -187,44 +186,6 @@ _artifacts.add(
 )
 
 
-# ---- policies
-
-
-def _policy(policy: Json) -> str:
-    gates = f"{len(policy['gates'])} gate{'s' if len(policy['gates']) != 1 else ''}"
-    return f"{policy['name']}  {gates}  {' '.join(policy['description'].split())}".rstrip()
-
-
-def _shown_policy(client: Client, name: str) -> Json:
-    policy = client.policy(name)
-    return {"name": policy["name"], "description": policy["description"], "gates": policy["gates"]}
-
-
-def _put_policies(client: Client, file: str) -> None:
-    from fedaudit.spec.gates import parse_policies
-
-    policies = parse_policies(read_value(file)).named
-    if not policies:
-        raise usage_error(f"policies put: the gates in {file} have no `name`")
-    for policy in policies:
-        client.put_policy(policy.name, policy.model_dump(mode="json"))
-        say(f"stored {policy.name}")
-
-
-_POLICY = argument("NAME", "The policy's name.")
-
-_policies = group(app, "policies")
-_policies.add(
-    "put",
-    "Store policies under their names, or replace them.",
-    _put_policies,
-    file=argument("FILE", "A YAML or JSON file of policies; - is stdin."),
-)
-_policies.add("list", "List the project's policies.", "policies", line=_policy)
-_policies.add("show", "Print a policy as JSON, as `put` takes it.", _shown_policy, name=_POLICY)
-_policies.add("remove", "Delete a policy.", "delete_policy", said="deleted {name}", name=_POLICY)
-
-
 # ---- ledgers of trainings elsewhere
 
 
@@ -323,7 +284,7 @@ _ledgers.add("list", "List the project's ledgers, newest first.", "ledgers", lin
 # ---- sign-offs, and the audit log
 
 
-def _sign_off(one: SignOff) -> str:
+def _sign_off(one: Json) -> str:
     role = f", {one['role']}" if one["role"] else ""
     lines = [f"{one['number']}. {one['decision']} by {one['person']}{role}, {one['signed_off_at']}"]
     if one["concerns"]:
@@ -391,7 +352,7 @@ _audit_log.add(
     line=_entry,
     actor="A key's id or name, or a person.",
     action="As budget.set.",
-    subject="An id, or a policy's name.",
+    subject="An id.",
     most=Given(Most, 50),
 )
 

@@ -363,9 +363,6 @@ def gate(
         str | None,
         typer.Option(help="A YAML or JSON file of policies (and `experiment_id`); - is stdin."),
     ] = None,
-    policy_name: Annotated[
-        str | None, typer.Option(help="A policy that the service keeps; see `policies`.")
-    ] = None,
     form: Annotated[
         GateForm, typer.Option("--format", help="junit for test reports, markdown for a comment.")
     ] = "text",
@@ -382,8 +379,6 @@ def gate(
     if as_json and form not in ("text", "json"):
         raise usage_error("--json: is the same as --format json; give one of the two")
     form = "json" if as_json else form
-    if policy is not None and policy_name is not None:
-        raise usage_error("gate: give either --policy or --policy-name")
     if form == "text" and out is not None:
         raise usage_error("--out: goes with --format json, junit and markdown")
     file = None if policy is None else read_policies(policy)
@@ -391,7 +386,7 @@ def gate(
     if experiment_id is None:
         raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
     with connected() as client:
-        results = _evaluated(client, experiment_id, file, policy_name)
+        results = _evaluated(client, experiment_id, file)
     if results.outcome is None:
         raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
     if junit is not None:
@@ -405,12 +400,10 @@ def gate(
     raise typer.Exit(gate_exit(results.outcome))
 
 
-def _evaluated(
-    client: Client, experiment_id: str, file: PolicyFile | None, policy_name: str | None
-) -> GateResults:
+def _evaluated(client: Client, experiment_id: str, file: PolicyFile | None) -> GateResults:
     if file is None:
-        answer = client.evaluate_gates(experiment_id, policy=policy_name)
-        return GateResults(experiment_id, (Evaluation(policy_name, tuple(answer["gates"])),))
+        answer = client.evaluate_gates(experiment_id)
+        return GateResults(experiment_id, (Evaluation(None, tuple(answer["gates"])),))
     evaluations = []
     for named in file.to_evaluate:
         gates = [gate.model_dump(mode="json") for gate in named.gates]

@@ -7,7 +7,8 @@ there are, and hardly ever does one row more change it. The rules were compared 
 several tables (docs/usefulness.md):
 
 - Updates are cut to a clip that is shorter than they are, so that each uses all of it. All rounds
-  together go a length of 3 to 9, which a regression needs, with noise of about 1.25 in all.
+  together go a length of 3 to 9, which a regression needs, with noise of about 1.25 in all, or
+  more on many parameters (`bearable_noise`).
 - At a given cost the ratio of noise and updates follows from the numbers of clients and parameters,
   and hardly from the number of rounds or the share of clients that take part in one.
 """
@@ -21,7 +22,12 @@ from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
 from fedaudit.networks.shape import network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.planning.cost_projection import DROWNED, Projection, noise_ratio
+from fedaudit.privacy.planning.cost_projection import (
+    DROWNED,
+    Projection,
+    bearable_noise,
+    noise_ratio,
+)
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import Linear, Logistic
@@ -372,7 +378,7 @@ def _put_local(draft: _Draft) -> None:
     rows = facts.median_rows or facts.mean_rows
     conditioned = draft.spec["federation"].get("standardise") is not None
     if draft.is_wide:
-        step = 0.03 if draft.aim.private else 0.1
+        step = 0.1
     elif facts.classes == 0:
         step = (0.5 if conditioned or facts.source["source"] == "table" else 0.1) / draft.active
     else:
@@ -438,7 +444,8 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
 def _put_clip(draft: _Draft, spent: float) -> None:
     """`spent`: length of the noise of all rounds over that of all clips."""
     rounds, (shortest, longest) = draft.spec["training"]["rounds"], _REACH[draft.facts.target]
-    reach = max(shortest, min(longest, _NOISE_IN_ALL / spent))
+    noise = _NOISE_IN_ALL * bearable_noise(draft.parameters)
+    reach = max(shortest, min(longest, noise / spent))
     why = f"shorter than updates: {rounds} rounds go {reach:.2g}, with noise of {spent * reach:.2g}"
     draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), why)
 

@@ -204,15 +204,6 @@ class PolicyFile(SpecPart):
         return self
 
     @property
-    def named(self) -> list[Policy]:
-        """The policies with a name."""
-        if self.policies is not None:
-            return self.policies
-        if self.name is None:
-            return []
-        return [Policy(name=self.name, description=self.description, gates=self.gates or [])]
-
-    @property
     def to_evaluate(self) -> list[NamedGates]:
         """The gates, policy by policy."""
         if self.policies is None:

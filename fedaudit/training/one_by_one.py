@@ -122,6 +122,8 @@ class ClientUpdate:
             value, slopes = self._network.gradient(features, target, self._loss)
             total += value
             gradient = _added(gradient, slopes) if gradient else slopes
+        if not self._loss.root_mean:
+            return gradient, 1.0  # Nothing has to leave the device.
         return gradient, self._loss.client_slope(total / len(batch)).item()
 
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:
@@ -415,7 +417,7 @@ class ClientByClient(Engine):
             taking_part += int(finite)
             if server.clip_moves:
                 within += int(finite & server.within(update, clip[0]))
-        noise = server.draw(self._draws, cohort.rounds)
+        noise = server.noise_of(self._draws, cohort.rounds)
         if server.clip_moves:
             clips = server.next_clips(
                 clips, within=[within], taking_part=[taking_part], noise=noise.counts

@@ -9,7 +9,6 @@ from models.repositories.accounts import (
 )
 from models.repositories.audit_log import (
     AuditLogRepository,
-    GatePolicyRepository,
     SettingChangeRepository,
     UnsignedAuditRepository,
 )

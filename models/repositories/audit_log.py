@@ -1,21 +1,18 @@
-"""The audit log, and the changes of settings and gate policies that it records."""
+"""The audit log, and the changes of settings that it records."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
-from sqlalchemy import Select, bindparam, delete, or_, select, update
+from sqlalchemy import bindparam, or_, select, update
 
-from models.arrays import to_json
 from models.audit_chain import first_link, next_link
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.person import Actor
 from models.prepared import Prepared, PreparedRows
 from models.repositories.base import Repository, ScopedRepository, table_of
-from models.tables.accounts import AuditEntry, AuditHead, GatePolicy, SettingChange
+from models.tables.accounts import AuditEntry, AuditHead, SettingChange
 from models.values import Cursor, Page
 from models.vocabulary import AuditAction, AuditOrigin
 
@@ -32,34 +29,6 @@ _LENGTHEN = Prepared(
 )
 
 
-@dataclass(frozen=True)
-class Deed:
-    """An action to be recorded."""
-
-    action: AuditAction
-    subject: str
-    by: Actor | None
-    details: Mapping[str, Any]
-    origin: AuditOrigin = "api"
-
-    def entry(self, project_id: str, number: int) -> AuditEntry:
-        """The entry of this number, which happens now; its link is still to be computed."""
-        by = self.by
-        return AuditEntry(
-            project_id=project_id,
-            number=number,
-            at=utc_now(),
-            action=self.action,
-            subject=self.subject,
-            origin=self.origin,
-            key_id=None if by is None else by.key_id,
-            key_name=None if by is None else by.key_name,
-            person=None if by is None else by.person,
-            details=dict(self.details),
-            link="",
-        )
-
-
 class AuditLogRepository(ScopedRepository):
     """A project's log, written in the transaction of what it records."""
 
@@ -74,22 +43,23 @@ class AuditLogRepository(ScopedRepository):
     ) -> None:
         """Appends an entry; call it last in its transaction, without holding a lock that others
         take later: the project's next entry waits until this transaction ends."""
-        self.enter_all([Deed(action, subject, by=by, origin=origin, details=details)])
-
-    def enter_all(self, deeds: Sequence[Deed]) -> None:
-        """Enters deeds, in this order, as `enter` does one."""
-        if not deeds:
-            return
         head = self._head()
-        number, link = head.entries, head.link
-        entries = []
-        for deed in deeds:
-            number += 1
-            entry = deed.entry(self.project_id, number)
-            link = entry.link = next_link(link, entry.content())
-            entries.append({name: getattr(entry, name) for name in _COLUMNS})
-        self._insert(AuditEntry, entries)
-        end = {"of_project": self.project_id, "entries": number, "link": link}
+        entry = AuditEntry(
+            project_id=self.project_id,
+            number=head.entries + 1,
+            at=utc_now(),
+            action=action,
+            subject=subject,
+            origin=origin,
+            key_id=None if by is None else by.key_id,
+            key_name=None if by is None else by.key_name,
+            person=None if by is None else by.person,
+            details=details,
+            link="",
+        )
+        entry.link = next_link(head.link, entry.content())
+        self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
+        end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
         _LENGTHEN.run(self.session, [end])
 
     def list(
@@ -163,17 +133,18 @@ class UnsignedAuditRepository(Repository):
         return list(self.session.scalars(waiting.order_by(AuditHead.project_id).limit(limit)))
 
 
-SubjectKind = Literal["federation", "gate-policy"]
-Setting = Literal["budget", "disclosure", "simulation", "gates"]
+Setting = Literal["budget", "disclosure", "simulation"]
+
+
+_FEDERATION = "federation"
 
 
 class SettingChangeRepository(ScopedRepository):
-    """A project's changes, written in the transaction that makes them."""
+    """A project's changes of federations, written in the transaction that makes them."""
 
     def add(
         self,
-        subject_kind: SubjectKind,
-        subject: str,
+        federation_id: str,
         setting: Setting,
         *,
         value: Mapping[str, Any] | None,
@@ -182,36 +153,24 @@ class SettingChangeRepository(ScopedRepository):
         """Records a change, also in the audit log, so call it last in its transaction. `value`: the
         new setting, None if removed."""
         owner = {"id": new_id(), "project_id": self.project_id, "setting": setting}
-        about = {"subject_kind": subject_kind, "subject": subject}
+        about = {"subject_kind": _FEDERATION, "subject": federation_id}
         now = {"value": None if value is None else dict(value), "changed_at": utc_now()}
         row = {**owner, **about, **now, "changed_by": changed_by.as_dict()}
         self._insert(SettingChange, [row])
         log = AuditLogRepository(self.session, self.project_id)
-        log.enter(_action(setting, value), subject, by=changed_by, **_details(setting, value))
+        log.enter(_action(setting), federation_id, by=changed_by, value=value)
 
     def list(
-        self,
-        subject_kind: SubjectKind,
-        subject: str,
-        *,
-        cursor: Cursor | None = None,
-        limit: int = 50,
+        self, federation_id: str, *, cursor: Cursor | None = None, limit: int = 50
     ) -> Page[SettingChange]:
         """Newest first; the cursor is (id,)."""
         statement = self._select(SettingChange).where(
-            SettingChange.subject_kind == subject_kind, SettingChange.subject == subject
+            SettingChange.subject_kind == _FEDERATION, SettingChange.subject == federation_id
         )
         return self._page(statement, SettingChange.id, cursor, limit)
 
 
-def _details(setting: Setting, value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the log says of the value: gates have many words of their own, and are hashed."""
-    if setting != "gates" or value is None:
-        return {"value": value}
-    return {"value_hash": hashlib.sha256(to_json(value).encode()).hexdigest()}
-
-
-def _action(setting: Setting, value: Mapping[str, Any] | None) -> AuditAction:
+def _action(setting: Setting) -> AuditAction:
     match setting:
         case "budget":
             return "budget.set"
@@ -219,59 +178,5 @@ def _action(setting: Setting, value: Mapping[str, Any] | None) -> AuditAction:
             return "disclosure.set"
         case "simulation":
             return "simulation.set"
-        case "gates":
-            return "gate-policy.deleted" if value is None else "gate-policy.set"
         case _:
             assert_never(setting)
-
-
-class GatePolicyRepository(ScopedRepository):
-    """A project's gates under names."""
-
-    def put(
-        self,
-        name: str,
-        *,
-        description: str,
-        gates: Sequence[Mapping[str, Any]],
-        by: Actor | None = None,
-    ) -> tuple[GatePolicy, bool]:
-        """The policy as it now is, and whether it is new. An existing one is replaced."""
-        now = utc_now()
-        content = [dict(gate) for gate in gates]
-        actor = None if by is None else by.as_dict()
-        policy = {"project_id": self.project_id, "name": name, "description": description}
-        created = {"created_at": now, "created_by": actor, "updated_at": now, "updated_by": actor}
-        row = {**policy, **created, "gates": content}
-        stored = None
-        while stored is None:  # again where it is deleted between the two statements
-            new = self._insert_absent(GatePolicy, row)
-            stored = self._one(self._named(name).with_for_update())
-        if not new:
-            stored.description, stored.gates = description, content
-            stored.updated_at, stored.updated_by = now, actor
-            self.session.flush()
-        return stored, new
-
-    def get(self, name: str) -> GatePolicy | None:
-        """One policy, or None where the project has no such one."""
-        return self._one(self._named(name))
-
-    def lock(self, name: str) -> GatePolicy | None:
-        """Like `get`, locked until the transaction ends."""
-        return self._one(self._named(name).with_for_update())
-
-    def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[GatePolicy]:
-        """By name; the cursor is (name,)."""
-        statement = self._select(GatePolicy)
-        return self._page(statement, GatePolicy.name, cursor, limit, ascending=True)
-
-    def delete(self, name: str) -> bool:
-        """False where the project has no such policy."""
-        columns = table_of(GatePolicy).c
-        return self._changes(
-            delete(GatePolicy).where(columns.project_id == self.project_id, columns.name == name)
-        )
-
-    def _named(self, name: str) -> Select[GatePolicy]:
-        return self._select(GatePolicy).where(GatePolicy.name == name)

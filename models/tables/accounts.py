@@ -101,7 +101,7 @@ class AuditEntry(Base):
     at: Mapped[datetime]
     action: Mapped[str] = mapped_column(Word)
     subject: Mapped[str] = mapped_column(Text)
-    """What it was done to: an id, or a policy's name."""
+    """What it was done to, by id."""
     origin: Mapped[str] = mapped_column(Word)
     key_id: Mapped[str | None] = mapped_column(Identifier)
     """Null where no key was used: by the sweeper, or on the database itself."""
@@ -144,9 +144,9 @@ class SettingChange(Base):
     id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     subject_kind: Mapped[str] = mapped_column(Word)
-    """`federation` or `gate-policy`."""
+    """`federation`."""
     subject: Mapped[str] = mapped_column(Text)
-    """The federation's id, or the policy's name."""
+    """The federation's id."""
     setting: Mapped[str] = mapped_column(Word)
     """Which of its settings."""
     value: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -154,20 +154,3 @@ class SettingChange(Base):
     changed_by: Mapped[dict[str, Any]]
     """The actor: key and person, as they were then."""
     changed_at: Mapped[datetime]
-
-
-class GatePolicy(Base):
-    """A project's gates under a name."""
-
-    __tablename__ = "gate_policies"
-
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), primary_key=True)
-    name: Mapped[str] = mapped_column(Word, primary_key=True)
-    description: Mapped[str] = mapped_column(Text)
-    gates: Mapped[list[Any]]
-    """With every default explicit."""
-    created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]
-    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    updated_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Whose gates these are; null where that was before anybody was recorded."""

@@ -87,35 +87,11 @@ def test_every_policy_of_a_file_in_every_format(call, leaking, tmp_path):
     assert comment.returncode == 1
 
 
-def test_policies_are_kept_by_the_service(call, leaking, tmp_path):
-    policies = [{"name": "cli.b", "description": "For\ntests.", "gates": [LEAKAGE]}]
-    policies += [{"name": "cli.a", "gates": [TOO_LOW, LEAKAGE]}]
-    stored = call("policies", "put", policy_file(tmp_path, {"policies": policies}))
-    assert (stored.returncode, stored.stdout) == (0, "")
-    assert call("policies", "list").stdout.splitlines() == [
-        "cli.a  2 gates",
-        "cli.b  1 gate  For tests.",
-    ]
-    assert len(json.loads(call("policies", "list", "--json").stdout)) == 2
-    assert call("gate", leaking, "--policy-name", "cli.b").returncode == 0
-    assert call("gate", leaking, "--policy-name", "cli.a").returncode == 1
-    shown = call("policies", "show", "cli.a").stdout
-    loosened = shown.replace("0.5", "2000")
-    assert call("policies", "put", "-", stdin=loosened).returncode == 0
-    stated = json.loads(call("gate", leaking, "--policy-name", "cli.a", "--json").stdout)
-    assert (stated["outcome"], stated["evaluations"][0]["policy"]) == ("pass", "cli.a")
-    for name in ("cli.a", "cli.b"):
-        assert call("policies", "remove", name).returncode == 0
-    gone = call("gate", leaking, "--policy-name", "cli.a")
-    assert (gone.returncode, "no such gate policy" in gone.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("arguments", "stdin", "stated"),
     [
-        (("x", "--policy", "-", "--policy-name", "a"), "", "either --policy or --policy-name"),
         (("x", "--out", "file"), "", "--out: "),
-        (("--policy-name", "a"), "", "name an experiment"),
+        ((), "", "name an experiment"),
         (("x", "--policy", "-"), "policies: []", "/policies"),
     ],
 )

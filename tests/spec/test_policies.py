@@ -36,7 +36,6 @@ FAIR = {"figure": "equalized_odds_difference", "attribute": "sex", "op": "le", "
 def test_every_form_of_a_file(value, names, experiment_id):
     found = parse_policies(value)
     assert [one.name for one in found.to_evaluate] == names
-    assert [one.name for one in found.named] == [name for name in names if name]
     assert found.experiment_id == experiment_id
     for one in found.to_evaluate:
         assert [gate.figure for gate in one.gates] == [GATE["figure"], FAIR["figure"]]
@@ -75,5 +74,5 @@ def test_faults_are_named(value, pointer, message):
 
 def test_the_example_holds_several():
     found = parse_policies(decode_text((EXAMPLES / "policies" / "release.yaml").read_text()))
-    assert len(found.named) > 1
-    assert all(policy.description for policy in found.named)
+    assert len(found.policies) > 1
+    assert all(policy.description for policy in found.policies)

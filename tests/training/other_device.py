@@ -111,7 +111,8 @@ def _register() -> Callable[[], None]:
     return library._destroy
 
 
-_LIBRARY = _register()
+# One process has one accelerator: beside a GPU autograd would take this one for it.
+_LIBRARY = None if GPU else _register()
 _TENSOR = torch.tensor
 
 

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel, start_limit
 from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_of
+from fedaudit.privacy.noise.banded_noise import CHANCE_OF_CELL
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_spending import RecordSpending
 from fedaudit.reports.checks import Check, agrees, check, shown, value_at
@@ -163,7 +164,8 @@ def _agree(stated: Any, known: float | None) -> bool:
 
 
 _CHANCE = 2.0**-34
-"""Of one noised number to be another than with real noise; docs/guarantees.md says why."""
+"""Of one noised number to be another than with real noise that is independent over rounds;
+docs/guarantees.md says why."""
 _SHARED_PRODUCTS = (
     "Gradients of records are computed in single precision and added up in double. Of networks "
     "with convolutions, or with a layer of more than 256 weights, a record's gradient may be "
@@ -183,7 +185,10 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
     match law:
         case "gaussian" | "laplace":
             numbers = mechanism.noised_numbers(material.inputs.n)
-            found = [_of_rounded_doubles(mechanism.facts.noise_origin.noised, numbers)]
+            correlated = getattr(material.spec.privacy, "correlation", None) is not None
+            chance = CHANCE_OF_CELL if correlated else _CHANCE
+            noised = mechanism.facts.noise_origin.noised
+            found = [_of_rounded_doubles(noised, numbers, chance)]
         case "none":
             return []
         case _:
@@ -195,7 +200,7 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
     return found
 
 
-def _of_rounded_doubles(noised: str, numbers: int) -> str:
+def _of_rounded_doubles(noised: str, numbers: int, chance: float) -> str:
     """Of noise from double-precision logarithms, sines and cosines, rounded to a grid."""
     return (
         "The mechanism is proven for real numbers. Noise is drawn in double-precision "
@@ -203,7 +208,7 @@ def _of_rounded_doubles(noised: str, numbers: int) -> str:
         "public grid of 2^-12 to 2^-11 of the noise's standard deviation, so that its low bits "
         f"(Mironov 2012) tell nothing. What remains is in no figure here: {noised}, {numbers:,} "
         "numbers, differs from what real noise would have given with a chance of at most "
-        f"{_above(numbers * _CHANCE)}, if logarithm, sine and cosine are right to one unit in the "
+        f"{_above(numbers * chance)}, if logarithm, sine and cosine are right to one unit in the "
         "last place. How long anything takes is not hidden either."
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.api.pages.browser import signed_in
 from tests.api.people.keys import key_of
-from tests.api.service import SPEC, Api
+from tests.api.service import Api
 
 BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
 
@@ -100,21 +100,3 @@ def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None
     shown = signed_in(api).get(address.removeprefix("/v1")).text
     assert "budget of leakage in the simulation book: total 100" in shown
     assert "the bound was removed" in shown
-
-
-def test_a_policy_keeps_its_history_when_it_is_deleted(api: Api) -> None:
-    ada, bob = key_of(api, "Ada"), key_of(api, "Bob")
-    address = "/v1/gates/policies/release"
-    assert api.get(f"{address}/history").status_code == 404
-    api.request("PUT", address, json={"gates": SPEC["gates"]}, key=ada)
-    api.request("PUT", address, json={"gates": SPEC["gates"], "description": "laxer"}, key=bob)
-    stored = api.get(address).json()
-    assert stored["created_by"]["person"] == "Ada"
-    assert stored["updated_by"]["person"] == "Bob"
-    assert api.request("DELETE", address, key=bob).status_code == 204
-    history = api.get(f"{address}/history").json()["items"]
-    assert [(one["value"] is None, one["changed_by"]["person"]) for one in history] == [
-        (True, "Bob"),
-        (False, "Bob"),
-        (False, "Ada"),
-    ]

@@ -43,8 +43,6 @@ def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
     for method, path, body in (
         ("PUT", f"/v1/federations/{federation}/budget", BUDGET),
         ("PUT", f"/v1/federations/{federation}/disclosure", {"minimum_group_size": 30}),
-        ("PUT", "/v1/gates/policies/release", {"gates": SPEC["gates"]}),
-        ("DELETE", "/v1/gates/policies/release", None),
     ):
         assert api.request(method, path, json=body, key=ada).status_code < 300
     hook = {"url": "https://hooks.example.org/token", "events": ["gate.failed"]}
@@ -61,8 +59,6 @@ def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
         ("report.signed-off", experiment["id"]),
         ("budget.set", federation),
         ("disclosure.set", federation),
-        ("gate-policy.set", "release"),
-        ("gate-policy.deleted", "release"),
         ("webhook.created", made["id"]),
         ("webhook.deleted", made["id"]),
     ]

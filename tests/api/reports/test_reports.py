@@ -44,7 +44,7 @@ def test_the_form_follows_accept_or_suffix(api: Api) -> None:
         response = api.get(f"/v1/experiments/{id_}/report{suffix}", headers={"Accept": accept})
         assert response.status_code == 200
         assert response.headers["content-type"].partition(";")[0] == media_type, accept
-        assert response.headers["cache-control"] == "private, no-cache"
+        assert response.headers["cache-control"] == "no-store"
         if media_type == JSON:
             assert response.json() == document
             ReportDocument.model_validate(response.json())
