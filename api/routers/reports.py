@@ -15,7 +15,7 @@ from api.schemas.reports import ComparisonParameters, ReportPage, ReportParamete
 from api.services.attacks import find_judged
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment, find_report
+from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page
 from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
@@ -74,7 +74,7 @@ def get_report(
 def get_report_document(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as JSON, as it was stored."""
     with resources.database.read() as session:
-        report = find_report(session, caller, experiment_id)
+        report = find_stored_report(session, caller, experiment_id)
     return JSONResponse(report.document, headers={"ETag": f'"{report.report_hash}"'})
 
 

@@ -12,7 +12,7 @@ from fedaudit.spec.decision import Decision
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.labels import label_of, repeated_labels
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 
 Labels = Mapping[str, Mapping[str, str]]
 
@@ -94,7 +94,7 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
     cohort = spec.training.cohort
     match cohort:
-        case PoissonCohort() | AllocationCohort():
+        case PoissonCohort() | AllocationCohort() | RotationCohort():
             return []  # how many clients take part is random
         case FixedCohort():
             asked = cohort.clients

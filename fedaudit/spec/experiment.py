@@ -24,7 +24,13 @@ from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import NoisedUpdates, PrivacySpec, one_client_rate, one_delta
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, Training
+from fedaudit.spec.training import (
+    AllocationCohort,
+    FixedCohort,
+    PoissonCohort,
+    RotationCohort,
+    Training,
+)
 
 Device = Literal["auto", "cpu", "cuda"]
 ADMITTED = {"admitted": True}
@@ -198,7 +204,7 @@ class ExperimentSpec(SpecPart):
                         f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort "
                         f"of {cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
                     )
-            case PoissonCohort() | AllocationCohort():
+            case PoissonCohort() | AllocationCohort() | RotationCohort():
                 pass  # how many clients come is a matter of chance
             case _:
                 assert_never(cohort)

@@ -1,8 +1,7 @@
 """Which mechanism protects what a client sends.
 
-Every figure of a mechanism is for one kind of sampling, one unit and one form of update; a pair
-that no accountant covers is refused, with the pair that would fit.
-"""
+A figure is for one kind of sampling, one unit and one form of update; a pair that no accountant
+covers is refused, with the pair that would fit."""
 
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
@@ -21,9 +20,16 @@ from fedaudit.spec.base import (
     SpecPart,
     Text,
 )
+from fedaudit.spec.correlation import Correlation, check_correlation, check_whole_blocks
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, Training
+from fedaudit.spec.training import (
+    AllocationCohort,
+    FixedCohort,
+    PoissonCohort,
+    RotationCohort,
+    Training,
+)
 
 
 class MechanismPart(SpecPart):
@@ -74,16 +80,17 @@ class UpdateMechanism(MechanismPart):
                 "`client`, or the mechanism `record-personalised`",
             )
         match training.cohort:
-            case PoissonCohort() | AllocationCohort() if not self.gains_from_coins:
-                yield refuse_at(
-                    "/training/cohort/sampling",
-                    f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
-                    "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
-                    "`gaussian-central` and `record-personalised`, and random allocation with "
-                    "`gaussian-central`",
-                )
-            case FixedCohort() | PoissonCohort() | AllocationCohort():
+            case FixedCohort():
                 pass
+            case PoissonCohort() | AllocationCohort() | RotationCohort():
+                if not self.gains_from_coins:
+                    yield refuse_at(
+                        "/training/cohort/sampling",
+                        f"{self.mechanism} gains nothing from secret coins and draws a fixed "
+                        "number of clients: use {sampling: fixed, clients: U}; Poisson coins go "
+                        "with `gaussian-central` and `record-personalised`, and random allocation "
+                        "and rotation with `gaussian-central`",
+                    )
             case _:
                 assert_never(training.cohort)
         if not self.hides_choices:
@@ -348,9 +355,8 @@ class GaussianUpdates(NoisedUpdates):
 class GaussianCentral(GaussianUpdates):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
-    Protects clients against those who see models, not against the server. A Poisson cohort,
-    and one by random allocation, is accounted for under add-or-remove-one, by `rdp` or `pld`; a
-    fixed one under replace-one, by `rdp`.
+    Protects clients against those who see models, not against the server. A fixed cohort is
+    accounted for under replace-one, by `rdp`; others under add-or-remove-one, by `rdp` or `pld`.
     """
 
     gains_from_coins, hides_choices = True, True
@@ -365,6 +371,10 @@ class GaussianCentral(GaussianUpdates):
     accountant: Annotated[AccountantName, ACCOUNTANT] = "rdp"
     epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
     """Epsilon at `delta` that no model may pass: the run ends before the round that would."""
+    correlation: Annotated[
+        Correlation | None, Field(exclude_if=lambda correlation: correlation is None)
+    ] = None
+    """Of the noise of rounds; null makes it independent."""
     noise: Annotated[Noise, NOISE] = "simulation"
 
     @property
@@ -384,7 +394,10 @@ class GaussianCentral(GaussianUpdates):
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         yield from super().disagreements(training=training, federation=federation)
         yield from self._check_accountant(training)
-        yield from _check_whole_blocks(training)
+        yield from check_whole_blocks(training)
+        yield from check_correlation(
+            self.correlation, training, clip_moves=self.adaptive_clip is not None
+        )
         if training.hypotheses > 1 and not training.reports_choices:
             yield refuse_at(
                 "/training/clustering/method",
@@ -402,7 +415,7 @@ class GaussianCentral(GaussianUpdates):
 
     def _check_accountant(self, training: Training) -> Refusals:
         match training.cohort:
-            case PoissonCohort() | AllocationCohort():
+            case PoissonCohort() | AllocationCohort() | RotationCohort():
                 return
             case FixedCohort():
                 pass
@@ -420,19 +433,6 @@ class GaussianCentral(GaussianUpdates):
                 )
             case _:
                 assert_never(self.accountant)
-
-
-def _check_whole_blocks(training: Training) -> Refusals:
-    cohort = training.cohort
-    if not isinstance(cohort, AllocationCohort) or training.rounds % cohort.every == 0:
-        return
-    fewer = training.rounds // cohort.every * cohort.every
-    instead = f"{fewer} or {fewer + cohort.every}" if fewer else str(cohort.every)
-    yield refuse_at(
-        "/training/rounds",
-        f"must be a multiple of cohort.every = {cohort.every}: clients are drawn, and charged, for "
-        f"whole blocks of rounds; use {instead}",
-    )
 
 
 class GaussianLocal(GaussianUpdates):
@@ -536,7 +536,7 @@ class RecordPersonalised(MechanismPart):
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         cohort = training.cohort
         match cohort:
-            case FixedCohort() | AllocationCohort():
+            case FixedCohort() | AllocationCohort() | RotationCohort():
                 yield refuse_at(
                     "/training/cohort/sampling",
                     "record-personalised is accounted for with a coin for each client: use "

@@ -244,6 +244,19 @@ class AllocationCohort(SpecPart):
     """Rounds of a block."""
 
 
+class RotationCohort(SpecPart):
+    """Every training client takes part in the same round of every block of rounds: a public place,
+    dealt by the seed, each to as many clients as another or one more. Nothing is secret in it."""
+
+    sampling: Literal["rotation"]
+    every: Annotated[
+        int,
+        Field(ge=2, le=MOST_ROUNDS_OF_BLOCK),
+        InForm("Rounds of a block", "10", "Each client takes part in one round of every block."),
+    ]
+    """Rounds of a block."""
+
+
 def _fixed_unless_said(cohort: Any) -> Any:
     if isinstance(cohort, dict) and "sampling" not in cohort:
         return {"sampling": "fixed", **cohort}
@@ -252,7 +265,7 @@ def _fixed_unless_said(cohort: Any) -> Any:
 
 Loss = Literal["rmse", "mse", "cross-entropy"]
 Cohort = Annotated[
-    FixedCohort | PoissonCohort | AllocationCohort,
+    FixedCohort | PoissonCohort | AllocationCohort | RotationCohort,
     Field(discriminator="sampling"),
     BeforeValidator(_fixed_unless_said),
 ]
@@ -409,7 +422,8 @@ class Training(SpecPart):
             {
                 "fixed": "fixed number",
                 "poisson": "poisson coins",
-                "allocation": "once in every block of rounds",
+                "allocation": "once in every block of rounds, in secret",
+                "rotation": "once in every block of rounds, in a known place",
             },
         ),
     ]

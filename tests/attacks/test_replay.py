@@ -49,6 +49,7 @@ from tests.attacks.zoo.cells import (
     moving,
     of_baseline,
     records,
+    rotation,
     updates,
 )
 from tests.training.gaussian import MOVES
@@ -74,6 +75,9 @@ CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
     "central-coins": (coins, ("sizes of cohorts", "epsilon against an attack")),
     "central-blocks": (blocks, ("rounds of a client in a block", "epsilon against an attack")),
     "central-blocks-release": (lambda: blocks(noise="release"), ("a client once in a block",)),
+    "central-rotation": (rotation, ("clients of a place", "noise drawn for this round")),
+    "central-rotation-release": (lambda: rotation(noise="release"), ("secret noise",)),
+    "central-rotation-independent": (lambda: rotation(bands=None), ("noise added",)),
     "central-moving": (moving, ("distance of neighbouring counts", "noise on the count")),
     "central-release": (lambda: central(noise="release"), ("secret noise", "secret coins")),
     "central-in-turn": (
@@ -107,7 +111,7 @@ def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
 
 
 HONEST = ["laplace-adaptive", "laplace-layers", "laplace-release", "local", "central"]
-HONEST += ["central-coins", "central-blocks", "central-moving", "records"]
+HONEST += ["central-coins", "central-blocks", "central-rotation", "central-moving", "records"]
 
 
 @pytest.mark.slow

@@ -42,11 +42,19 @@ RECORDS = changed(
         },
     },
 )
+ROTATION = changed(
+    CENTRAL,
+    {
+        "training.cohort": {"sampling": "rotation", "every": 5},
+        "training.rounds": 20,
+        "privacy.correlation": {"bands": 5},
+    },
+)
 ADAPTIVE = {"initial": 1.0, "quantile": 0.5, "step_size": 0.2, "count_noise": 5}
-MECHANISMS = [CENTRAL, LOCAL, RECORDS]
+MECHANISMS = [CENTRAL, LOCAL, RECORDS, ROTATION]
 
 
-@pytest.mark.parametrize("document", MECHANISMS, ids=["central", "local", "records"])
+@pytest.mark.parametrize("document", MECHANISMS, ids=["central", "local", "records", "rotation"])
 def test_a_stored_spec_parses_to_itself(document: dict[str, Any]) -> None:
     spec = parse_spec(document)
     again = parse_spec(spec.model_dump(mode="json"))
@@ -232,6 +240,44 @@ def test_a_value_that_does_not_fit_is_refused_where_it_is(
             "/training/clustering/method",
             "use `method: reported`",
         ),
+        (ROTATION, {"training.rounds": 21}, "/training/rounds", "use 20 or 25"),
+        (ROTATION, {"training.rounds": 3}, "/training/rounds", "use 5"),
+        (
+            ROTATION,
+            {"privacy.correlation": {"bands": 6}},
+            "/privacy/correlation/bands",
+            "must not exceed cohort.every = 5",
+        ),
+        (ROTATION, {"privacy.correlation": {"bands": 1}}, "/privacy/correlation/bands", "2"),
+        (ROTATION, {"training.cohort": POISSON}, "/privacy/correlation", "{sampling: rotation"),
+        (
+            ROTATION,
+            {"training.cohort": {"sampling": "allocation", "every": 5}},
+            "/privacy/correlation",
+            "{sampling: rotation",
+        ),
+        (
+            ROTATION,
+            {"privacy.clip": {"adaptive": ADAPTIVE}},
+            "/privacy/clip",
+            "noise of earlier rounds had the size of another clip",
+        ),
+        (
+            ROTATION,
+            {"training.hypotheses": 2, "training.clustering": {"method": "reported"}},
+            "/training/hypotheses",
+            "must be 1 with `correlation`",
+        ),
+        (ROTATION, {"privacy.noise_multiplier": ...}, "/privacy/noise_multiplier", "is required"),
+        *(
+            (document, {"training.cohort": {"sampling": "rotation", "every": 5}}, where, said)
+            for document, where, said in (
+                (LOCAL, "/training/cohort/sampling", "rotation with `gaussian-central`"),
+                (TABLE, "/training/cohort/sampling", "rotation with `gaussian-central`"),
+                (RECORDS, "/training/cohort/sampling", "other cohorts go with"),
+            )
+        ),
+        (LOCAL, {"privacy.correlation": {"bands": 2}}, "/privacy/correlation", "unknown"),
         (RECORDS, {"training.local": {}}, "/training/local/steps", "give `steps`"),
         (
             RECORDS,
@@ -277,6 +323,8 @@ def test_what_does_not_fit_is_refused_with_the_remedy(
         (CENTRAL, {"training.local": {"optimiser": "adam"}}),
         (CENTRAL, {"training.cohort": {"clients": 10}}),
         (CENTRAL, {"training.hypotheses": 3, "training.clustering": {"method": "reported"}}),
+        (ROTATION, {"privacy.accountant": "pld", "privacy.epsilon_budget": 30.0}),
+        (ROTATION, {"privacy.correlation": ..., "privacy.clip": {"adaptive": ADAPTIVE}}),
         (LOCAL, {"privacy.accountant": "pld", "privacy.epsilon_budget": 3.0}),
         (RECORDS, {"training.local": {"steps": 5, "optimiser": "rmsprop"}}),
         (RECORDS, {"federation.validation_unit": "record"}),

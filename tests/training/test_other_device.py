@@ -29,6 +29,10 @@ STACKED: dict[str, dict[str, Any]] = {
         **MECHANISMS["blocks"],
         "training__cohort": {"sampling": "allocation", "every": ROUNDS},
     },
+    "rotation": {
+        **MECHANISMS["rotation"],
+        "training__cohort": {"sampling": "rotation", "every": ROUNDS},
+    },
     "layers": {**LAYERS, "privacy__clip": 0.05, "privacy__radius": 0.1},
     "wide, batches": {"model": {"kind": "mlp", "hidden": [24]}, **BATCHES},
     "reported": {"training__clustering": {"method": "reported"}},
@@ -93,6 +97,8 @@ def test_runs_are_the_same_up_to_rounding(make: Callable[[], Cell]) -> None:
     for pair in zip(there, expected, strict=True):
         assert_alike(*pair)
     np.testing.assert_allclose(other.hypotheses, final.hypotheses, rtol=1e-4, atol=1e-5)
+    if GPU:
+        assert np.array_equal(_trained(make(), DEVICE)[1].hypotheses, other.hypotheses)
 
 
 only_here = pytest.mark.skipif(GPU is not None, reason="a GPU counts no transfers")

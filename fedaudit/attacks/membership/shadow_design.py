@@ -24,7 +24,7 @@ from fedaudit.spec.attacks.membership_spec import MIN_SHADOWS_EACH, MembershipSp
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import record_use_of, training_records
 
@@ -154,7 +154,7 @@ def _shadow_cell(cell: Cell) -> Cell:
             least = min(most, spec.training.hypotheses)
             clients = max(least, min(most, round(share * most)))
             cohort = cohort.model_copy(update={"clients": clients})
-        case PoissonCohort() | AllocationCohort():
+        case PoissonCohort() | AllocationCohort() | RotationCohort():
             pass
         case _:
             assert_never(cohort)

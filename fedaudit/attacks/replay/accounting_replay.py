@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
+from fedaudit.attacks.replay.rotation_replay import bands_of
 from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.accountant import Accountant
@@ -25,6 +26,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Observer,
     PoissonSampled,
     RandomAllocated,
+    Rotated,
     TwoStage,
     event_from_dict,
 )
@@ -38,7 +40,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.cell import split_cells
 from fedaudit.training.base.records import training_records
 
@@ -151,6 +153,9 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
         case AllocationCohort():
             event, rate = RandomAllocated(cohort.every, Gaussian(multiplier)), 1 / cohort.every
             adjacency = "add-or-remove-one"
+        case RotationCohort():
+            event = Rotated(cohort.every, bands_of(privacy), Gaussian(multiplier))
+            rate, adjacency = 1.0, "add-or-remove-one"
         case _:
             assert_never(cohort)
     _check_event(replayed, findings, event, adjacency)
@@ -160,8 +165,9 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
         at, count = findings.at("accounting", entry.round), entry.round
         epsilon = float(entry.epsilons[0])
         again = 0.0
-        if isinstance(event, RandomAllocated):
+        if isinstance(event, RandomAllocated | Rotated):
             count = -(-count // event.rounds)  # blocks
+        if isinstance(event, RandomAllocated):
             delta = least_delta_of_allocation(
                 epsilon, block=event.rounds, rounds=entry.round, noise_multiplier=multiplier
             )

@@ -35,7 +35,7 @@ from fedaudit.attacks.replay.watched_run import Floats, PassedThrough, WatchedRu
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
-from fedaudit.spec.training import AllocationCohort, FixedCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, RotationCohort
 from fedaudit.training.base.cell import Cell, split_cells, stands_alone
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
@@ -471,8 +471,10 @@ def _who(run: WatchedRun, round_: int) -> NDArray[np.int64]:
 
 
 def _chance_of_same_cohorts(cell: Cell, rounds: int) -> float:
-    """That two runs draw the same cohorts in all rounds."""
+    """That two runs draw the same cohorts in all rounds: certain of public ones."""
     cohort = cell.spec.training.cohort
+    if isinstance(cohort, RotationCohort):
+        return 1.0
     if isinstance(cohort, FixedCohort):
         population = split_cells([cell]).training.shape[1]
         return float((1 / math.comb(population, min(cohort.clients, population))) ** rounds)

@@ -22,6 +22,7 @@ from fedaudit.attacks.replay.noise_laws import (
     laplace_law,
 )
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
+from fedaudit.attacks.replay.rotation_replay import bands_of, correlated
 from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
 from fedaudit.attacks.replay.watched_run import Floats, SumPassed, UploadsPassed, wide
 from fedaudit.ledger.rows import Outcome
@@ -158,10 +159,9 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
     if privacy.adaptive_clip is not None:
         # What the count of updates within the clip leaves (Andrew et al. 2021, theorem 1).
         multiplier = (multiplier**-2 - (2 * privacy.adaptive_clip.count_noise) ** -2) ** -0.5
-    added: list[_Added] = []
-    for round_ in replayed.rounds:
+    added, expected = list[_Added](), _noise_of_sums(replayed)
+    for round_, drawn in zip(replayed.rounds, expected, strict=True):
         at, own = findings.at("noise", round_), replayed.base.passed.sums[round_]
-        drawn = drawn_noise(replayed, round_)
         if own.released is None or own.sums is None or own.theta is None or own.noise is None:
             at.add(
                 "noise of a round", allowed="noise in every round, whoever came", measured="none"
@@ -169,7 +169,8 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
             continue
         at.expect(
             "noise drawn for this round",
-            np.array_equal(own.noise, drawn),
+            np.array_equal(own.noise, drawn)
+            or (_is_correlated(replayed) and np.allclose(own.noise, drawn, rtol=0, atol=_CLOSE)),
             allowed="what was drawn for this round",
             measured="other noise",
         )
@@ -183,6 +184,19 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
         if privacy.adaptive_clip is not None:
             _check_count(replayed, privacy, at, own, clip)
     _check_added_to_sums(added, findings)
+
+
+def _noise_of_sums(replayed: Replayed) -> Sequence[Floats]:
+    """What is to be added to the sums of each round, unscaled: [k, n] each."""
+    drawn = [drawn_noise(replayed, round_) for round_ in replayed.rounds]
+    if not _is_correlated(replayed):
+        return drawn
+    return list(correlated(np.stack(drawn), bands_of(replayed.spec.privacy)))
+
+
+def _is_correlated(replayed: Replayed) -> bool:
+    """Whether the noise of a round follows from that of earlier ones."""
+    return bands_of(replayed.spec.privacy) > 1
 
 
 def _check_added_to_sums(rounds: list[_Added], findings: Findings) -> None:
@@ -283,11 +297,12 @@ def _least_squares(values: Floats, of: Floats) -> float:
 def drawn_noise(
     replayed: Replayed, round_: int, clients: NDArray[np.int64] | None = None
 ) -> Floats:
-    """What was drawn ahead for a round, or else what is drawn for it now: [vectors, n].
+    """What was drawn ahead for a round, or else what is drawn for it now: [vectors, n]. Of
+    correlated noise, the independent noise that it is made of.
 
     `clients`: of a mechanism of clients, whose noise it is.
     """
-    found = replayed.base.passed.drawn.get(round_)
+    found = None if _is_correlated(replayed) else replayed.base.passed.drawn.get(round_)
     return _draw(replayed, np.array([round_]), clients)[0][0] if found is None else found
 
 

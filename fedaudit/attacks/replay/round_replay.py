@@ -12,12 +12,13 @@ from scipy import stats
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
 from fedaudit.attacks.replay.replay_finding import Findings
+from fedaudit.attacks.replay.rotation_replay import check_rotation
 from fedaudit.attacks.replay.watched_run import Floats, UploadsPassed, WatchedRun, wide
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import drawn_clients, whole_block
 from fedaudit.training.base.optimisers import server_moves
@@ -94,6 +95,10 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
             findings.test("sampling", "sizes of cohorts", pvalue)
         case AllocationCohort():
             _check_allocation(taking_part, every=cohort.every, findings=findings)
+            return
+        case RotationCohort():
+            places = (block.rounds[:, 0] - 1) % cohort.every
+            check_rotation(taking_part, places=places, every=cohort.every, findings=findings)
             return
         case _:
             assert_never(cohort)
@@ -443,7 +448,7 @@ def public_divisor(replayed: Replayed) -> float:
             expected = float(cohort.clients)
         case PoissonCohort():
             expected = cohort.rate * split_cells([replayed.base.cell]).training.shape[1]
-        case AllocationCohort():
+        case AllocationCohort() | RotationCohort():
             expected = split_cells([replayed.base.cell]).training.shape[1] / cohort.every
         case _:
             assert_never(cohort)

@@ -34,6 +34,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     NonPrivate,
     PoissonSampled,
     RandomAllocated,
+    Rotated,
     TwoStage,
     known_event,
 )
@@ -143,13 +144,13 @@ def sampled_gaussian_refusal(
     reason: str | None
     known = known_event(event)
     match known:
-        case Gaussian():
+        case Gaussian() | Rotated(event=Gaussian()):
             reason = None
         case PoissonSampled(event=Gaussian()) | RandomAllocated(event=Gaussian()):
             reason = _coins(adjacency)
         case FixedSizeSampled(event=Gaussian()):
             reason = _fixed_size(accountant, adjacency, offered=fixed_size)
-        case PoissonSampled() | FixedSizeSampled() | RandomAllocated():
+        case PoissonSampled() | FixedSizeSampled() | RandomAllocated() | Rotated():
             reason = (
                 f"{accountant!r} knows samples of a 'gaussian' event only, not of a "
                 f"{known.event.kind!r} one"

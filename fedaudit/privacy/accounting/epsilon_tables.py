@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedaudit.privacy.accounting.accountant import added_epsilon
 from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP, PldAccountant
 from fedaudit.privacy.accounting.privacy_events import (
+    BLOCKS,
     Adjacency,
     Composed,
     DiscreteLaplace,
@@ -24,6 +25,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Observer,
     PoissonSampled,
     RandomAllocated,
+    Rotated,
     TwoStage,
     event_from_dict,
     known_event,
@@ -150,7 +152,7 @@ def shared_curve(
             found = round_curve(known, tuple(int(order) for order in whole), observer=observer)
             curve: NDArray[np.float64] = found[place]
             return curve
-        case Gaussian() | PoissonSampled() | FixedSizeSampled() | RandomAllocated():
+        case Gaussian() | PoissonSampled() | FixedSizeSampled() | RandomAllocated() | Rotated():
             return event_curve(known, orders, adjacency)
         case DiscreteLaplace():
             return pure_curve(known.epsilon, orders)
@@ -171,14 +173,12 @@ class RepeatedEvent:
     def compositions_within(self, releases: ArrayLike) -> NDArray[np.int64]:
         """How often the event is composed within so many releases.
 
-        Once a release; of random allocation once a block, which counts from its first round on.
+        Once a release; of cohorts by blocks once a block, which counts from its first round on.
         """
         counts = np.asarray(releases, dtype=np.int64)
         if self.max_compositions is not None:
             counts = np.minimum(counts, self.max_compositions)
-        return (
-            -(-counts // self.event.rounds) if isinstance(self.event, RandomAllocated) else counts
-        )
+        return -(-counts // self.event.rounds) if isinstance(self.event, BLOCKS) else counts
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able values; `repeated_event_from_dict` reads them back."""

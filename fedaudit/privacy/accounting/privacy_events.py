@@ -111,6 +111,31 @@ class RandomAllocated(Event):
 
 
 @dataclass(frozen=True)
+class Rotated(Event):
+    """The event in each of `rounds` rounds, exactly one of which every unit enters, known to all:
+    one composition is such a block of rounds, and the event once.
+
+    Its noise may be correlated over `bands` rounds, 1 for independent noise. As a unit does not
+    enter twice within the bands, it costs the same (`fedaudit.privacy.noise.banded_noise`).
+    """
+
+    kind: ClassVar[str] = "rotated"
+    rounds: int
+    bands: int
+    event: Event
+
+    def __post_init__(self) -> None:
+        _check_count("rounds", self.rounds)
+        _check_count("bands", self.bands)
+        if self.bands > self.rounds:
+            raise ValueError(
+                f"bands = {self.bands} exceeds rounds = {self.rounds}: a unit would enter twice "
+                "within the bands, whose cost no accountant knows; use at most as many bands"
+            )
+        _check_event(self.event)
+
+
+@dataclass(frozen=True)
 class TwoStage(Event):
     """One round of record-level sampling within sampled clients (rPDP-FL, CCS 2024).
 
@@ -187,6 +212,7 @@ SingleEvent = (
     | PoissonSampled
     | FixedSizeSampled
     | RandomAllocated
+    | Rotated
     | TwoStage
     | DiscreteLaplace
     | LaplaceL2
@@ -194,6 +220,8 @@ SingleEvent = (
 """A single release."""
 AnyEvent = SingleEvent | Composed
 """Every event there is: what accountants match to the end."""
+BLOCKS = RandomAllocated | Rotated
+"""Of which one composition is a block of rounds."""
 
 _KINDS: dict[str, type[Event]] = {event.kind: event for event in get_args(AnyEvent)}
 

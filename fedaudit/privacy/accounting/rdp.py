@@ -39,6 +39,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     NonPrivate,
     PoissonSampled,
     RandomAllocated,
+    Rotated,
     TwoStage,
     known_event,
 )
@@ -225,6 +226,8 @@ def library_event(event: Event, *, clips: float) -> Any:
     match known:
         case Gaussian():
             return dp_accounting.GaussianDpEvent(known.noise_multiplier / clips)
+        case Rotated():  # once a block, whatever its noise is correlated with
+            return library_event(known.event, clips=clips)
         case PoissonSampled():
             inner = library_event(known.event, clips=clips)
             return dp_accounting.PoissonSampledDpEvent(known.rate, inner)

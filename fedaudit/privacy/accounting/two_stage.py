@@ -49,6 +49,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Observer,
     PoissonSampled,
     RandomAllocated,
+    Rotated,
     TwoStage,
     known_event,
 )
@@ -159,6 +160,7 @@ class TwoStageAccountant(Accountant):
                 | PoissonSampled()
                 | FixedSizeSampled()
                 | RandomAllocated()
+                | Rotated()
                 | DiscreteLaplace()
                 | Composed()
             ):

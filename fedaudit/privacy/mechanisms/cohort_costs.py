@@ -19,6 +19,7 @@ from fedaudit.spec.training import (
     Cohort,
     FixedCohort,
     PoissonCohort,
+    RotationCohort,
 )
 
 _WORTH_SAYING = 0.9
@@ -46,11 +47,13 @@ class CohortCost:
 def cohort_costs(spec: ExperimentSpec, *, training_clients: int) -> list[CohortCost]:
     """Of the spec's own cohort, and then of the other kinds with as many clients a round.
 
-    Empty for another mechanism than `gaussian-central`. Raises ValueError where no client trains.
+    Empty for another mechanism than `gaussian-central`, and for cohorts in rotation: those are for
+    federations whose cohorts are no secret, which the other kinds' cost rests on, and correlated
+    noise is not that of another cohort. Raises ValueError where no client trains.
     """
-    if not isinstance(spec.privacy, GaussianCentral):
-        return []
     own = spec.training.cohort
+    if not isinstance(spec.privacy, GaussianCentral) or isinstance(own, RotationCohort):
+        return []
     others = [one for one in _alike(own, training_clients) if type(one) is not type(own)]
     return [_cost(spec, cohort, training_clients=training_clients) for cohort in (own, *others)]
 

@@ -2,10 +2,11 @@
 at each client.
 
 Central: one client's update, clipped to norm c, moves the sum of a round by at most c where the
-client joins or leaves (Poisson coins, random allocation), by at most 2c where its data are replaced
-(a cohort of fixed size). Noise of standard deviation noise_multiplier * c on the sum is the
-Gaussian mechanism, sampled; rounds are composed. An adaptive clip shares that noise between the
-updates and the count of those within the clip (Andrew et al. 2021, theorem 1).
+client joins or leaves (Poisson coins, random allocation, rotation), by at most 2c where its data
+are replaced (a cohort of fixed size). Noise of standard deviation noise_multiplier * c on the sum
+is the Gaussian mechanism, sampled unless in rotation; rounds are composed. An adaptive clip shares
+that noise between the updates and the count of those within the clip (Andrew et al. 2021, theorem
+1).
 
 Local: two updates of one client lie within two clips; every upload is the Gaussian mechanism by
 itself, and a client's uploads are composed. The server sees who sends, so no sampling amplifies.
@@ -27,6 +28,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     PoissonSampled,
     RandomAllocated,
+    Rotated,
 )
 from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.guarantees.guarantee import number
@@ -50,7 +52,7 @@ from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, plan_of_one_event
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianLocal
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 
 _TRUSTED = (
     "The server is trusted with every update, and with who sent it: the guarantee says nothing "
@@ -202,7 +204,8 @@ class _GaussianMechanism(EpsilonMechanism):
 
 @dataclass(frozen=True)
 class GaussianCentralMechanism(_GaussianMechanism):
-    """The population is charged for every round, because it is secret who was drawn."""
+    """The population is charged for every round, because it is secret who was drawn; in rotation
+    as the client is that took part most often."""
 
     facts: ClassVar[MechanismFacts] = MechanismFacts(
         name="gaussian-central",
@@ -233,6 +236,8 @@ class GaussianCentralMechanism(_GaussianMechanism):
     @property
     def no_group_costs(self) -> str | None:
         """Ledger and report do not tell who took part."""
+        if isinstance(self.spec.training.cohort, RotationCohort):
+            return "everybody takes part as often, and is charged alike"
         return "who takes part in a round is secret, so everybody is charged for all of them"
 
     @property
@@ -242,7 +247,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
         match cohort:
             case FixedCohort():
                 return "replace-one"
-            case PoissonCohort() | AllocationCohort():
+            case PoissonCohort() | AllocationCohort() | RotationCohort():
                 return "add-or-remove-one"
             case _:
                 assert_never(cohort)
@@ -257,17 +262,23 @@ class GaussianCentralMechanism(_GaussianMechanism):
         privacy = self.privacy
         neighbours, reach = self._neighbours()
         clip, noise = self._clip_and_noise()
+        kind = "Gaussian noise" if privacy.correlation is None else "correlated Gaussian noise made"
+        cohort = self.spec.training.cohort
+        unseen = "neither the updates nor who took part"
+        if isinstance(cohort, RotationCohort):
+            unseen = "not the updates, whether or not they know who took part"
         found = [
             "Formal. The models of all rounds together satisfy (epsilon, delta)-differential "
             f"privacy, delta = {privacy.delta:g}, between federations that differ by {neighbours}, "
-            "against everyone who sees the models but neither the updates nor who took part.",
+            f"against everyone who sees the models but {unseen}.",
             "The server is trusted: it sees every update before the noise, and who sent it. "
             "Nothing here protects a client against the server.",
-            f"Updates are shortened to {clip}; {reach}. The sum of a round gets Gaussian noise of "
+            f"Updates are shortened to {clip}; {reach}. The sum of a round gets {kind} of "
             f"{noise} clips, for every round whoever came, and is divided by a constant. Which "
             "clients train and how many they are is taken as known to everybody.",
         ]
-        cohort = self.spec.training.cohort
+        if isinstance(cohort, RotationCohort):
+            found.append(self._rotation(cohort.every))
         if isinstance(cohort, AllocationCohort):
             found.append(
                 f"Every client takes part in exactly one round of every block of {cohort.every}, "
@@ -278,13 +289,32 @@ class GaussianCentralMechanism(_GaussianMechanism):
             found.append(_CHOICE_COVERED)
         return found
 
+    def _rotation(self, every: int) -> str:
+        """What is public, and how noise is correlated."""
+        said = (
+            f"Every client takes part in one round of every block of {every}, in a place of the "
+            "block that is public (rotation): no sampling amplifies the guarantee. A block is "
+            "charged as a whole with its first round, as one Gaussian release of each client."
+        )
+        if self.privacy.correlation is None:
+            return said
+        bands = self.privacy.correlation.bands
+        return said + (
+            f" The noise is correlated over {bands} rounds (banded square root): that of a round "
+            "takes back a part of that of earlier ones, so that sums over rounds have less. "
+            f"Independent noise of {number(self.privacy.noise_multiplier)} clips is on sums of "
+            f"{bands} rounds in a row with weights whose squares add up to 1; a client is in at "
+            "most one of these rounds, and moves all such sums together by at most one clip a "
+            "block."
+        )
+
     def noised_numbers(self, n: int) -> int:
         """The sums for all hypotheses."""
         return n * self.spec.training.hypotheses
 
     def stack_traits(self) -> tuple[object, ...]:
-        """Whether the clip is adaptive."""
-        return (self.privacy.adaptive_clip is not None,)
+        """Whether the clip is adaptive, and whether noise is correlated."""
+        return self.privacy.adaptive_clip is not None, self.privacy.correlation is not None
 
     def limits(self) -> list[str]:
         """That the server is trusted, and that an adaptive clip depends on what the server sees."""
@@ -303,6 +333,10 @@ class GaussianCentralMechanism(_GaussianMechanism):
                 return PoissonSampled(cohort.rate, noised)
             case AllocationCohort():
                 return RandomAllocated(cohort.every, noised)
+            case RotationCohort():
+                correlation = self.privacy.correlation
+                bands = 1 if correlation is None else correlation.bands
+                return Rotated(cohort.every, bands, noised)
             case _:
                 assert_never(cohort)
 

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.privacy.leakage import worst_log_ratio
+from fedaudit.privacy.noise.banded_noise import noise_of_sums
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -43,7 +44,14 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.spec.training import AllocationCohort, Cohort, FixedCohort, PoissonCohort, Training
+from fedaudit.spec.training import (
+    AllocationCohort,
+    Cohort,
+    FixedCohort,
+    PoissonCohort,
+    RotationCohort,
+    Training,
+)
 
 NO_MECHANISM = "there is no mechanism, so nothing bounds what a release reveals"
 NO_EPSILON = (
@@ -104,7 +112,7 @@ def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:
     match cohort:
         case FixedCohort():
             return min(cohort.clients, training_clients)
-        case PoissonCohort() | AllocationCohort():
+        case PoissonCohort() | AllocationCohort() | RotationCohort():
             raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
         case _:
             assert_never(cohort)
@@ -241,6 +249,8 @@ def noise_ratio(
             used = _used(length, privacy.clip)
         case GaussianCentral():
             ratio = privacy.noise_multiplier * math.sqrt(n) / m
+            if privacy.correlation is not None:
+                ratio *= noise_of_sums(privacy.correlation.bands, rounds)
             used = _used(length, None if privacy.adaptive_clip else privacy.initial_clip)
         case _:
             assert_never(privacy)
@@ -307,7 +317,7 @@ def mean_cohort(cohort: Cohort, training_clients: int) -> float:
             return float(min(cohort.clients, training_clients))
         case PoissonCohort():
             return cohort.rate * training_clients
-        case AllocationCohort():
+        case AllocationCohort() | RotationCohort():
             return training_clients / cohort.every
         case _:
             assert_never(cohort)

@@ -25,13 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.privacy.accounting.accountant import Accountant
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
-from fedaudit.privacy.accounting.privacy_events import (
-    Adjacency,
-    Event,
-    Observer,
-    RandomAllocated,
-    TwoStage,
-)
+from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Event, Observer, TwoStage
 from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RecordSpending
@@ -125,10 +119,10 @@ class SpendingPlan:
         return min(line.steps_within(epsilon) for line in self.lines[observer])
 
     def events_within(self, observer: Observer, releases: int) -> int:
-        """How many events so many releases are, as budgets book them: of random allocation the
-        blocks that were begun, else every release."""
+        """How many events so many releases are, as budgets book them: of cohorts by blocks
+        those that were begun, else every release."""
         [repeated, *_] = self.line(observer).repeated_events
-        if isinstance(repeated.event, RandomAllocated):
+        if isinstance(repeated.event, BLOCKS):
             return int(repeated.compositions_within(releases))
         return releases
 

@@ -26,7 +26,13 @@ from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import AllocationCohort, Cohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import (
+    AllocationCohort,
+    Cohort,
+    FixedCohort,
+    PoissonCohort,
+    RotationCohort,
+)
 
 Distribution = Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"]
 
@@ -175,7 +181,7 @@ def client_rate(cohort: Cohort) -> float:
     match cohort:
         case PoissonCohort():
             return cohort.rate
-        case FixedCohort() | AllocationCohort():
+        case FixedCohort() | AllocationCohort() | RotationCohort():
             raise ValueError("records are accounted for with a coin for each client")
         case _:
             assert_never(cohort)

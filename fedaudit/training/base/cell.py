@@ -22,7 +22,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of, training_records
 
@@ -158,7 +158,7 @@ def cohort_clients(cell: Cell) -> int:
     match cohort:
         case FixedCohort():
             return cohort.clients
-        case PoissonCohort() | AllocationCohort():
+        case PoissonCohort() | AllocationCohort() | RotationCohort():
             raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
         case _:
             assert_never(cohort)

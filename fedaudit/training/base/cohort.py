@@ -17,7 +17,13 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
-from fedaudit.spec.training import AllocationCohort, Cohort, FixedCohort, PoissonCohort
+from fedaudit.spec.training import (
+    AllocationCohort,
+    Cohort,
+    FixedCohort,
+    PoissonCohort,
+    RotationCohort,
+)
 
 _WORDS = 2.0**32
 
@@ -87,9 +93,10 @@ class Draws:
         seed = self.seeds[cell]
         return EntropySource(seed) if self.secret else CounterSource(seed)
 
-    def public(self) -> Source:
-        """Repeatable even where the rest is secret, for numbers that protect no one."""
-        return CounterSource(self.seeds)
+    def public(self, *trailing: int) -> Source:
+        """As `source`, repeatable even where the rest is secret: for numbers that protect no
+        one."""
+        return CounterSource(self.seeds.reshape(-1, *trailing))
 
 
 @dataclass
@@ -140,14 +147,17 @@ def draw_block(
                 draws.source(1), round_=numbers[..., None], clients=training, rate=cohort.rate
             )
             clients, drawn = _taking_part(training, fallen)
-        case AllocationCohort():
+        case AllocationCohort() | RotationCohort():
             whole = not ((numbers[0] - 1) % cohort.every).any() and rounds % cohort.every == 0
             if draws.secret and not whole:
                 raise ValueError(
-                    f"secret blocks of {cohort.every} rounds are drawn whole, since nothing keeps "
-                    f"them; {rounds} rounds from {numbers[0].tolist()} on are no such blocks"
+                    f"secret blocks of {cohort.every} rounds are drawn and charged whole; {rounds} "
+                    f"rounds from {numbers[0].tolist()} on are no such blocks"
                 )
-            fallen = _allocated(draws.source(1), numbers, training, cohort.every)
+            if isinstance(cohort, AllocationCohort):
+                fallen = _allocated(draws.source(1), numbers, training, cohort.every)
+            else:
+                fallen = _rotated(draws.public(1), numbers, training, cohort.every)
             clients, drawn = _taking_part(training, fallen)
         case _:
             assert_never(cohort)
@@ -176,7 +186,7 @@ def whole_block(cohort: Cohort) -> int:
     match cohort:
         case FixedCohort() | PoissonCohort():
             return 1
-        case AllocationCohort():
+        case AllocationCohort() | RotationCohort():
             return cohort.every
         case _:
             assert_never(cohort)
@@ -197,6 +207,20 @@ def _allocated(
     chosen = (words % np.uint64(every)).astype(np.int64)
     own = np.take_along_axis(chosen, within[..., None], axis=0)
     entered: NDArray[np.bool_] = own == place[..., None]
+    return entered
+
+
+def _rotated(
+    source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], every: int
+) -> NDArray[np.bool_]:
+    """Whether rounds are those of the clients' places in every block: as `_allocated`. The places
+    are dealt once, in a random order of the clients."""
+    words = source.wide_words(purpose=Purpose.CLIENT_ROUNDS, round_=0, counters=clients, count=1)[
+        ..., 0
+    ]
+    order = words.argsort(axis=-1, kind="stable")
+    place = order.argsort(axis=-1) % every  # [cells, clients]
+    entered: NDArray[np.bool_] = place == ((rounds - 1) % every)[..., None]
     return entered
 
 

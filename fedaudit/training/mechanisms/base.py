@@ -129,11 +129,16 @@ class TrustedServer(ABC):
     def draw_noise(self, draws: Draws, block: Block) -> None:
         """Adds the noise of all rounds to a block, once."""
         if block.noise is None:
-            noise = self.draw(draws, block.rounds)
+            noise = self.noise_of(draws, block.rounds)
             block.noise, block.count_noise = noise.sums, noise.counts
 
+    def noise_of(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+        """The noise of consecutive rounds [cells] or [rounds, cells], as it is added: what `draw`
+        gives, unless the noise of rounds is correlated."""
+        return self.draw(draws, rounds)
+
     def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
-        """The noise of rounds [..., cells], each cell's from its own source."""
+        """The independent noise of rounds [..., cells], each cell's from its own source."""
         cells = range(len(draws.seeds))
         found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
         sums = _side_by_side([one.sums for one in found], axis=rounds.ndim - 1)

@@ -9,6 +9,7 @@ which no observer learns; its round is charged like every other.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     noised_share_within,
     update_noise_multiplier,
 )
+from fedaudit.privacy.noise.banded_noise import BandedNoise
 from fedaudit.privacy.noise.gaussian import (
     CentralGaussian,
     LocalGaussian,
@@ -29,6 +31,7 @@ from fedaudit.privacy.noise.gaussian import (
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral, GaussianLocal
 from fedaudit.training.base.cell import Cell, expected_cohort
+from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -69,6 +72,9 @@ class GaussianCentralTraining(ServerMechanism):
             denominators=column([expected / k] * len(cells), device),
             expected=expected,
             moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
+            correlated=tuple(
+                BandedNoise(part.correlation.bands) for part in privacy if part.correlation
+            ),
         )
 
 
@@ -86,10 +92,26 @@ class GaussianServer(TrustedServer):
     """Clients of a round on average: public, and the same for all cells."""
     moves: tuple[AdaptiveClip, ...]
     """How each cell's clip moves; empty where it is a number."""
+    correlated: tuple[BandedNoise, ...] = ()
+    """What each cell's noise is made into; empty where that of rounds is independent."""
 
     @property
     def clip_moves(self) -> bool:
         return bool(self.moves)
+
+    def noise_of(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+        """See `TrustedServer`. Secret noise is kept nowhere: a worker that goes on with a run of
+        another begins the correlation anew, which costs as much privacy."""
+        noise = self.draw(draws, rounds)
+        for cell, correlated in enumerate(self.correlated):
+            own = np.atleast_2d(noise.sums[..., cell, 0, :])
+            again = None if draws.secret else partial(self._sums_again, draws.of_cell(cell))
+            correlated.follow(own, first=int(rounds[..., cell].flat[0]), earlier=again)
+        return noise
+
+    def _sums_again(self, source: Source, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The independent noise of one cell with one hypothesis: [rounds, n]."""
+        return self.draw_cell(source, rounds).sums[:, 0]
 
     def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
         places = np.arange(self.k)
