@@ -47,8 +47,8 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install native demo docs test test-slow test-integrations test-data golden mutation lint format bench \
-	reproduce screenshots client-types
+.PHONY: help install native demo docs test test-slow test-gpu test-integrations test-data golden mutation lint format bench \
+	reproduce screenshots
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
@@ -56,13 +56,13 @@ help:
 	@echo "make demo       start the service, audit three experiments, show their reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
+	@echo "make test-gpu   run the tests of tensors on cuda:0"
 	@echo "make test-integrations  against MLflow and Flower"
 	@echo "make test-data  train on the real data by a running service: one line for each file"
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make docs       build the documentation as a site in build/site, with its reference"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
-	@echo "make client-types  write the client's result types anew, from the OpenAPI document"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
 	@echo "make screenshots  take the pictures of docs/pages.md with the system's Chromium"
@@ -107,6 +107,10 @@ $(INTEGRATIONS_STAMP): pyproject.toml clients/python/pyproject.toml
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet $(FLOWER_NEEDS)
 	@touch $(INTEGRATIONS_STAMP)
 
+test-gpu: $(ENVIRONMENT)
+	FEDAUDIT_TEST_DEVICE=cuda:0 $(PYTHON) -m pytest tests/training/test_other_device.py \
+		tests/training/test_beside_others.py tests/networks/test_record_gradients.py $(PYTEST_ARGS)
+
 test-integrations: $(INTEGRATIONS_STAMP)
 	$(INTEGRATIONS_VENV)/bin/python -m pytest -m integrations \
 		tests/publishing tests/reports/readings tests/client/adapters $(PYTEST_ARGS)
@@ -127,9 +131,6 @@ lint: $(ENVIRONMENT)
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-
-client-types: $(ENVIRONMENT)
-	$(PYTHON) -m clients.client_types
 
 format: $(ENVIRONMENT)
 	$(PYTHON) -m ruff check --fix .

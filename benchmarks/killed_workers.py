@@ -139,7 +139,7 @@ def play(
 
 
 def _spec(client: Client, cell: CellEvidence) -> Mapping[str, Any]:
-    spec = client.get(cell.experiment_id)["spec"]
+    spec: Mapping[str, Any] | None = client.get(cell.experiment_id)["spec"]
     if spec is None:
         raise RuntimeError(f"the service does not say the spec of cell {cell.position}")
     return spec

@@ -14,7 +14,7 @@ from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.signatures import public_keys_in
 from fedaudit.reports.verification.verification import VALID, verify
 from fedaudit_client.client import Client
-from fedaudit_client.result_types import SweepCell
+from fedaudit_client.wire import Json
 from infrastructure.signing_keys import public_file
 
 Connection = psycopg.Connection[Any]
@@ -129,7 +129,7 @@ def _rows(database: Connection, table: str) -> dict[str, Rows]:
 def _of_cell(
     client: Client,
     service: WholeService,
-    cell: SweepCell,
+    cell: Json,
     tables: Mapping[str, Mapping[str, Rows]],
     attempts: Mapping[str, int],
     *,

@@ -63,8 +63,6 @@ AuditAction = Literal[
 AuditOrigin = Literal["api", "command-line", "sweeper"]
 """How it was done: with a key over HTTP or the pages, on the database, or by the service itself."""
 
-AUDIT_ACTIONS: tuple[str, ...] = get_args(AuditAction)
-
 
 WebhookEvent = Literal[
     "experiment.finished",

@@ -35,6 +35,7 @@ from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.report_charts import running_charts
+from fedaudit.reports.report import has_present_form
 from fedaudit.spec.attacks.attack_spec import attack_titles
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
@@ -178,11 +179,13 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
 
 
 def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] | None:
-    """None until there is one, and for visitors who may not read reports."""
+    """None until there is one that this version reads, and for visitors who may read none."""
     if row.status not in ENDED or not visit.may("reports:read"):
         return None
     found = ReportRepository(session, visit.project_id).get(row.id)
-    return None if found is None else judged_document(session, found)
+    if found is None or not has_present_form(found.document):
+        return None
+    return judged_document(session, found)
 
 
 def _figures(

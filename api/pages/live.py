@@ -10,7 +10,6 @@ from api.services.report_pages import LiveFigures
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.charts.line_chart import Series, kept_places
-from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
 from models.tables.experiments import Experiment
@@ -184,7 +183,7 @@ def final_gaps(report: Report) -> list[GapReadings]:
 
 
 def _final_gap(section: Mapping[str, Any], metric: str) -> Reading:
-    found = metric_of(section, metric)
+    found = section["metrics"][metric]
     interval, remark = found["interval"], ""
     if interval is not None:
         low, high = figure(interval["low"]), figure(interval["high"])

@@ -14,6 +14,7 @@ from api.services.sweeps import with_costs_of_now
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ReportsReader
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
+from fedaudit.reports.report import OTHER_FORM, has_present_form
 from fedaudit.spec.parse import parse_admitted
 from models.repositories import ReportRepository
 
@@ -52,5 +53,7 @@ def _of_experiment(
         report = ReportRepository(session, caller.project_id).get(experiment.id)
         if report is None:
             return without_report(gates, f"the experiment has no report: it is {experiment.status}")
+        if not has_present_form(report.document):
+            return without_report(gates, OTHER_FORM)
         document = judged_document(session, report)
         return evaluate(gates, with_costs_of_now(session, caller, experiment.id, document))

@@ -12,6 +12,7 @@ from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.schemas.people import ChangeBody, ChangePage
 from api.shared.security import Caller
+from fedaudit.reports.report import OTHER_FORM, has_present_form
 from models.identifiers import is_id
 from models.repositories import (
     AuditLogRepository,
@@ -72,6 +73,15 @@ def find_federation(session: Session, caller: Caller, federation_id: str) -> Fed
 
 
 def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
+    """Raises ProblemError where there is no such experiment, it has no report, or one of another
+    version of fedaudit, which is served as it was stored and not read."""
+    report = find_stored_report(session, caller, experiment_id)
+    if not has_present_form(report.document):
+        raise conflict(OTHER_FORM)
+    return report
+
+
+def find_stored_report(session: Session, caller: Caller, experiment_id: str) -> Report:
     """Raises ProblemError where there is no such experiment, or it has no report."""
     experiment = find_experiment(session, caller, experiment_id)
     report = ReportRepository(session, caller.project_id).get(experiment_id)

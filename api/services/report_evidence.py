@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import conflict
 from api.schemas.experiment_tables import Check, Verification
-from api.services.lookups import find_experiment, find_report, names_of
+from api.services.lookups import find_experiment, find_stored_report, names_of
 from api.shared.security import Caller
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.rows import UnreadableRow
@@ -167,7 +167,7 @@ def verification_of(database: Database, caller: Caller, experiment_id: str) -> V
     with database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         try:
-            stored = find_report(session, caller, experiment_id)
+            stored = find_stored_report(session, caller, experiment_id)
             document, stored_hash = stored.document, stored.report_hash
         except ValueError:
             # SQLite keeps JSON as text: a single changed byte can make it invalid.

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from benchmarks.reproductions.plane_drawing import kept_plane
 from fedaudit_client.client import Client
-from fedaudit_client.result_types import FigureSpread, Sweep, SweepRow, SweepTable
+from fedaudit_client.wire import Json
 
 KEPT = Path("benchmarks/results/reproduced")
 
@@ -92,13 +92,13 @@ class KeptSweep(TypedDict):
     rows: Sequence[KeptRow]
 
 
-def kept_rows(table: SweepTable) -> list[KeptRow]:
+def kept_rows(table: Json) -> list[KeptRow]:
     """The rows of a table, with the figures that the docs show."""
     names = [name for name in table["figures"] if name.split("[")[0] in _FIGURES]
     return [_kept_row(row, names) for row in table["rows"]]
 
 
-def kept_cells(client: Client, sweep: Sweep) -> list[KeptCell]:
+def kept_cells(client: Client, sweep: Json) -> list[KeptCell]:
     """The cells of the sweep that are drawn, as far as they have ended well."""
     drawn = DRAWN_CELLS.get(sweep["name"], ())
     found = [
@@ -138,7 +138,7 @@ def write_kept(folder: Path, stem: str, kept: KeptSweep) -> None:
     (folder / f"{stem}.json").write_text(f"{{\n{body}\n}}\n", encoding="utf-8")
 
 
-def _kept_row(row: SweepRow, names: Sequence[str]) -> KeptRow:
+def _kept_row(row: Json, names: Sequence[str]) -> KeptRow:
     return {
         "values": row["values"],
         "seeds": row["seeds"],
@@ -148,7 +148,7 @@ def _kept_row(row: SweepRow, names: Sequence[str]) -> KeptRow:
     }
 
 
-def _kept_figure(figure: FigureSpread) -> KeptFigure:
+def _kept_figure(figure: Json) -> KeptFigure:
     return {
         "n": figure["n"],
         "mean": _rounded(figure["mean"]),

@@ -29,7 +29,7 @@ from fedaudit.spec.parse import decode_text
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ValidationError
 from fedaudit_client.experiments import ENDED
-from fedaudit_client.result_types import Sweep
+from fedaudit_client.wire import Json
 
 _STOP_SECONDS = 30
 
@@ -84,7 +84,7 @@ def play(service: Service, path: Path, results: Path) -> bool:
     try:
         # The same text is the same sweep: asked for again, it is answered with the first.
         key = f"papers-{hashlib.sha256(text.encode()).hexdigest()}"
-        sweep: Sweep = client.submit_sweep(decode_text(text), idempotency_key=key)
+        sweep: Json = client.submit_sweep(decode_text(text), idempotency_key=key)
     except ValidationError as error:
         _say(f"{path.name} is left out: {error}")
         return True
@@ -123,7 +123,7 @@ def _played_on(path: Path) -> tuple[dict[str, str | int], bool]:
     return facts, True
 
 
-def _waited_for(client: Client, sweep_id: str, name: str) -> Sweep:
+def _waited_for(client: Client, sweep_id: str, name: str) -> Json:
     """The sweep, once it has ended; says how far it is at every tenth of its cells."""
     said, state = -1, client.sweep(sweep_id)
     for state in client.watch_sweep(sweep_id):
@@ -135,9 +135,9 @@ def _waited_for(client: Client, sweep_id: str, name: str) -> Sweep:
     return state
 
 
-def _all_succeeded(sweep: Sweep) -> bool:
+def _all_succeeded(sweep: Json) -> bool:
     progress = sweep["progress"]
-    return progress["statuses"].get("succeeded", 0) == progress["cells"]
+    return bool(progress["statuses"].get("succeeded", 0) == progress["cells"])
 
 
 def main() -> int:

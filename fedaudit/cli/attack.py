@@ -35,7 +35,7 @@ from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
 from fedaudit.runs.run import MissingLibraryError, import_worker_extra
 from fedaudit_client.client import Client
-from fedaudit_client.result_types import LaterAttacks
+from fedaudit_client.wire import Json
 
 if TYPE_CHECKING:
     from fedaudit.attacks.replay.replay_finding import ReplayReport
@@ -167,7 +167,7 @@ def _attacks_in(value: Any) -> list[Mapping[str, Any]]:
     return found
 
 
-def _write(client: Client, found: LaterAttacks, folder: Path) -> None:
+def _write(client: Client, found: Json, folder: Path) -> None:
     (folder / ATTACKS).write_text(f"{json_text(found)}\n", encoding="utf-8")
     names = [ATTACKS]
     for attack in found["items"]:
@@ -180,7 +180,7 @@ def _write(client: Client, found: LaterAttacks, folder: Path) -> None:
     say(f"{', '.join(names)} in {folder}; they are confidential")
 
 
-def _exit(found: LaterAttacks) -> ExitCode:
+def _exit(found: Json) -> ExitCode:
     if found["status"] != "succeeded":
         why = found["status_detail"] or found["status_reason"] or "no reason is known"
         say(f"fedaudit: the attacks are {found['status']}: {why}")

@@ -46,7 +46,6 @@ from fedaudit.cli.remote import (
 )
 from fedaudit_client.client import Client, experiment_page, report_page
 from fedaudit_client.errors import ProblemError
-from fedaudit_client.result_types import Experiment
 
 if TYPE_CHECKING:
     from fedaudit.reports.sections.part import GateOutcome
@@ -88,7 +87,7 @@ def _listed(
     sort: str | None,
     most: int,
     **filters: str | None,
-) -> list[Experiment]:
+) -> list[Json]:
     asked = {**filters, "federation_id": federation, **query_parameters(where)}
     found = client.list(**asked, sort=sort, limit=min(most, MAX_PAGE))
     return first_of(found, most, what="experiments")
@@ -156,7 +155,7 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
     With --json an event on each line.
     """
     with connected() as client:
-        experiment = client.get(experiment_id)
+        experiment: Json = client.get(experiment_id)
         if as_json:
             for event in client.watch(experiment_id):
                 line = {"id": event.id, "type": event.type, "data": dict(event.data)}
@@ -228,7 +227,7 @@ def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> Exit
     return _exit_of(ended)
 
 
-def follow(client: Client, experiment: Json) -> Experiment:
+def follow(client: Client, experiment: Json) -> Json:
     """The experiment once it has ended; until then a progress bar at a terminal."""
     id_, total = experiment["id"], experiment["progress"]["rounds"]
     try:

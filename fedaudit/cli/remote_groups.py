@@ -20,7 +20,6 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import OVERLAP, Commands, Given, argument, connected, group, option
 from fedaudit_client.client import Client
-from fedaudit_client.result_types import SignOff
 
 Json = Mapping[str, Any]
 
@@ -285,7 +284,7 @@ _ledgers.add("list", "List the project's ledgers, newest first.", "ledgers", lin
 # ---- sign-offs, and the audit log
 
 
-def _sign_off(one: SignOff) -> str:
+def _sign_off(one: Json) -> str:
     role = f", {one['role']}" if one["role"] else ""
     lines = [f"{one['number']}. {one['decision']} by {one['person']}{role}, {one['signed_off_at']}"]
     if one["concerns"]:

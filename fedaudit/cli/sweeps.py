@@ -41,14 +41,7 @@ from fedaudit.sweeps.sweep_table import (
 )
 from fedaudit_client.client import Client, sweep_page
 from fedaudit_client.errors import ProblemError
-from fedaudit_client.result_types import (
-    ListedSweep,
-    SubmittedSweep,
-    Sweep,
-    SweepCosts,
-    SweepFacts,
-    SweepTable,
-)
+from fedaudit_client.wire import Json
 
 _HEAD_WIDTH = 16
 
@@ -58,18 +51,18 @@ Cells = Sequence[str]
 _PROGRESS = ("experiment", "status", "rounds", "gates")
 
 
-def show_sweep(sweep: ListedSweep) -> None:
+def show_sweep(sweep: Json) -> None:
     """One line."""
     write_line(f"{sweep['id']}  {sweep['status']}  {statuses_words(sweep)}  {sweep['name']}")
 
 
-def statuses_words(sweep: ListedSweep) -> str:
+def statuses_words(sweep: Json) -> str:
     """`7 succeeded, 1 failed`."""
     statuses = sweep["progress"]["statuses"].items()
     return ", ".join(f"{count} {status}" for status, count in statuses if count)
 
 
-def show_cells(sweep: Sweep) -> None:
+def show_cells(sweep: Json) -> None:
     """Every cell with its values and its experiment."""
     cells, reasons = sweep["cells"], [cell["status_reason"] for cell in sweep["cells"]]
     columns = {
@@ -94,7 +87,7 @@ def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
     _print({"cell": numbers, **values})
 
 
-def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:
+def show_costs(costs: Json, facts: Json) -> None:
     """What all cells cost together, and what that is worth."""
     standard_output().print("\n[bold]What the sweep costs together[/bold]")
     lines = cost_lines(cast("sweep_costs.SweepCosts", costs))
@@ -106,7 +99,7 @@ def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:
         _item(f"Mind: {caution}")
 
 
-def show_table(table: SweepTable, *, everything: bool = False) -> None:
+def show_table(table: Json, *, everything: bool = False) -> None:
     """Rows by combination, in as many tables as the terminal needs; then remarks."""
     found = cast("sweep_table.SweepTable", table)
     measured, rows = measured_figures(found), found["rows"]
@@ -183,26 +176,26 @@ Everything = Annotated[
 ]
 
 
-def _listed(client: Client, most: int) -> list[ListedSweep]:
+def _listed(client: Client, most: int) -> list[Json]:
     with closing(client.sweeps(limit=min(most, MAX_PAGE))) as asked:
         return first_of(asked, most, what="sweeps")
 
 
-def _show_listed(client: Client, found: Sequence[ListedSweep]) -> None:
+def _show_listed(client: Client, found: Sequence[Json]) -> None:
     for one in found:
         show_sweep(one)
     if not found:
         say("there is no sweep")
 
 
-def _show(client: Client, sweep: Sweep) -> None:
+def _show(client: Client, sweep: Json) -> None:
     show_sweep(sweep)
     show_cells(sweep)
     show_costs(sweep["costs"], sweep["facts"])
     write_line(f"page: {sweep_page(client.url, sweep['id'])}")
 
 
-def _show_cancelled(client: Client, sweep: Sweep) -> None:
+def _show_cancelled(client: Client, sweep: Json) -> None:
     if sweep["progress"]["ended"] == sweep["progress"]["cells"]:
         say("all cells have ended; what they have spent stays spent")
     else:
@@ -338,7 +331,7 @@ def _checked(value: Any) -> SweepSpec:
     return sweep
 
 
-def go_on(client: Client, sweep: SubmittedSweep, *, wait: bool, as_json: bool) -> ExitCode:
+def go_on(client: Client, sweep: Json, *, wait: bool, as_json: bool) -> ExitCode:
     """Print a sweep that was submitted just now; with `wait`, its table once all cells ended."""
     show_warnings(sweep["warnings"])
     if wait:
@@ -352,7 +345,7 @@ def go_on(client: Client, sweep: SubmittedSweep, *, wait: bool, as_json: bool) -
     return ExitCode.DONE
 
 
-def end_of(client: Client, sweep: Sweep, *, as_json: bool) -> ExitCode:
+def end_of(client: Client, sweep: Json, *, as_json: bool) -> ExitCode:
     """Follow a sweep to its end, and print its table."""
     ended = _followed(client, sweep)
     table = None
@@ -373,7 +366,7 @@ def end_of(client: Client, sweep: Sweep, *, as_json: bool) -> ExitCode:
     return _outcome(ended)
 
 
-def _outcome(sweep: Sweep) -> ExitCode:
+def _outcome(sweep: Json) -> ExitCode:
     outcomes = [cell["gate_outcome"] for cell in sweep["cells"] if cell["gate_outcome"]]
     if outcomes:
         passed = sum(outcome == "pass" for outcome in outcomes)
@@ -389,7 +382,7 @@ def _outcome(sweep: Sweep) -> ExitCode:
     return ExitCode.FAILED
 
 
-def _followed(client: Client, sweep: Sweep) -> Sweep:
+def _followed(client: Client, sweep: Json) -> Json:
     """The sweep once all cells have ended; until then a progress bar, at a terminal."""
     id_, progress, ended = sweep["id"], sweep["progress"], sweep
     try:

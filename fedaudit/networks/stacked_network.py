@@ -77,20 +77,21 @@ class SmallDenseNetwork:
         return activations
 
 
-LANES = 8
-"""Clients that a batched network computes at once, neither more nor fewer: a library adds up in an
-order that depends on how many products there are, and a client's numbers may not depend on who is
-computed beside it."""
+_LANES, _LANES_OF_DEVICE = 8, 32
+"""Clients that a batched network computes at once on the host and elsewhere, neither more nor
+fewer: a library adds up in an order that depends on how many products there are, and a client's
+numbers may not depend on who is computed beside it."""
 
 
 def _lane_blocks(values: Tensor, *, lanes: int) -> list[Tensor]:
-    """Blocks of `LANES` along the axis `lanes`, the last one filled up with zeros."""
-    missing = -values.shape[lanes] % LANES
+    """Blocks of as many clients along the axis `lanes`, the last one filled up with zeros."""
+    size = _LANES if values.device.type == "cpu" else _LANES_OF_DEVICE
+    missing = -values.shape[lanes] % size
     if missing:
         shape = list(values.shape)
         shape[lanes] = missing
         values = torch.cat((values, values.new_zeros(shape)), dim=lanes)
-    return list(torch.split(values, LANES, dim=lanes))
+    return list(torch.split(values, size, dim=lanes))
 
 
 class BatchedNetwork:
@@ -123,7 +124,7 @@ class BatchedNetwork:
         for piece in self._pieces(features.shape[1]):
             inputs = features[:, piece].permute(1, 2, 0).flatten(0, 1)
             outputs = self._apply(theta, inputs.expand(theta.shape[0], -1, -1))
-            pieces.append(torch.unflatten(outputs.permute(2, 0, 1), 2, (-1, LANES)))
+            pieces.append(torch.unflatten(outputs.permute(2, 0, 1), 2, (-1, features.shape[2])))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
 
     def gradient(

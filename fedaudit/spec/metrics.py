@@ -36,8 +36,6 @@ class Rate:
     denominator: tuple[Count, ...]
     rows: str
     """Which rows the denominator counts, in words."""
-    in_every_report: bool = False
-    """Whether every report that was ever stored has it; of later rates a report may have none."""
 
     def __post_init__(self) -> None:
         if not self.is_share and set(self.numerator) & set(self.denominator):
@@ -113,21 +111,9 @@ RATES: Mapping[str, Rate] = MappingProxyType(
     {
         rate.name: rate
         for rate in (
-            Rate("selection_rate", (_TP, _FP), COUNTS, "scored rows", in_every_report=True),
-            Rate(
-                "true_positive_rate",
-                (_TP,),
-                (_TP, _FN),
-                "rows with the favourable outcome",
-                in_every_report=True,
-            ),
-            Rate(
-                "false_positive_rate",
-                (_FP,),
-                (_FP, _TN),
-                "rows without the favourable outcome",
-                in_every_report=True,
-            ),
+            Rate("selection_rate", (_TP, _FP), COUNTS, "scored rows"),
+            Rate("true_positive_rate", (_TP,), (_TP, _FN), "rows with the favourable outcome"),
+            Rate("false_positive_rate", (_FP,), (_FP, _TN), "rows without the favourable outcome"),
         )
     }
 )

@@ -42,7 +42,7 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
-from fedaudit.reproducible import fixed_order_sum, one_thread
+from fedaudit.reproducible import fixed_order_sum, one_thread, prepared_device
 from fedaudit.training.base.cell import (
     Cell,
     counts_clients,
@@ -281,7 +281,7 @@ class PersonalisedRun:
         self._groups = 0 if self._spending is None else len(self._spending.groups)
         self._records = training_records(spec, cell.federation)
         self._held_out = validation_rows(spec, cell.federation)
-        self._device = torch.device(device)
+        self._device = prepared_device(device)
         self._round = PersonalisedRound(cell, self._records, use.plan, self._device)
         self._validator = RowValidator(cell, self._held_out, self._device)
         self._public = CounterSource(spec.seed)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.reproducible import prepared_device
 from fedaudit.training.base.cell import (
     Cell,
     charges_population,
@@ -65,7 +66,7 @@ class Stack:
         if len({stack_key(cell) for cell in cells}) != 1:
             raise ValueError("a stack needs one or more cells of one shape")
         self._cells = list(cells)
-        self._device = torch.device(device)
+        self._device = prepared_device(device)
         self._state = StackState.of(
             [
                 first_state(cell) if checkpoint is None else CellState.decode(checkpoint)

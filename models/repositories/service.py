@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, func, or_, select, update
+from sqlalchemy import bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from models.clock import seconds_from_now, utc_now
@@ -16,9 +16,8 @@ from models.repositories.base import Repository, table_of
 from models.repositories.experiments import ExperimentRepository
 from models.repositories.federations import FederationRepository
 from models.tables.experiments import Experiment, Unit
-from models.tables.federations import Erasure, Federation
+from models.tables.federations import Erasure
 from models.tables.operations import OutboxMessage, SweeperLease
-from models.tables.reservations import FederationBudget
 from models.values import LeakagePrice, ReclaimedUnit
 from models.vocabulary import ENDED
 
@@ -185,21 +184,6 @@ class ServiceStateRepository(Repository):
             sweeper_elected=self.session.scalars(elected.limit(1)).first() is not None,
         )
 
-    def budgeted_federations(self, *, limit: int) -> list[tuple[str, str]]:
-        """The newest federations on which a budget was set: (project id, federation id)."""
-        rows = self.session.execute(
-            select(Federation.project_id, Federation.id)
-            .where(Federation.id.in_(_budgeted()))
-            .order_by(Federation.id.desc())
-            .limit(limit)
-        )
-        return [(project_id, federation_id) for project_id, federation_id in rows]
-
-    def count_budgeted_federations(self) -> int:
-        """How many federations there are on which a budget was set."""
-        counted = select(func.count()).select_from(Federation).where(Federation.id.in_(_budgeted()))
-        return self.session.scalar(counted) or 0
-
     def _units(self) -> list[UnitCount]:
         rows = self.session.execute(
             select(
@@ -222,10 +206,6 @@ class ServiceStateRepository(Repository):
             .group_by(Unit.device)
         )
         return {device: _seconds(since, now) for device, since in rows}
-
-
-def _budgeted() -> Select[str]:
-    return select(FederationBudget.federation_id).where(FederationBudget.total.is_not(None))
 
 
 def _seconds(since: datetime | None, now: datetime) -> float:

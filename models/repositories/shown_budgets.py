@@ -1,4 +1,4 @@
-"""Budgets as pages and metrics show them: many at once, and with the runs that one cannot count.
+"""Budgets as pages show them, with the runs that one cannot count.
 
 A budget with a total refuses such runs of its book. One whose total was set late, or that has none,
 has them behind it, and readers of what remains must know of them. A total for release does not
@@ -7,7 +7,7 @@ lists them. A run without a mechanism has no noise of either mode, and every tot
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -15,14 +15,12 @@ from sqlalchemy import Select, and_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
-from models.repositories.budgets.budgets import Budgets, Price
 from models.repositories.budgets.counting import agree, counts_for, counts_report
-from models.repositories.budgets.reading import BudgetReader
 from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.reservations import Reservation
-from models.values import Budget, BudgetFigure, BudgetsAcross, Gap, Uncounted
+from models.values import Budget, BudgetFigure, Gap, Uncounted
 from models.vocabulary import ENDED
 
 _RELEASE = "release"
@@ -59,18 +57,6 @@ def with_gaps(
     counted = select(func.sum(Federation.profiles)).where(Federation.id.in_(federation_ids))
     profiles = int(session.scalar(counted) or 0)
     return [replace(one, uncounted=_uncounted(one, runs, profiles)) for one in budgets]
-
-
-def budgets_of_all(
-    session: Session, federations: Sequence[tuple[str, str]], *, across: BudgetsAcross, price: Price
-) -> Iterator[tuple[str, Budget]]:
-    """Every budget of these federations (project id, federation id), composed where it is an
-    epsilon, with the federation's id; by a handful of statements in a session that reads only."""
-    BudgetReader.of(session).load([id_ for _, id_ in federations], across)
-    for project_id, federation_id in federations:
-        budgets = Budgets(session, project_id, across=across, price=price)
-        for budget in budgets.composed_budgets(federation_id):
-            yield federation_id, budget
 
 
 def _experiments(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:

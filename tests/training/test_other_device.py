@@ -97,6 +97,8 @@ def test_runs_are_the_same_up_to_rounding(make: Callable[[], Cell]) -> None:
     for pair in zip(there, expected, strict=True):
         assert_alike(*pair)
     np.testing.assert_allclose(other.hypotheses, final.hypotheses, rtol=1e-4, atol=1e-5)
+    if GPU:
+        assert np.array_equal(_trained(make(), DEVICE)[1].hypotheses, other.hypotheses)
 
 
 only_here = pytest.mark.skipif(GPU is not None, reason="a GPU counts no transfers")

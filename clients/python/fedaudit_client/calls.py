@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 
-from fedaudit_client.wire import Request, Wire, content, json_object
+from fedaudit_client.wire import Json, Request, Wire, content, json_object
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,15 +69,15 @@ def reads(path: str, about: str) -> Callable[..., Generator[bytes, None, None]]:
 
 
 def lists(
-    path: str, kind: type[T], about: str, *, is_filtered: bool = False
-) -> Callable[..., Generator[T, None, None]]:
+    path: str, about: str, *, is_filtered: bool = False
+) -> Callable[..., Generator[Json, None, None]]:
     """A call that lists what is at a path; `limit` is the size of a page.
 
     `is_filtered`: whether it takes the other parameters of the query too, by their names.
     """
 
-    def start(self: Calls, path: str, **asked: Any) -> Generator[T, None, None]:
-        return _pages(self._wire, path, {**asked.pop("filters", {}), **asked}, kind)
+    def start(self: Calls, path: str, **asked: Any) -> Generator[Json, None, None]:
+        return _pages(self._wire, path, {**asked.pop("filters", {}), **asked})
 
     takes = [Parameter("limit", Parameter.KEYWORD_ONLY, default=None, annotation=int | None)]
     if is_filtered:
@@ -104,10 +104,8 @@ def _at_path(
     return at_path
 
 
-def _pages(
-    wire: Wire, path: str, filters: Mapping[str, Any], kind: type[T]
-) -> Generator[T, None, None]:
-    """The items of a list, of type `kind`, page after page."""
+def _pages(wire: Wire, path: str, filters: Mapping[str, Any]) -> Generator[Json, None, None]:
+    """The items of a list, page after page."""
     asked = dict(filters)
     while True:
         page = wire.send(Request("GET", path, json_object, params=asked))

@@ -10,21 +10,12 @@ import httpx
 
 from fedaudit_client.calls import Calls, asks, call, lists
 from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
-from fedaudit_client.result_types import (
-    Experiment,
-    ListedSweep,
-    Submitted,
-    SubmittedSweep,
-    Sweep,
-    SweepTable,
-    SweepValidation,
-    Validation,
-)
 from fedaudit_client.wire import (
+    Json,
     Patience,
     Request,
     Wire,
-    json_as,
+    json_object,
     last_of,
     nothing,
     once,
@@ -109,30 +100,29 @@ class ExperimentCalls(Calls):
     @call
     def submit(
         self, spec: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[Submitted]:
+    ) -> Request[Json]:
         """Queue an experiment; returns it.
 
         Repeated after a lost answer: the key, generated unless given, prevents a second experiment.
         """
         asked = once(idempotency_key)
-        return Request("POST", "experiments", json_as(Submitted), body={"json": spec}, **asked)
+        return Request("POST", "experiments", json_object, body={"json": spec}, **asked)
 
     @call
-    def project(self, spec: Mapping[str, Any]) -> Request[Validation]:
+    def project(self, spec: Mapping[str, Any]) -> Request[Json]:
         """What an experiment would cost; nothing is stored."""
         return Request(
             "POST",
             "experiments",
-            json_as(Validation),
+            json_object,
             params={"validate_only": "true"},
             body={"json": spec},
             repeatable=True,
         )
 
-    get = asks("GET experiments/{experiment_id}", json_as(Experiment), "One experiment.")
+    get = asks("GET experiments/{experiment_id}", json_object, "One experiment.")
     list = lists(
         "experiments",
-        Experiment,
         """Every experiment that the filters select, page after page, newest first.
 
         The filters are the service's query parameters; bounds as `**{"leakage_max[lte]": 40}`.
@@ -140,18 +130,14 @@ class ExperimentCalls(Calls):
         is_filtered=True,
     )
     cancel = asks(
-        "POST experiments/{experiment_id}/cancel",
-        json_as(Experiment),
-        "Cancel an experiment; returns it.",
+        "POST experiments/{experiment_id}/cancel", json_object, "Cancel an experiment; returns it."
     )
 
     @call
-    def retry(
-        self, experiment_id: str, *, idempotency_key: str | None = None
-    ) -> Request[Submitted]:
+    def retry(self, experiment_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
         """Queue the spec of a failed or cancelled experiment again; returns the new experiment."""
         path = path_of("experiments/{}/retry", experiment_id)
-        return Request("POST", path, json_as(Submitted), **once(idempotency_key))
+        return Request("POST", path, json_object, **once(idempotency_key))
 
     def watch(
         self, experiment_id: str, *, after: int = 0, patience_seconds: float = 60.0
@@ -164,15 +150,15 @@ class ExperimentCalls(Calls):
         """
         return _events(self._wire, experiment_id, after, patience_seconds)
 
-    def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Experiment:
+    def wait(self, experiment_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The experiment, once it has ended; `patience_seconds` as for `watch`."""
         for _ in _events(self._wire, experiment_id, 0, patience_seconds):
             pass
         return self._wire.send(_experiment(experiment_id))
 
 
-def _experiment(experiment_id: str) -> Request[Experiment]:
-    return Request("GET", path_of("experiments/{}", experiment_id), json_as(Experiment))
+def _experiment(experiment_id: str) -> Request[Json]:
+    return Request("GET", path_of("experiments/{}", experiment_id), json_object)
 
 
 def _events(
@@ -232,36 +218,34 @@ class SweepCalls(Calls):
     @call
     def submit_sweep(
         self, sweep: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[SubmittedSweep]:
+    ) -> Request[Json]:
         """Queue an experiment for every combination of values; all are admitted, or none is.
 
         Repeated after a lost answer, as `submit` is.
         """
         asked = {"body": {"json": sweep}, "timeout": _PLANNED, **once(idempotency_key)}
-        return Request("POST", "sweeps", json_as(SubmittedSweep), **asked)
+        return Request("POST", "sweeps", json_object, **asked)
 
     @call
-    def project_sweep(self, sweep: Mapping[str, Any]) -> Request[SweepValidation]:
+    def project_sweep(self, sweep: Mapping[str, Any]) -> Request[Json]:
         """What all cells would cost together, and whether budgets have room; nothing is stored."""
         return Request(
             "POST",
             "sweeps",
-            json_as(SweepValidation),
+            json_object,
             params={"validate_only": "true"},
             body={"json": sweep},
             timeout=_PLANNED,
             repeatable=True,
         )
 
-    sweeps = lists(
-        "sweeps", ListedSweep, "Every sweep of the key's project, newest first, without its cells."
-    )
+    sweeps = lists("sweeps", "Every sweep of the key's project, newest first, without its cells.")
     sweep = asks(
-        "GET sweeps/{sweep_id}", json_as(Sweep), "One sweep: its cells, progress and total cost."
+        "GET sweeps/{sweep_id}", json_object, "One sweep: its cells, progress and total cost."
     )
     sweep_table = asks(
         "GET sweeps/{sweep_id}/table",
-        json_as(SweepTable),
+        json_object,
         "A row for each combination: figures over seeds, which is best, and how surely.",
         headers={"Accept": "application/json"},
     )
@@ -273,33 +257,29 @@ class SweepCalls(Calls):
         return Request("GET", path_of("sweeps/{}/table", sweep_id), text, headers=headers)
 
     cancel_sweep = asks(
-        "POST sweeps/{sweep_id}/cancel", json_as(Sweep), "Cancel every cell that has not ended."
+        "POST sweeps/{sweep_id}/cancel", json_object, "Cancel every cell that has not ended."
     )
 
     @call
-    def retry_sweep(
-        self, sweep_id: str, *, idempotency_key: str | None = None
-    ) -> Request[SubmittedSweep]:
+    def retry_sweep(self, sweep_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
         """Queue every cell that failed or was cancelled again; what it spent stays spent."""
         asked = {"timeout": _PLANNED, **once(idempotency_key)}
-        return Request(
-            "POST", path_of("sweeps/{}/retry", sweep_id), json_as(SubmittedSweep), **asked
-        )
+        return Request("POST", path_of("sweeps/{}/retry", sweep_id), json_object, **asked)
 
     def watch_sweep(
         self, sweep_id: str, *, patience_seconds: float = 60.0
-    ) -> Generator[Sweep, None, None]:
+    ) -> Generator[Json, None, None]:
         """The sweep as it is now, and every few seconds again until all cells have ended.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         return _sweeps(self._wire, sweep_id, patience_seconds)
 
-    def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Sweep:
+    def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The sweep, once all cells have ended; `patience_seconds` as for `watch_sweep`."""
         return last_of(_sweeps(self._wire, sweep_id, patience_seconds))
 
 
-def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> Generator[Sweep, None, None]:
-    request = Request("GET", path_of("sweeps/{}", sweep_id), json_as(Sweep))
+def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> Generator[Json, None, None]:
+    request = Request("GET", path_of("sweeps/{}", sweep_id), json_object)
     return polled(wire, request, until=ENDED, patience_seconds=patience_seconds)

@@ -7,22 +7,10 @@ from typing import IO, Any
 import httpx
 
 from fedaudit_client.calls import Calls, asks, call, downloads, lists
-from fedaudit_client.result_types import (
-    Artifact,
-    Budget,
-    Erasure,
-    Federation,
-    Key,
-    ListedArtifact,
-    NewKey,
-    SignOff,
-)
 from fedaudit_client.wire import (
     Json,
     Request,
     items,
-    items_as,
-    json_as,
     json_object,
     last_of,
     nothing,
@@ -45,15 +33,15 @@ class FederationCalls(Calls):
     @call
     def register(
         self, registration: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[Federation]:
+    ) -> Request[Json]:
         """Register a file below the service's sources folder; returns the federation."""
         asked = {"body": {"json": registration}, **once(idempotency_key)}
-        return Request("POST", "federations", json_as(Federation), **asked)
+        return Request("POST", "federations", json_object, **asked)
 
     @call
     def upload(
         self, file: IO[bytes], registration: Mapping[str, Any], *, file_name: str
-    ) -> Request[Federation]:
+    ) -> Request[Json]:
         """Upload a file with its registration; returns the federation.
 
         The file is streamed, and an upload that broke is not repeated by itself. Repeating it is
@@ -64,20 +52,19 @@ class FederationCalls(Calls):
             ("registration", (None, json.dumps(registration), "application/json")),
             ("file", (file_name, file, "application/octet-stream")),
         ]
-        answer = json_as(Federation)
+        answer = json_object
         return Request("POST", "federations", answer, body={"files": parts}, timeout=_UPLOADED)
 
     federations = lists(
         "federations",
-        Federation,
         "Every federation of the key's project that the filters select, newest first.",
         is_filtered=True,
     )
-    federation = asks("GET federations/{federation_id}", json_as(Federation), "One federation.")
+    federation = asks("GET federations/{federation_id}", json_object, "One federation.")
 
-    def profiled(self, federation_id: str) -> Federation:
+    def profiled(self, federation_id: str) -> Json:
         """The federation, once it is no longer being profiled."""
-        request = Request("GET", path_of("federations/{}", federation_id), json_as(Federation))
+        request = Request("GET", path_of("federations/{}", federation_id), json_object)
         return last_of(polled(self._wire, request, until=_PROFILED))
 
     profile = asks(
@@ -104,43 +91,39 @@ class FederationCalls(Calls):
     @call
     def erase_federation(
         self, federation_id: str, *, reference: str | None = None
-    ) -> Request[Erasure]:
+    ) -> Request[Json]:
         """Remove a federation's personal data for good; what was spent and signed stays."""
         body = {} if reference is None else {"reference": reference}
         path = path_of("federations/{}/erasure", federation_id)
-        return Request("POST", path, json_as(Erasure), body={"json": body})
+        return Request("POST", path, json_object, body={"json": body})
 
     erasure = asks(
         "GET federations/{federation_id}/erasure",
-        json_as(Erasure),
+        json_object,
         "The progress of a federation's erasure, and its receipt once it is done.",
     )
 
-    def erased(self, federation_id: str) -> Erasure:
+    def erased(self, federation_id: str) -> Json:
         """The federation's erasure, once names and files are removed too."""
         path = path_of("federations/{}/erasure", federation_id)
-        request = Request("GET", path, json_as(Erasure))
+        request = Request("GET", path, json_object)
         return last_of(polled(self._wire, request, until=("erased",)))
 
     budgets = asks(
-        "GET federations/{federation_id}/budget",
-        items_as(Budget),
-        "The budgets on a federation's data.",
+        "GET federations/{federation_id}/budget", items, "The budgets on a federation's data."
     )
 
     @call
-    def set_budget(
-        self, federation_id: str, budget: Mapping[str, Any]
-    ) -> Request[Sequence[Budget]]:
+    def set_budget(self, federation_id: str, budget: Mapping[str, Any]) -> Request[Sequence[Json]]:
         """Set one budget: `book`, `figure` and `total`; returns all of them."""
         path = path_of("federations/{}/budget", federation_id)
         return Request("PUT", path, items, body={"json": budget})
 
     @call
-    def set_simulation(self, federation_id: str, simulation: str) -> Request[Federation]:
+    def set_simulation(self, federation_id: str, simulation: str) -> Request[Json]:
         """Whether noise may be simulated: `allowed` or `forbidden`; returns the federation."""
         path = path_of("federations/{}/simulation", federation_id)
-        return Request("PUT", path, json_as(Federation), body={"json": {"simulation": simulation}})
+        return Request("PUT", path, json_object, body={"json": {"simulation": simulation}})
 
     disclosure = asks(
         "GET federations/{federation_id}/disclosure",
@@ -166,7 +149,7 @@ class LedgerCalls(Calls):
         asked = {"body": {"json": dict(terms)}, **once(idempotency_key)}
         return Request("POST", "ledgers", json_object, **asked)
 
-    ledgers = lists("ledgers", Json, "Every ledger of the key's project, newest first.")
+    ledgers = lists("ledgers", "Every ledger of the key's project, newest first.")
     ledger = asks("GET ledgers/{ledger_id}", json_object, "One ledger, and the cost of its rounds.")
 
     @call
@@ -221,21 +204,21 @@ class KeyCalls(Calls):
     """Calls on API keys."""
 
     @call
-    def keys(self) -> Request[Sequence[Key]]:
+    def keys(self) -> Request[Sequence[Json]]:
         """The project's API keys, without their secrets."""
         return Request("GET", "api-keys", items)
 
     @call
-    def create_key(self, *, name: str, scopes: Sequence[str]) -> Request[NewKey]:
+    def create_key(self, *, name: str, scopes: Sequence[str]) -> Request[Json]:
         """A new key; `key` in the answer is shown only once."""
         body = {"name": name, "scopes": list(scopes)}
-        return Request("POST", "api-keys", json_as(NewKey), body={"json": body})
+        return Request("POST", "api-keys", json_object, body={"json": body})
 
     @call
-    def rotate_key(self, key_id: str, *, overlap_seconds: int = 86400) -> Request[NewKey]:
+    def rotate_key(self, key_id: str, *, overlap_seconds: int = 86400) -> Request[Json]:
         """A new secret, `key`, shown only once; the old one works for `overlap_seconds` more."""
         path = path_of("api-keys/{}/rotation", key_id)
-        return Request("POST", path, json_as(NewKey), params={"overlap_seconds": overlap_seconds})
+        return Request("POST", path, json_object, params={"overlap_seconds": overlap_seconds})
 
     revoke_key = asks("DELETE api-keys/{key_id}", nothing, "Revoke a key.")
 
@@ -245,7 +228,6 @@ class AuditLogCalls(Calls):
 
     audit_log = lists(
         "audit-log",
-        Json,
         "The entries, newest first; filters `actor`, `action`, `subject`, `created_after`.",
         is_filtered=True,
     )
@@ -259,7 +241,7 @@ class AuditLogCalls(Calls):
 class WebhookCalls(Calls):
     """Calls on webhooks. The key needs the scope `admin`."""
 
-    webhooks = lists("webhooks", Json, "Every webhook of the key's project, oldest first.")
+    webhooks = lists("webhooks", "Every webhook of the key's project, oldest first.")
     webhook = asks("GET webhooks/{webhook_id}", json_object, "One webhook, without its secret.")
 
     @call
@@ -296,7 +278,6 @@ class WebhookCalls(Calls):
 
     webhook_deliveries = lists(
         "webhooks/{webhook_id}/deliveries",
-        Json,
         "Deliveries of the last 30 days and pending ones, newest first.",
     )
 
@@ -312,7 +293,7 @@ class SignOffCalls(Calls):
 
     sign_offs = asks(
         "GET experiments/{experiment_id}/sign-offs",
-        items_as(SignOff),
+        items,
         "The sign-offs of an experiment's report, oldest first.",
     )
 
@@ -326,7 +307,7 @@ class SignOffCalls(Calls):
         role: str | None = None,
         report_hash: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Request[SignOff]:
+    ) -> Request[Json]:
         """Approve, reject or send back the report, in the name of the key's person.
 
         `decision`: `approved`, `rejected` or `needs-changes`. `report_hash`: the hash of the report
@@ -335,7 +316,7 @@ class SignOffCalls(Calls):
         asked = {"decision": decision, "note": note, "role": role, "report_hash": report_hash}
         body = {name: value for name, value in asked.items() if value is not None}
         path = path_of("experiments/{}/sign-offs", experiment_id)
-        return Request("POST", path, json_as(SignOff), body={"json": body}, **once(idempotency_key))
+        return Request("POST", path, json_object, body={"json": body}, **once(idempotency_key))
 
 
 class ModelCalls(Calls):
@@ -358,7 +339,7 @@ class ModelCalls(Calls):
     )
 
     @call
-    def upload_artifact(self, file: IO[bytes], *, name: str | None = None) -> Request[Artifact]:
+    def upload_artifact(self, file: IO[bytes], *, name: str | None = None) -> Request[Json]:
         """Upload parameters to start from, as safetensors; returns the artifact.
 
         `name` is shown in the list. Repeating it is harmless: the same content is the same
@@ -367,7 +348,7 @@ class ModelCalls(Calls):
         return Request(
             "POST",
             "artifacts",
-            json_as(Artifact),
+            json_object,
             params={"name": name},
             headers={"Content-Type": "application/octet-stream"},
             body={"content": file.read()},
@@ -377,12 +358,11 @@ class ModelCalls(Calls):
 
     artifacts = lists(
         "artifacts",
-        ListedArtifact,
         """The project's files of parameters, newest first: name, hash, size, when and by whom they
         were sent, and which experiments start from them.""",
     )
     artifact = asks(
-        "GET artifacts/{artifact_id}", json_as(Artifact), "The content of a file of parameters."
+        "GET artifacts/{artifact_id}", json_object, "The content of a file of parameters."
     )
     delete_artifact = asks(
         "DELETE artifacts/{artifact_id}", nothing, "Delete a file of parameters."

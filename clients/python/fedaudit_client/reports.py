@@ -10,21 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedaudit_client.calls import Calls, asks, call, downloads, lists, reads
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
-from fedaudit_client.result_types import (
-    Audit,
-    AuditVerification,
-    GateResult,
-    GatesEvaluation,
-    LaterAttacks,
-    ListedReport,
-    SigningKey,
-)
 from fedaudit_client.wire import (
     Json,
     Request,
     content,
     items,
-    json_as,
     json_object,
     json_or_markdown,
     last_of,
@@ -60,7 +50,6 @@ class ReportCalls(Calls):
 
     reports = lists(
         "reports",
-        ListedReport,
         """Every report that the filters select, with its figures, newest first.
 
         The filters are the service's query parameters: `attribute="sex"`, `sort="-accuracy"`,
@@ -92,7 +81,7 @@ class ReportCalls(Calls):
     )
 
     @call
-    def signing_keys(self) -> Request[Sequence[SigningKey]]:
+    def signing_keys(self) -> Request[Sequence[Json]]:
         """The service's public keys, retired ones included, as the service states them."""
         return Request("GET", "signing-keys", items)
 
@@ -210,20 +199,20 @@ class GateCalls(Calls):
     @call
     def evaluate_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
-    ) -> Request[GatesEvaluation]:
+    ) -> Request[Json]:
         """Whether the experiment passes these gates, or otherwise its own."""
         return _evaluation(gates, experiment_id=experiment_id)
 
     @call
     def evaluate_ledger_gates(
         self, ledger_id: str, gates: Sequence[Mapping[str, Any]] | None = None
-    ) -> Request[GatesEvaluation]:
+    ) -> Request[Json]:
         """Whether the ledger passes these gates, which must allow what is declared."""
         return _evaluation(gates, ledger_id=ledger_id)
 
     def require_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
-    ) -> GatesEvaluation:
+    ) -> Json:
         """As `evaluate_gates`, for pipelines: returns the evaluation only if it passed.
 
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
@@ -237,17 +226,15 @@ class GateCalls(Calls):
         return found
 
 
-def _evaluation(
-    gates: Sequence[Mapping[str, Any]] | None, **subject: str
-) -> Request[GatesEvaluation]:
+def _evaluation(gates: Sequence[Mapping[str, Any]] | None, **subject: str) -> Request[Json]:
     body: Json = dict(subject)
     if gates is not None:
         body["gates"] = list(gates)
-    answer = json_as(GatesEvaluation)
+    answer = json_object
     return Request("POST", "gates/evaluations", answer, body={"json": body}, repeatable=True)
 
 
-def _gate_line(gate: GateResult) -> str:
+def _gate_line(gate: Json) -> str:
     of = f" ({gate['attribute']})" if gate["attribute"] else ""
     value = "no value" if gate["value"] is None else gate["value"]
     reason = f": {gate['reason']}" if gate["reason"] else ""
@@ -260,25 +247,25 @@ class AuditCalls(Calls):
     @call
     def submit_audit(
         self, spec: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Request[Audit]:
+    ) -> Request[Json]:
         """Queue an audit; returns it. Nothing is trained.
 
         Repeated after a lost answer, as `submit` is.
         """
         asked = once(idempotency_key)
-        return Request("POST", "audits", json_as(Audit), body={"json": dict(spec)}, **asked)
+        return Request("POST", "audits", json_object, body={"json": dict(spec)}, **asked)
 
-    audits = lists("audits", Audit, "Every audit of the key's project, newest first.")
+    audits = lists("audits", "Every audit of the key's project, newest first.")
     audit = asks(
-        "GET audits/{audit_id}", json_as(Audit), "One audit: its status, and faults if it failed."
+        "GET audits/{audit_id}", json_object, "One audit: its status, and faults if it failed."
     )
 
-    def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Audit:
+    def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The audit, once it has `succeeded` or `failed`.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        request = Request("GET", path_of("audits/{}", audit_id), json_as(Audit))
+        request = Request("GET", path_of("audits/{}", audit_id), json_object)
         return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
     audit_report = asks(
@@ -289,7 +276,7 @@ class AuditCalls(Calls):
     )
     audit_verification = asks(
         "GET audits/{audit_id}/report/verification",
-        json_as(AuditVerification),
+        json_object,
         "The result of the service's check of the report, and what it could not check.",
     )
     download_audit_bundle = downloads(
@@ -318,14 +305,14 @@ class AttackCalls(Calls):
         attacks: Sequence[Mapping[str, Any]],
         *,
         idempotency_key: str | None = None,
-    ) -> Request[LaterAttacks]:
+    ) -> Request[Json]:
         """Attack an experiment that has succeeded: its report stays, and the findings count.
 
         `attacks`: as in a spec. Repeated after a lost answer, as `submit` is.
         """
         body = {"json": {"attacks": [dict(one) for one in attacks]}}
         path = path_of("experiments/{}/attacks", experiment_id)
-        return Request("POST", path, json_as(LaterAttacks), body=body, **once(idempotency_key))
+        return Request("POST", path, json_object, body=body, **once(idempotency_key))
 
     later_attacks = asks(
         "GET experiments/{experiment_id}/attacks/later",
@@ -334,13 +321,13 @@ class AttackCalls(Calls):
     )
 
     @call
-    def later_attack(self, experiment_id: str, later_id: str) -> Request[LaterAttacks]:
+    def later_attack(self, experiment_id: str, later_id: str) -> Request[Json]:
         """One of these requests."""
         return _later(experiment_id, later_id)
 
     def wait_attack(
         self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
-    ) -> LaterAttacks:
+    ) -> Json:
         """The request, once it has ended.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
@@ -349,10 +336,10 @@ class AttackCalls(Calls):
         return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
     @call
-    def cancel_attack(self, experiment_id: str, later_id: str) -> Request[LaterAttacks]:
+    def cancel_attack(self, experiment_id: str, later_id: str) -> Request[Json]:
         """Cancel a request; what was found by then stays, and counts."""
         path = path_of("experiments/{}/attacks/later/{}/cancel", experiment_id, later_id)
-        return Request("POST", path, json_as(LaterAttacks))
+        return Request("POST", path, json_object)
 
     later_attack_file = reads(
         "experiments/{experiment_id}/attacks/later/{later_id}/{position}/{name}",
@@ -360,6 +347,6 @@ class AttackCalls(Calls):
     )
 
 
-def _later(experiment_id: str, later_id: str) -> Request[LaterAttacks]:
+def _later(experiment_id: str, later_id: str) -> Request[Json]:
     path = path_of("experiments/{}/attacks/later/{}", experiment_id, later_id)
-    return Request("GET", path, json_as(LaterAttacks))
+    return Request("GET", path, json_object)

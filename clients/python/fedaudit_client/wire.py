@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from json import JSONDecodeError
 from time import monotonic, sleep
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -24,7 +24,6 @@ from fedaudit_client.errors import (
 from fedaudit_client.version import __version__
 
 T = TypeVar("T")
-Answer = TypeVar("Answer", bound=Mapping[str, object])
 Json = dict[str, Any]
 
 # Sending these twice has the effect of sending them once. DELETE is not among them: the second
@@ -118,22 +117,12 @@ def json_object(response: httpx.Response) -> Json:
     return value
 
 
-def json_as(kind: type[T]) -> Callable[[httpx.Response], T]:
-    """As `json_object`, for an answer with the fields of `kind`; they are not checked."""
-    return cast("Callable[[httpx.Response], T]", json_object)
-
-
 def items(response: httpx.Response) -> Sequence[Any]:
     """The `items` of an answer. Raises UnreachableError if there are none."""
     found = json_object(response).get("items")
     if not isinstance(found, list):
         raise UnreachableError(f"{response.url} answered without `items`", is_temporary=False)
     return found
-
-
-def items_as(kind: type[T]) -> Callable[[httpx.Response], Sequence[T]]:
-    """As `items`, of items with the fields of `kind`; they are not checked."""
-    return items
 
 
 def text(response: httpx.Response) -> str:
@@ -361,8 +350,8 @@ class Patience:
 
 
 def polled(
-    wire: Wire, request: Request[Answer], *, until: Collection[str], patience_seconds: float = 0.0
-) -> Generator[Answer, None, None]:
+    wire: Wire, request: Request[Json], *, until: Collection[str], patience_seconds: float = 0.0
+) -> Generator[Json, None, None]:
     """Every answer, until one has such a status.
 
     Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.

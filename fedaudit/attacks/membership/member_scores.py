@@ -29,7 +29,7 @@ from torch import Tensor
 
 from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.reproducible import one_thread
+from fedaudit.reproducible import one_thread, prepared_device
 from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
 from fedaudit.training.base.record_steps import flat_features, flat_target
@@ -158,7 +158,7 @@ def observe_shadows(
 
     `trained` [shadows, rows]: the rows that each trains on. `progress` gets the share that is done.
     """
-    observer = RowObserver(cells[0], rows, torch.device(device))
+    observer = RowObserver(cells[0], rows, prepared_device(device))
     statistic = np.zeros(trained.shape)
     together = 1 if stands_alone(cells[0]) else cells_at_once(cells[0], memory_bytes=STACK_BYTES)
     for first in range(0, len(cells), together):

@@ -23,7 +23,6 @@ from fedaudit.reports.charts.line_chart import (
     line_chart,
 )
 from fedaudit.reports.number_text import bound_text, figure_text
-from fedaudit.reports.sections.fairness import privacy_cost_of, rate_of, why_no_rate
 from fedaudit.reports.sections.part import number_or_some
 from fedaudit.spec.metrics import IDEALS, KINDS, METRICS, RATES
 
@@ -109,14 +108,14 @@ def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
     """The rates of each group of one attribute, of which shares are drawn; None where no group has
     a rate to show."""
     groups = section["groups"]
-    if not any(rate_of(group, rate) is not None for group in groups for rate in RATES):
+    if not any(group[rate] is not None for group in groups for rate in RATES):
         return None
-    shown = _outermost(groups, lambda group: rate_of(group, "selection_rate"))
+    shown = _outermost(groups, lambda group: group["selection_rate"])
     shares = [rate for rate in RATES.values() if rate.is_share]
     rows = [
         Row(
             name=group["value"],
-            marks=tuple(rate_of(group, rate.name) for rate in shares),
+            marks=tuple(group[rate.name] for rate in shares),
             remark="suppressed" if group["suppressed"] else "no rates",
         )
         for group in shown
@@ -222,11 +221,7 @@ def _outermost(
 def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
     stated = []
     for name, rate in RATES.items():
-        found = [
-            (value, group["value"])
-            for group in groups
-            if (value := rate_of(group, name)) is not None
-        ]
+        found = [(value, group["value"]) for group in groups if (value := group[name]) is not None]
         if not found:
             continue
         (low, lowest), (high, highest) = min(found), max(found)
@@ -247,48 +242,37 @@ def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
 
 
 def _rate_text(group: Mapping[str, Any], rate: str) -> str:
-    value = rate_of(group, rate)
+    value = group[rate]
     if value is not None:
         return figure_text(value)
-    return "suppressed" if group["suppressed"] else why_no_rate(group, rate) or "–"
+    return "suppressed" if group["suppressed"] else group["reasons"].get(rate) or "–"
 
 
 def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
     """Mean cost of each group of one attribute; None where no cost can be shown. The cost is
-    leakage where there is one, and otherwise participations. Reports of earlier versions have the
-    largest cost too."""
-    found = privacy_cost_of(section)
+    leakage where there is one, and otherwise participations."""
+    found = section["privacy_cost_by_group"]
     if found is None:
         return None
     cost = "leakage"
     if all(group["leakage_mean"] is None for group in found["groups"]):
         cost = "participations"
-    mean, largest = f"{cost}_mean", f"{cost}_max"
+    mean = f"{cost}_mean"
     visible = [group for group in found["groups"] if group[mean] is not None]
     if not visible:
         return None
     drawn = _outermost(visible, lambda group: float(group[mean]))
-    kinds = {"mean": mean}
-    if any(group[largest] is not None for group in visible):
-        kinds["largest"] = largest
-    named, texts = " and ".join(kinds), {"mean": figure_text, "largest": bound_text}
-    rows = [
-        Row(name=group["value"], marks=tuple(group[name] for name in kinds.values()))
-        for group in drawn
-    ]
+    rows = [Row(name=group["value"], marks=(group[mean],)) for group in drawn]
     return Chart(
         name=f"chart-{name}-privacy-cost",
         title=f"Privacy cost: {cost} by group of {section['attribute']}",
-        description=f"Range chart of {len(drawn)} groups: {named} {cost} of the training "
+        description=f"Range chart of {len(drawn)} groups: mean {cost} of the training "
         "clients of each. The figures are in the table below.",
         caption=_cost_words(found, visible, cost),
-        drawing=range_chart(rows, kinds=tuple(kinds), unit=cost, whole=(0, 0)),
+        drawing=range_chart(rows, kinds=("mean",), unit=cost, whole=(0, 0)),
         table=FigureTable(
-            head=("Group", *(f"{cost.capitalize()}, {kind}" for kind in kinds)),
-            rows=[
-                (group["value"], *(texts[kind](group[name]) for kind, name in kinds.items()))
-                for group in drawn
-            ],
+            head=("Group", f"{cost.capitalize()}, mean"),
+            rows=[(group["value"], figure_text(group[mean])) for group in drawn],
             note="The groups with the lowest and the highest means"
             if len(drawn) < len(visible)
             else "",

@@ -132,18 +132,11 @@ def _cell(
     stated = [figures[one].reason for one in same if figures[one].value is None]
     if stated:
         reason = stated[0]
+    elif same:
+        reason = _otherwise(meaning, same)
     else:
-        reason = _otherwise(meaning, same) if same else _absent(meaning, report)
+        reason = f"{meaning.attribute!r} is not one of its sensitive attributes"
     return Cell(value=None, reason=reason, unbounded=unbounded)
-
-
-def _absent(meaning: FigureMeaning, report: Report) -> str:
-    if meaning.attribute is None:
-        return f"its report, of version {report.report_version}, has no such figure"
-    measured = any(section.attribute == meaning.attribute for section in report.fairness)
-    if measured:
-        return "its report was made before this figure was computed"
-    return f"{meaning.attribute!r} is not one of its sensitive attributes"
 
 
 def _otherwise(meaning: FigureMeaning, same: Sequence[FigureMeaning]) -> str:
@@ -206,7 +199,6 @@ def _may_win(row: FigureRow, report: Report) -> bool:
         return False
     if row.section == "privacy":
         return report.guarantee.in_force is True
-    # Reports of earlier versions do not say whether the model decides anything.
     return report.utility.degenerate is not True
 
 

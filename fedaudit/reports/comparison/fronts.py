@@ -319,7 +319,5 @@ def _gap(report: Report, attribute: str, figure: str) -> tuple[float | None, str
     section = next((one for one in report.fairness if one.attribute == attribute), None)
     if section is None:
         return None, f"{attribute!r} is not one of its sensitive attributes"
-    metric = section.metrics.get(figure)
-    if metric is None:
-        return None, f"its report was made before {figure} was computed"
+    metric = section.metrics[figure]
     return metric.value, metric.reason

@@ -20,7 +20,6 @@ from fedaudit.reports.gates.gate_evidence import (
     personal_doubt,
     sweep_doubt,
 )
-from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp
@@ -147,7 +146,7 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
         if not fitting:
             which = f"attribute {gate.attribute!r}" if gate.attribute else "sensitive attribute"
             return None, f"the report has no {which}"
-        metric = metric_of(fitting[0], gate.figure)
+        metric = fitting[0]["metrics"][gate.figure]
         return metric["value"], metric["reason"]
     if figure.section == "attacks":
         found = attack_evidence(cast(AttackFigure, gate.figure), report)
@@ -177,7 +176,7 @@ def noise_doubt(
     interval: Mapping[str, Any] | None
     if figure is None:
         [section] = sections_of(gate, report["fairness"])
-        interval = metric_of(section, gate.figure)["interval"]
+        interval = section["metrics"][gate.figure]["interval"]
     elif figure.section == "utility":
         interval = report["utility"].get(f"{gate.figure}_interval")
     else:
@@ -196,26 +195,3 @@ def noise_doubt(
         f"the {level * 100:g}% interval from counts with noise, {low:.6g} to {high:.6g}, "
         f"reaches across {gate.value:.6g}; more epsilon or more people narrow it"
     )
-
-
-def intervals_then(report: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The report with intervals that reproduce the outcomes of its gates, for verification only. In
-    earlier versions gates on shares of noised counts were decided by the value, and gates on gaps
-    by an interval of any level."""
-    utility = report["utility"]
-    if report.get("fairness_privacy") is None or "prediction_share_interval" in utility:
-        return report
-    points = {
-        f"{name}_interval": {"low": utility.get(name), "high": utility.get(name), "level": 1.0}
-        for name in ("accuracy_over_baseline", "prediction_share")
-    }
-
-    def sure(metric: Mapping[str, Any]) -> Mapping[str, Any]:
-        interval = metric["interval"]
-        return metric if interval is None else {**metric, "interval": {**interval, "level": 1.0}}
-
-    sections = [
-        {**section, "metrics": {name: sure(one) for name, one in section["metrics"].items()}}
-        for section in report["fairness"]
-    ]
-    return {**report, "utility": {**utility, **points}, "fairness": sections}

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
 from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, known_guarantee_kind
-from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import (
     beyond_radius,
@@ -13,7 +12,7 @@ from fedaudit.reports.sections.guarantee import (
     delta_gives_data_away,
     is_in_force,
 )
-from fedaudit.reports.sections.utility import is_compared, why_not_useful
+from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.attacks.attack_spec import AttackKind
 from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, Proof
 
@@ -46,7 +45,7 @@ def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
             return _beyond_radius(gate, report) or _untested(gate, report)
         case "heuristic" | "formal":
             proof = _heuristic(gate, figure) if kind == "heuristic" else _conditional(gate, report)
-            return _beside_the_ledger(report) or _not_in_force(gate, report) or proof
+            return _not_in_force(gate, report) or proof
         case _:
             assert_never(kind)
 
@@ -152,18 +151,6 @@ def personal_doubt(gate: Gate, report: Report) -> str | None:
     )
 
 
-def _beside_the_ledger(report: Report) -> str | None:
-    """In older reports features may follow from all clients' data. No gate can allow it."""
-    how = value_at(report, "spec", "federation", "standardise")
-    if how in (None, "ranges") or (how == "client" and report["guarantee"]["unit"] == "client"):
-        return None
-    return (
-        f"by `standardise: {how}` one {report['guarantee']['unit']} moved the features of others, "
-        "which no figure of the report counts; train once more with constants under "
-        "`federation.scale`"
-    )
-
-
 def _not_in_force(gate: Gate, report: Report) -> str | None:
     if gate.allow_simulation or is_in_force(report):
         return None
@@ -187,7 +174,7 @@ def _beyond_radius(gate: Gate, report: Report) -> str | None:
 
 
 def _untested(gate: Gate, report: Report) -> str | None:
-    """A declared figure rests on something untested; reports of earlier versions do not say."""
+    """A declared figure rests on something untested."""
     found = (report["guarantee"].get("conditions") or {}).get(gate.figure)
     if gate.allow_conditional or found is None:
         return None
@@ -214,34 +201,6 @@ def _conditional(gate: Gate, report: Report) -> str | None:
     elif condition_of(report, "log_ratio_max") is None:
         remedy = "use a gate on log_ratio_max with a clip"
     return f"{condition}; {remedy}, or set allow_conditional"
-
-
-def as_judged_then(gate: Gate, report: Report) -> Gate:
-    """The gate with the allowances that were implicit when the report was made."""
-    allowed: dict[str, bool] = {}
-    if report["guarantee"].get("in_force") is None:
-        allowed |= {"allow_simulation": True, "allow_conditional": True}
-    if not is_compared(report):
-        allowed["allow_degenerate"] = True
-    if "of_common_model" not in (report["utility"].get("method") or {}):
-        allowed["allow_personal_models"] = True
-    return gate.model_copy(update=allowed)
-
-
-def deltas_then(report: Report) -> Report:
-    """The report with a delta that no gate refuses, if it is older than attacks: so were gates."""
-    guarantee = report["guarantee"]
-    if "attacks" in report or guarantee.get("delta") is None:
-        return report
-    return {**report, "guarantee": {**guarantee, "delta": 0.0}}
-
-
-def uncharged_then(report: Report) -> Report:
-    """The report without `standardise`: a report with it is older than its refusal."""
-    if _beside_the_ledger(report) is None:
-        return report
-    federation = {**report["spec"]["federation"], "standardise": None}
-    return {**report, "spec": {**report["spec"], "federation": federation}}
 
 
 LEAST_POWER = 0.8

@@ -1,16 +1,15 @@
 """The tables of one attribute on the report's page: gaps, rates and privacy cost by group.
 
-Reports of earlier versions lack some of the figures; a table omits columns that are empty.
+A table omits columns that are empty.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
-from fedaudit.reports.number_text import NO_FIGURE, bound_text, figure_text
-from fedaudit.reports.sections.fairness import privacy_cost_of, rate_of, why_no_rate
+from fedaudit.reports.number_text import NO_FIGURE, figure_text
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 
@@ -19,15 +18,10 @@ Section = Mapping[str, Any]
 _MAX_OPEN_ROWS = 60
 _LONG_NOTE = 20
 _SCORES = {"accuracy": "Accuracy", "auc": "AUC", "loss": "Loss"}
-_COST_COLUMNS: dict[str, tuple[str, Callable[[float | None], str]]] = {
-    "clients": ("Clients", figure_text),
-    "leakage_mean": ("Leakage, mean", figure_text),
-    "leakage_max": ("Leakage, largest", bound_text),
-    "epsilon_max": ("Epsilon, largest", bound_text),
-    "participations_mean": ("Participations, mean", figure_text),
-    "participations_max": ("Participations, most", figure_text),
-    "refusals": ("Refusals", figure_text),
-    "refusals_mean": ("Refusals, mean", figure_text),
+_COST_COLUMNS = {
+    "leakage_mean": "Leakage, mean",
+    "participations_mean": "Participations, mean",
+    "refusals_mean": "Refusals, mean",
 }
 
 
@@ -165,10 +159,10 @@ def _rates(section: Section) -> PageTable:
     head += ["Rows, with noise"] if sized else []
     rows = []
     for group in section["groups"]:
-        row = [group["value"], *(figure_text(rate_of(group, name)) for name in RATES)]
+        row = [group["value"], *(figure_text(group[name]) for name in RATES)]
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(group["rows"])] if sized else []
-        reasons = [why_no_rate(group, name) for name in RATES]
+        reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
         rows.append((*row, _joined(reasons)))
     return PageTable(
@@ -177,21 +171,22 @@ def _rates(section: Section) -> PageTable:
 
 
 def _privacy_costs(section: Section) -> PageTable | None:
-    found = privacy_cost_of(section)
+    found = section["privacy_cost_by_group"]
     if found is None:
         return None
     shown = [name for name in _COST_COLUMNS if _some(found["groups"], name)]
     rows = [
         (
             group["value"],
-            *(_COST_COLUMNS[name][1](group.get(name)) for name in shown),
+            *(figure_text(group[name]) for name in shown),
             _joined(group["reasons"].get(name) for name in ("participations_mean", *shown)),
         )
         for group in found["groups"]
     ]
-    remark = "Over the training clients of each group."
-    if all("refusals_mean" in group for group in found["groups"]):  # else an earlier version's
-        remark += " A mean is the one over all of them unless the group's is far from it."
+    remark = (
+        "Over the training clients of each group. A mean is the one over all of them unless the "
+        "group's is far from it."
+    )
     if found["unit"] == "record":
         remark += (
             " Clients have rows of several groups: a mean is over the group's rows, each with its "
@@ -199,7 +194,7 @@ def _privacy_costs(section: Section) -> PageTable | None:
         )
     return PageTable(
         caption=f"What training cost the groups of {section['attribute']}",
-        head=("Group", *(_COST_COLUMNS[name][0] for name in shown), "Note"),
+        head=("Group", *(_COST_COLUMNS[name] for name in shown), "Note"),
         rows=rows,
         remark=remark,
     )

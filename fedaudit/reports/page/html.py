@@ -22,7 +22,6 @@ from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chanc
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.style_sheets import screen_style
-from fedaudit.reports.sections.fairness import metric_of, why_no_privacy_cost
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import PART_TITLES, GateOutcome
@@ -148,8 +147,6 @@ def page_environment() -> Environment:
         misplaced_threshold=misplaced_threshold,
         headline_metric=headline_metric,
         later_bases=BASIS_WORDS,
-        metric_of=metric_of,
-        why_no_privacy_cost=why_no_privacy_cost,
         style=Markup(screen_style()),
         unbounded_release=unbounded_release,
     )

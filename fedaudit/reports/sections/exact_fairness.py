@@ -20,7 +20,7 @@ from fedaudit.fairness.permutation import NO_GAP, Null, permutation_nulls, score
 from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.fairness.scored_groups import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
-from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
+from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
 from fedaudit.reports.sections.fairness import (
     GroupPrivacyCost,
     GroupSection,
@@ -187,7 +187,7 @@ def interval_section(found: Interval, *, level: float, method: str) -> IntervalS
     """The interval, None where there is none."""
     if found.low is None or found.high is None:
         return None
-    return IntervalSection(low=found.low, high=found.high, level=level, method=method, samples=None)
+    return IntervalSection(low=found.low, high=found.high, level=level, method=method)
 
 
 def metric_section(
@@ -263,16 +263,7 @@ _NO_COSTS_COMBINED = (
     "a combination is suppressed, and the figures of the single attributes, less those of the "
     "other combinations, would give it away"
 )
-_NEVER_SHOWN = {
-    "clients": "the number of a group's training clients is a sum over their sensitive values, and "
-    "a few dozen such sums give them back",
-    "refusals": "a total is a sum over the clients' sensitive values; see refusals_mean",
-    **dict.fromkeys(
-        ("leakage_max", "participations_max", "epsilon_max"),
-        "a group's largest figure says of every client that paid more that it is not in the group",
-    ),
-}
-_FIGURES = (*_NEVER_SHOWN, "leakage_mean", "participations_mean", "refusals_mean")
+_FIGURES = ("leakage_mean", "participations_mean", "refusals_mean")
 
 
 def privacy_cost_by_group(
@@ -312,7 +303,7 @@ def _cost_figures(
     training = material.federation.training_clients
     participations = found.coarse_mean(material.releases, training_clients=training)
     figures = {"participations_mean": participations}
-    missing = dict(_NEVER_SHOWN)
+    missing: dict[str, str] = {}
     if material.refused is None:
         missing["refusals_mean"] = _NOT_COUNTED
     else:
@@ -321,12 +312,10 @@ def _cost_figures(
     match inputs.cost_kind:
         case "leakage":
             figures["leakage_mean"] = inputs.leakages(participations)
-            missing["epsilon_max"] = NO_EPSILON
         case "epsilon":
-            missing |= dict.fromkeys(("leakage_mean", "leakage_max"), NO_LEAKAGE)
+            missing["leakage_mean"] = NO_LEAKAGE
         case "unbounded":
-            costs = ("leakage_mean", "leakage_max", "epsilon_max")
-            missing |= dict.fromkeys(costs, why_unbounded(inputs))
+            missing["leakage_mean"] = why_unbounded(inputs)
         case other:
             assert_never(other)
     return figures, missing

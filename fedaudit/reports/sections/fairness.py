@@ -1,9 +1,8 @@
-"""The section `fairness`: its fields, and readers of those that earlier reports lack."""
+"""The fields of the section `fairness`."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
@@ -14,7 +13,6 @@ from fedaudit.reports.sections.part import (
     Share,
     with_rates,
 )
-from fedaudit.spec.metrics import NOT_IN_REPORT
 
 
 class NullSection(Part):
@@ -44,8 +42,7 @@ class MetricSection(Part):
     null: NullSection | None = None
     null_reason: str | None = None
     last_rounds: LastRounds | None = None
-    """How far it moved at the end of training, which the interval takes as it ended. Earlier
-    reports have none."""
+    """How far it moved at the end of training, which the interval takes as it ended."""
     last_rounds_reason: str | None = None
 
 
@@ -73,23 +70,16 @@ class GroupSection(Part):
 
 
 class GroupPrivacyCost(Part):
-    """What the training clients of one group paid: coarse means, and nulls otherwise.
-
-    Earlier reports have all but `refusals_mean`, exact. With the unit `record` a client counts in a
-    mean by how many rows of the group it has.
-    """
+    """What the training clients of one group paid, as coarse means. With the unit `record` a client
+    counts in a mean by how many rows of the group it has. Their number, totals and largest figures
+    are sums over the clients' sensitive values, of which a few dozen give these back, or name who
+    paid more than all of the group."""
 
     value: str
     suppressed: bool
-    clients: int | None
     leakage_mean: float | None
-    leakage_max: float | None
     participations_mean: float | None
-    participations_max: int | None
-    refusals: int | None
-    """Of those clients; with the unit `record` a client counts in every group it has rows of."""
-    refusals_mean: float | None = None
-    epsilon_max: float | None
+    refusals_mean: float | None
     reasons: Reasons
 
 
@@ -115,20 +105,6 @@ class CrossCheck(Part):
     metrics: list[str]
     """The names of the figures that both have: rates of groups, then gaps."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_retired_rows(cls, values: Any) -> Any:
-        """Without the number of rows, which earlier reports stated."""
-        if not isinstance(values, dict):
-            return values
-        return {name: value for name, value in values.items() if name not in ("rows", "reasons")}
-
-
-_COST_ALIASES = {
-    "privacy_cost_by_group": "who_pays",
-    "privacy_cost_by_group_reason": "who_pays_reason",
-}
-
 
 class FairnessSection(Part):
     """One sensitive attribute, its rates pooled over the rows of the validation clients."""
@@ -140,75 +116,15 @@ class FairnessSection(Part):
     """The attributes whose combinations these groups are; None where the data hold the attribute
     itself."""
     favourable: str | None = None
-    """The outcome that rates count, in words. Reports of earlier versions have none."""
+    """The outcome that rates count, in words."""
     favourable_reason: str | None = None
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
     privacy_cost_by_group: PrivacyCostSection | None = None
     privacy_cost_by_group_reason: str | None = None
-    who_pays: PrivacyCostSection | None = None
-    """Alias of `privacy_cost_by_group`, its name in earlier reports."""
-    who_pays_reason: str | None = None
-
     cross_check: CrossCheck | None = None
     cross_check_reason: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_cost_aliases(cls, values: Any) -> Any:
-        """Each of the two names is filled in from the other."""
-        if not isinstance(values, dict):
-            return values
-        filled = dict(values)
-        for name, alias in _COST_ALIASES.items():
-            if name in filled:
-                filled.setdefault(alias, filled[name])
-            elif alias in filled:
-                filled[name] = filled[alias]
-        return filled
-
-
-_ABSENT: Mapping[str, Any] = {
-    "value": None,
-    "reason": NOT_IN_REPORT,
-    "interval": None,
-    "interval_reason": None,
-}
-
-
-def metric_of(section: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """One of the `metrics` of a section of a stored report."""
-    found: Mapping[str, Any] = section["metrics"].get(name, _ABSENT)
-    return found
-
-
-def rate_of(group: Mapping[str, Any], name: str) -> float | None:
-    """A rate of a group in a stored report."""
-    found: float | None = group.get(name)
-    return found
-
-
-def why_no_rate(group: Mapping[str, Any], name: str) -> str | None:
-    """Why a group in a stored report lacks this rate; None where it has it."""
-    if name not in group:
-        return NOT_IN_REPORT
-    found: str | None = group["reasons"].get(name)
-    return found
-
-
-def privacy_cost_of(section: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The privacy cost by group of a stored report, under its present name or its earlier one."""
-    found: Mapping[str, Any] | None = section.get("privacy_cost_by_group", section.get("who_pays"))
-    return found
-
-
-def why_no_privacy_cost(section: Mapping[str, Any]) -> str | None:
-    """Why a section of a stored report has no privacy cost by group; None where it has one, or
-    where the report was made before it was computed."""
-    earlier = section.get("who_pays_reason")
-    found: str | None = section.get("privacy_cost_by_group_reason", earlier)
-    return found
 
 
 class FiguresDisagreeError(Exception):

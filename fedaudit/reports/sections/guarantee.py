@@ -25,13 +25,12 @@ class GuaranteeSection(Part):
     """Who is protected against whom, and how far."""
 
     kind: GuaranteeKind
-    label: GuaranteeLabel | None = None
-    """The kind, with *within the radius* where the proof goes no further. Reports of earlier
-    versions have none, and neither of the two below."""
-    in_force: bool | None = None
+    label: GuaranteeLabel
+    """The kind, with *within the radius* where the proof goes no further."""
+    in_force: bool | None
     """Whether the noise was secret. False for simulated noise, which protects nobody, and where
-    there is no guarantee."""
-    conditions: dict[str, str] | None = None
+    there is no guarantee; None where a trainer elsewhere drew it."""
+    conditions: dict[str, str]
     """By figure, why it bounds some datasets only; gates on such a figure ask for
     `allow_conditional`."""
     mechanism: str
@@ -47,7 +46,6 @@ _RADIUS = (
     "n/nu holds within the radius, and the report does not show that a clip keeps uploads there"
 )
 _ROUNDING = 1e-12
-_EARLIER_CHOICE = "it bounds datasets that choose the same hypothesis in every round"
 
 
 def is_in_force(report: Mapping[str, Any]) -> bool:
@@ -55,18 +53,6 @@ def is_in_force(report: Mapping[str, Any]) -> bool:
     and not by what the report states of itself: a statement of its own cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)
-
-
-def label_of(report: Mapping[str, Any]) -> str:
-    """The kind of the guarantee, with *within the radius* where the proof goes no further."""
-    guarantee, privacy = report["guarantee"], report["spec"]["privacy"]
-    found = guarantee.get("label")
-    if found is not None:
-        return str(found)
-    unclipped = privacy.get("mechanism") == "laplace-l2" and privacy.get("clip") is None
-    if guarantee["kind"] == "formal" and unclipped:
-        return "formal within the radius"
-    return str(guarantee["kind"])
 
 
 def delta_gives_data_away(report: Mapping[str, Any], *, delta: float | None = None) -> bool:
@@ -89,23 +75,10 @@ def guarantee_words(guarantee: Mapping[str, Any]) -> str:
     return f"{label}, not in force" if suspended else label
 
 
-def guarantee_facts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What lists and comparisons show of a guarantee, which an earlier version did not record."""
-    return {"label": label_of(report), "in_force": is_in_force(report)}
-
-
 def condition_of(report: Mapping[str, Any], figure: str) -> str | None:
     """Why this figure of a formal guarantee bounds some datasets only; None where it bounds all."""
-    conditions = report["guarantee"].get("conditions")
-    if conditions is not None:
-        found: str | None = conditions.get(figure)
-        return found
-    if report["privacy"].get("leakage_max") is None:
-        return None
-    if figure != "log_ratio_max" and beyond_radius(report["privacy"]) is not None:
-        return _RADIUS
-    several = report["spec"]["training"].get("hypotheses", 1) > 1
-    return _EARLIER_CHOICE if several else None
+    found: str | None = report["guarantee"]["conditions"].get(figure)
+    return found
 
 
 def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
@@ -164,11 +137,8 @@ _DIGITS = 1e-6
 
 
 def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Check]:
-    """One check, or none for a report of an earlier version, which lacks the figure."""
-    privacy = value_at(report, "privacy")
-    if not isinstance(privacy, Mapping) or "noise_multiplier" not in privacy:
-        return
-    stated = privacy["noise_multiplier"]
+    """Whether the stated noise multiplier follows from the spec."""
+    stated = value_at(report, "privacy", "noise_multiplier")
     try:
         found = mechanism_of(spec).noise_multiplier()
     except InvalidInputError as error:

@@ -86,17 +86,14 @@ def _text(value: object) -> str:
 _BETWEEN = ", "
 _FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable | None)
 _SOURCE: TypeAdapter[Any] = TypeAdapter(FederationSpec)
-_GROUP_LISTS = ("privacy_cost_by_group", "who_pays")
 _UNNAMED_POSITIVE = "the positive class"
 
 
 def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None:
     """The outcome that rates by this attribute count, as `not re-arrested (two_year_recid = 0)`.
-    Rules of several groups are separated by semicolons. None where no outcome is favourable, or the
-    report does not say."""
-    section = _section_of(report, attribute)
-    stated = section.get("favourable")
-    return stated if isinstance(stated, str) and stated else derived_outcome(report)
+    Rules of several groups are separated by semicolons. None where no outcome is favourable."""
+    found: str | None = _section_of(report, attribute).get("favourable")
+    return found
 
 
 def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
@@ -255,22 +252,16 @@ def _with_labels(report: Mapping[str, Any], section: Mapping[str, Any]) -> dict[
         "reference_group": None if reference is None else shown(reference),
         "groups": named(section["groups"]),
     }
-    for name in _GROUP_LISTS:
-        found = section.get(name)
-        if found:
-            labelled[name] = {**found, "groups": named(found["groups"])}
+    costs = section["privacy_cost_by_group"]
+    if costs is not None:
+        labelled["privacy_cost_by_group"] = {**costs, "groups": named(costs["groups"])}
     return labelled
 
 
 def words_checks(report: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether outcome and groups are called what the spec calls them; nothing of a report whose
-    version had no words."""
-    stated = value_at(report, "fairness")
-    sections = stated if isinstance(stated, list) else []
-    if not any(isinstance(one, Mapping) and "favourable" in one for one in sections):
-        return
+    """Whether outcome and groups are called what the spec calls them."""
     try:
-        agree = same(_named(sections), _named(with_words(report)))
+        agree = same(_named(report["fairness"]), _named(with_words(report)))
     except (KeyError, TypeError, AttributeError, ValueError):
         agree = False
     yield check(

@@ -33,14 +33,12 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class IntervalSection(Part):
-    """What a formula gives, or, in former reports, percentiles over clients drawn anew."""
+    """What a formula gives."""
 
     low: float
     high: float
     level: float
     method: str
-    samples: int | None
-    """How often clients were drawn; None where a formula gives the interval."""
 
 
 class LastRounds(Part):
@@ -56,9 +54,9 @@ _FieldOf = Callable[[Rate], tuple[Any, Any]]
 
 
 def stored_rate(rate: Rate) -> tuple[Any, Any]:
-    """A rate in a stored report; one that was added later may be absent from an earlier report."""
+    """A rate in a report."""
     bounds = Field(ge=0, le=1) if rate.is_share else Field(ge=0)
-    return Annotated[float, bounds] | None, ... if rate.in_every_report else None
+    return Annotated[float, bounds] | None, ...
 
 
 def computed_rate(_rate: Rate) -> tuple[Any, Any]:
@@ -114,8 +112,5 @@ class VerdictParts(Part):
 
 
 def verdict_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The parts under their titles; one text in a report of an earlier version."""
-    parts = report.get("verdict_parts")
-    if parts is None:
-        return [("Verdict", report["verdict"])]
-    return [(title, parts[name]) for name, title in PART_TITLES.items()]
+    """The parts under their titles."""
+    return [(title, report["verdict_parts"][name]) for name, title in PART_TITLES.items()]

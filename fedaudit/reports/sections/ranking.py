@@ -182,9 +182,7 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
         reasons["auc_interval"] = NO_INTERVALS
         return values, reasons
     low, high = ranking.ordering.interval(asked.level)
-    values["auc_interval"] = IntervalSection(
-        low=low, high=high, level=asked.level, method=METHOD, samples=None
-    )
+    values["auc_interval"] = IntervalSection(low=low, high=high, level=asked.level, method=METHOD)
     return values, reasons
 
 

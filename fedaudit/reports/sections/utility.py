@@ -78,31 +78,14 @@ def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
             assert_never(stopped_by)
 
 
-NOT_COMPARED = (
-    "the report does not say whether the model is better than a constant prediction; it was made "
-    "before reports did"
-)
-
-
-def is_compared(report: Mapping[str, Any]) -> bool:
-    """Whether the report compares its model with a constant prediction, or was made when reports
-    did so and lacks it."""
-    utility = report["utility"]
-    return any(name in utility for name in ("degenerate", "baseline", "start_loss")) or (
-        report.get("verdict_parts") is not None
-    )
-
-
 def why_not_useful(report: Mapping[str, Any]) -> str | None:
     """Why the model is degenerate, or not shown to be better than a constant; None where it is
     shown."""
     utility = report["utility"]
-    if not is_compared(report):
-        return NOT_COMPARED
-    if utility.get("degenerate") is False:
+    if utility["degenerate"] is False:
         return None
-    reason: str = utility["reasons"].get("degenerate", NOT_COMPARED)
-    return reason
+    found: str | None = utility["reasons"].get("degenerate")
+    return found or "the report does not say whether the model is better than a constant prediction"
 
 
 class MethodSection(Part):
@@ -457,9 +440,7 @@ def _from_noise(material: ScoredMaterial, gain: NoisedGain | None) -> dict[str, 
     found = (gain.gain_interval(asked.level), gain.share_interval(asked.level))
     for name, (low, high) in zip(_NOISED_INTERVALS, found, strict=True):
         del reasons[name]
-        values[name] = IntervalSection(
-            low=low, high=high, level=asked.level, method=METHOD, samples=None
-        )
+        values[name] = IntervalSection(low=low, high=high, level=asked.level, method=METHOD)
     return {**values, "reasons": reasons}
 
 

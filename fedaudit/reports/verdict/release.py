@@ -19,7 +19,6 @@ from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import (
     SENTENCES,
     chosen_by_losses,
-    is_compared,
     known_ending,
     why_not_useful,
 )
@@ -112,8 +111,6 @@ def objections(report: Mapping[str, Any]) -> list[str]:
 def _model(report: Mapping[str, Any]) -> str | None:
     if known_ending(report["utility"]["stopped_by"]) == "diverged":
         return "training diverged"
-    if not is_compared(report):
-        return None
     why = why_not_useful(report)
     if why is None:
         return None

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, gap_words
-from fedaudit.reports.sections.fairness import metric_of
 from fedaudit.reports.sections.outcome_words import favourable_words, group_words
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
@@ -29,7 +28,7 @@ def fairness_part(report: Mapping[str, Any]) -> str:
         sentences = [_doubt(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
     for one in unknown[:_SHOWN]:
         metric = headline_metric(one)
-        reason = metric_of(one, metric)["reason"]
+        reason = one["metrics"][metric]["reason"]
         sentences.append(f"{metric} by {one['attribute']} is unknown: {reason}.")
     if (left := len(unknown) - _SHOWN) > 0:
         sentences.append(f"The same holds for {left} more attributes.")
@@ -38,12 +37,12 @@ def fairness_part(report: Mapping[str, Any]) -> str:
 
 def headline_metric(section: Mapping[str, Any]) -> str:
     """The headline metric of an attribute: one of losses where no outcome is favourable."""
-    counted = metric_of(section, HEADLINE)["reason"] != NO_OUTCOME
+    counted = section["metrics"][HEADLINE]["reason"] != NO_OUTCOME
     return HEADLINE if counted else HEADLINE_WITHOUT_OUTCOME
 
 
 def _gap(section: Mapping[str, Any]) -> float | None:
-    found: float | None = metric_of(section, headline_metric(section))["value"]
+    found: float | None = section["metrics"][headline_metric(section)]["value"]
     return found
 
 
@@ -79,12 +78,12 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
     over_seeds = found if found is not None and found["n"] > 1 else None
     sentences += [_stated(section, metric, over_seeds)]
-    size, interval = gap_sentence(section, metric), metric_of(section, metric)["interval"]
+    size, interval = gap_sentence(section, metric), section["metrics"][metric]["interval"]
     if not size and interval is not None and interval["low"] <= 0:
         size = "The interval reaches 0, so the groups may fare alike."
     sentences.append(size)
     sentences += [_chance(section, metric), gap_sentence(section, OF_SELECTION)]
-    accuracy = metric_of(section, "accuracy_difference")["value"]
+    accuracy = section["metrics"]["accuracy_difference"]["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
         sentences.append(_by_values(report, section, "accuracy", lower_is_worse=True))
     return [one for one in sentences if one]
@@ -185,7 +184,7 @@ def _by_values(
 
 
 def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, Any] | None) -> str:
-    found = metric_of(section, metric)
+    found = section["metrics"][metric]
     interval = found["interval"]
     stated = f"{metric} by {section['attribute']} is {_figure(found['value'])}"
     if interval is None:
@@ -213,10 +212,9 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
 
 
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
-    """How much a gap of a report's section is; '' where it has none, or no words for it. The
-    resampled interval of a largest gap, as reports of earlier versions have it, hardly ever reaches
-    0: where chance gives as much, no interval is called evidence."""
-    found = metric_of(section, metric)
+    """How much a gap of a report's section is; '' where it has none, or no words for it. Where
+    chance gives as much, no interval is called evidence."""
+    found = section["metrics"][metric]
     if found["value"] is None:
         return ""
     interval = found["interval"]
@@ -227,7 +225,7 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
 
 
 def _chance(section: Mapping[str, Any], metric: str) -> str:
-    null = metric_of(section, metric).get("null")
+    null = section["metrics"][metric].get("null")
     if null is None or null["p_value"] <= _BY_CHANCE:
         return ""
     return (

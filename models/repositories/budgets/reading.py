@@ -6,10 +6,9 @@ have reserved as spent and return the rest, without the lock: that leaves as muc
 or more. A reader lasts as long as the session, which is one transaction.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from sqlalchemy import BindParameter, bindparam, exists, select
 from sqlalchemy.orm import Session
@@ -64,16 +63,8 @@ _CONTENT, _HELD_CONTENT = PreparedRows(_OF_DATA), PreparedRows(_OF_DATA.with_for
 _ALIKE = Prepared(
     select(
         Federation.id, Federation.project_id, Federation.simulation, Federation.fingerprint
-    ).where(Federation.fingerprint.in_(bindparam("fingerprints", expanding=True)))
+    ).where(Federation.fingerprint == bindparam("fingerprint"))
 )
-
-
-class _OfFederation(Protocol):
-    @property
-    def federation_id(self) -> str: ...
-
-
-_Read = TypeVar("_Read", bound=_OfFederation)
 
 
 @dataclass(frozen=True)
@@ -100,8 +91,6 @@ class BudgetReader:
         self._made: list[BookedEpsilon] = []
         """Reserved in this transaction; they may not be in the database yet."""
         self._counted: dict[Counts, CountedEpsilons] = {}
-        self._loaded: tuple[dict[str, list[BookedEpsilon]], dict[str, list[DeclaredSum]]] | None
-        self._loaded = None
 
     @classmethod
     def of(cls, session: Session) -> "BudgetReader":
@@ -131,29 +120,6 @@ class BudgetReader:
     def holds(self, federation_id: str) -> bool:
         """Whether the federation is locked."""
         return federation_id in self._federations
-
-    def load(self, federation_ids: Sequence[str], across: BudgetsAcross) -> None:
-        """Reads all that counts on these federations by a handful of statements, however many there
-        are; for a session that reads only."""
-        own = self._session.scalars(select(Federation).where(Federation.id.in_(federation_ids)))
-        rows = own.all()
-        prints = sorted({one.fingerprint for one in rows})
-        contents = self._session.scalars(select(Content).where(Content.fingerprint.in_(prints)))
-        content_of = {one.fingerprint: one for one in contents}
-        alike = defaultdict(list)
-        for row in _ALIKE.rows(self._session, fingerprints=prints):
-            alike[row[-1]].append(row)
-        for one in rows:
-            self._sharings[one.project_id, across, one.id] = self._sharing_of(
-                one, content_of.get(one.fingerprint), across, alike=alike
-            )
-        every = sorted({id_ for one in self._sharings.values() for id_ in one.ids})
-        self._known.update(every)
-        self._rows = _by_federation(every, self._read_rows(every))
-        self._loaded = (
-            _by_federation(every, self._read_epsilons(_RESERVED.federation_id.in_(every))),
-            _by_federation(every, self.declared(every)),
-        )
 
     def sharing(self, project_id: str, across: BudgetsAcross, federation_id: str) -> Sharing | None:
         """The federations that count together with one of a project; None without such a one."""
@@ -201,8 +167,6 @@ class BudgetReader:
 
     def declared(self, federation_ids: Sequence[str]) -> list[DeclaredSum]:
         """The reservations of trainings elsewhere."""
-        if self._loaded is not None:
-            return [row for one in federation_ids for row in self._loaded[1][one]]
         found = _DECLARED.rows(self._session, federation_ids=federation_ids)
         return [
             DeclaredSum(federation_id, ledger_id, tuple(pool), unit_key, spent)
@@ -230,20 +194,12 @@ class BudgetReader:
             self._sharings.clear()
 
     def _sharing_of(
-        self,
-        own: Federation,
-        content: Content | None,
-        across: BudgetsAcross,
-        *,
-        alike: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
+        self, own: Federation, content: Content | None, across: BudgetsAcross
     ) -> Sharing:
         """`content`: None of data that were made up, which are each project's own."""
         if content is None or not counts_together(across):
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
-        if alike is None:
-            rows = _ALIKE.rows(self._session, fingerprints=[own.fingerprint])
-        else:
-            rows = alike[own.fingerprint]
+        rows = _ALIKE.rows(self._session, fingerprint=own.fingerprint)
         return Sharing.among(own.id, content.owner_project_id, rows)
 
     def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
@@ -251,22 +207,20 @@ class BudgetReader:
         return [BookedBudget(*row) for row in rows]
 
     def _epsilons(self, counts: Counts) -> list[BookedEpsilon]:
-        if self._loaded is not None:
-            return [row for one in counts.federation_ids for row in self._loaded[0][one]]
-        return self._read_epsilons(
+        mine = _EPSILONS.where(
             _RESERVED.federation_id.in_(counts.federation_ids),
             _RESERVED.book == counts.book,
             _RESERVED.adjacency == counts.adjacency,
             _RESERVED.observer.in_(counts.observers),
         )
-
-    def _read_epsilons(self, *conditions: Any) -> list[BookedEpsilon]:
-        rows = self._session.execute(_EPSILONS.where(*conditions), execution_options=BINARY_RESULTS)
+        rows = self._session.execute(mine, execution_options=BINARY_RESULTS)
         return [BookedEpsilon(**row) for row in rows.mappings()]
 
 
-def _by_federation(ids: Iterable[str], rows: Iterable[_Read]) -> dict[str, list[_Read]]:
-    found: dict[str, list[_Read]] = {one: [] for one in ids}
+def _by_federation(
+    ids: Iterable[str], rows: Iterable[BookedBudget]
+) -> dict[str, list[BookedBudget]]:
+    found: dict[str, list[BookedBudget]] = {one: [] for one in ids}
     for row in rows:
         found[row.federation_id].append(row)
     return found

@@ -23,11 +23,7 @@ def value(found: Samples, name: str, **labels: str) -> float:
 
 def scrape(api: Any, **options: Any) -> Samples:
     """What the API says now, past what it keeps for some seconds."""
-    for kept in (
-        api.client.app.state.state_metrics._state,
-        api.client.app.state.state_metrics._budgets,
-    ):
-        kept._value = None
+    api.client.app.state.state_metrics._kept = None
     response = api.get("/metrics", **options)
     assert response.status_code == 200, response.text
     return samples(response.text)

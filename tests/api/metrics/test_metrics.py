@@ -58,21 +58,6 @@ def test_a_lease_that_another_worker_finds_lost_counts_too(api: Api) -> None:
     assert value(scrape(api), f"{names.LOST_LEASES}_total", kind="run") == 1
 
 
-def test_what_is_left_of_budgets_is_a_share_by_federation(api: Api) -> None:
-    federation_id = api.submit()["federation_id"]
-    budget = {"book": "simulation", "figure": "leakage", "total": 16.0}
-    path = f"/v1/federations/{federation_id}/budget"
-    assert api.request("PUT", path, json=budget).status_code == 200
-    found = scrape(api)
-    labels = {"federation_id": federation_id, "book": "simulation", "figure": "leakage"}
-    # The worst case of the experiment above, 4, is reserved.
-    assert value(found, names.BUDGET_LEFT, **labels) == pytest.approx(0.75)
-    assert value(found, names.BUDGETS_LEFT_OUT) == 0
-    # A budget of nothing was closed on purpose: it is not about to run out.
-    assert api.request("PUT", path, json={**budget, "total": 0.0}).status_code == 200
-    assert (names.BUDGET_LEFT, frozenset(labels.items())) not in scrape(api)
-
-
 def test_requests_are_counted_by_route_and_never_by_address(api: Api) -> None:
     unknown = "01890000-0000-7000-8000-000000000000"
     for _ in range(2):

@@ -88,7 +88,15 @@ def test_a_report_that_was_altered_to_none(api: Api) -> None:
         )
     response = compared(api, first, other)
     assert response.status_code == 409
-    assert "cannot be read" in response.json()["detail"]
+    assert "another version of fedaudit" in response.json()["detail"]
+    path = f"/v1/experiments/{other}/report"
+    assert api.get(f"{path}.json").json() == {"report_version": 1}
+    assert api.get(f"{path}.html").status_code == 409
+    gates = [{"figure": "accuracy", "op": "ge", "value": 0}]
+    asked = {"experiment_id": other, "gates": gates}
+    evaluated = api.post("/v1/gates/evaluations", json=asked).json()
+    assert evaluated["outcome"] == "insufficient_evidence"
+    assert "another version of fedaudit" in evaluated["gates"][0]["reason"]
     listed, _ = api.get("/v1/reports").json()["items"]
     assert (listed["experiment"]["id"], listed["verdict"], listed["guarantee"]) == (
         other,

@@ -22,7 +22,7 @@ def variant(document, name, **interval):
     if interval:
         metric = made["fairness"][0]["metrics"][GAP]
         metric["value"] = (interval["low"] + interval["high"]) / 2
-        known = {"level": 0.95, "method": "bootstrap-clients", "samples": 100}
+        known = {"level": 0.95, "method": "score-pairs"}
         metric |= {"interval": {**interval, **known}, "interval_reason": None, "reason": None}
     return made
 
@@ -91,7 +91,7 @@ def test_gaps_that_mean_something_else_have_no_best(small, large, part, change):
 
 def test_a_ratio_is_better_when_it_is_larger(document):
     low, high = (variant(document, name) for name in ("low", "high"))
-    known = {"level": 0.95, "method": "bootstrap-clients", "samples": 100}
+    known = {"level": 0.95, "method": "score-pairs"}
     for made, start in ((low, 0.5), (high, 0.8)):
         interval = {"low": start, "high": start + 0.1, **known}
         metric = {"value": start, "reason": None, "interval": interval, "interval_reason": None}
@@ -132,7 +132,7 @@ def test_a_cost_that_nothing_bounds_is_called_so(material):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it is never changed
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=5))
 def test_the_best_never_overlaps_another(report, ends):
-    known = {"level": 0.95, "method": "bootstrap-clients", "samples": 100}
+    known = {"level": 0.95, "method": "score-pairs"}
     intervals = [{"low": min(pair), "high": max(pair), **known} for pair in ends]
     cells = [Cell(value=one["low"], reason=None, interval=one) for one in intervals]
     meaning = dict.fromkeys(("observer", "delta", "adjacency", "unit", "guarantee", "loss"))

@@ -105,15 +105,6 @@ def test_epsilons_at_other_deltas_have_rows_of_their_own(material):
     assert len(found.fronts) == 2
 
 
-def test_a_report_from_before_a_figure_was_computed(of_each_kind):
-    older = of_each_kind[0]
-    del older["fairness"][0]["metrics"][GAP]
-    found = compare([of_each_kind[0], of_each_kind[1]])
-    assert "before this figure was computed" in row(found, GAP).cells[0].reason
-    [front] = [one for one in found.fronts if one.guarantee == "heuristic"]
-    assert front.axes[1].figure == "demographic_parity_difference"
-
-
 def test_spec_differences_are_paths_with_every_value(of_each_kind):
     found = compare(of_each_kind)
     paths = {one.path: one.values for one in found.spec_differences}

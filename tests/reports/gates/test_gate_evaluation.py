@@ -6,7 +6,6 @@ import pytest
 
 from fedaudit.reports.figures import COUNTED
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
-from fedaudit.reports.gates.gate_evidence import as_judged_then
 from fedaudit.reports.report import assemble
 from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, Gate, GateFigure, PlainFigure
 
@@ -193,16 +192,6 @@ def test_no_gate_passes_on_models_that_stay_while_another_leaves(material):
     # There is no other model where every client trains for itself.
     report["utility"]["method"] = {"kind": "local-only", "personalised": "x", "sent": None}
     assert [one["outcome"] for one in judged(report)] == ["pass"] * 4
-
-
-def test_a_report_of_before_is_verified_by_the_rule_of_its_time(material):
-    report = assemble(material(FIXED))
-    method = {"kind": "fine-tuning", "personalised": "x", "sent": "updates"}
-    gate = Gate(figure="accuracy", op="ge", value=0.5)
-    report["utility"]["method"] = method
-    assert as_judged_then(gate, report).allow_personal_models
-    report["utility"]["method"] = {**method, "of_common_model": False}
-    assert not as_judged_then(gate, report).allow_personal_models
 
 
 def test_fairness_gates_look_at_their_attribute(material):

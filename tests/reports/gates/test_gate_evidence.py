@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.report import assemble, check_gates
-from fedaudit.reports.sections.guarantee import condition_of, is_in_force, label_of
+from fedaudit.reports.report import assemble
 from fedaudit.spec.gates import Gate
-from fedaudit.spec.parse import parse_admitted
 
 NO_EVIDENCE = "insufficient_evidence"
 
@@ -114,42 +112,3 @@ def test_the_report_says_what_simulated_noise_leaves_unprotected(material):
     assert any("This report is itself unprotected" in one for one in report["limits"])
     secret = assemble(material(laplace(radius=1.0, clip=0.5)))
     assert "not in force" not in secret["verdict"] + secret["guarantee"]["statement"]
-
-
-def test_a_report_of_an_earlier_version_is_never_taken_to_be_better(material):
-    cases = [
-        (laplace(radius=1.0, clip=0.5), "formal", True, None),
-        (laplace(radius=1.0), "formal within the radius", True, "a clip keeps uploads there"),
-        (laplace(radius=1.0, clip=5), "formal", True, "a clip keeps uploads there"),
-        (laplace(radius=1.0, clip=0.5, hypotheses=2), "formal", True, "same hypothesis"),
-        (laplace(radius=1.0, clip=0.5, noise="simulation"), "formal", False, None),
-        (laplace(), "heuristic", True, None),
-    ]
-    for parts, label, in_force, condition in cases:
-        report = assemble(material(parts))
-        for name in ("label", "in_force", "conditions"):
-            del report["guarantee"][name]
-        assert (label_of(report), is_in_force(report)) == (label, in_force)
-        if report["guarantee"]["kind"] == "formal":
-            found = condition_of(report, "leakage_max")
-            assert (found is None) == (condition is None)
-            assert condition is None or condition in found
-            wanted = NO_EVIDENCE if condition or not in_force else "pass"
-            assert judged(report, figure="leakage_max")[0] == wanted
-
-
-@pytest.mark.parametrize(
-    ("how", "is_evidence"), [(None, True), ("client", True), ("global", False)]
-)
-def test_features_that_followed_from_everybodys_data_are_no_evidence(material, how, is_evidence):
-    """Of reports from before such specs were refused, whose gates passed by the rules of then."""
-    table = {"source": "table", "path": "a.csv", "client_key": "a", "target": "b"}
-    gate = {"figure": "log_ratio_max", "op": "le", "value": 1e300}
-    spec = {**laplace(radius=1.0, clip=0.5), "federation": table, "gates": [gate]}
-    report = assemble(material(spec))
-    assert report["gates"][0]["outcome"] == "pass"
-    report["spec"]["federation"]["standardise"] = how
-    assert check_gates(parse_admitted(report["spec"]), report).outcome == "pass"
-    outcome, reason = judged(report, **gate, allow_conditional=True, allow_heuristic=True)
-    assert outcome == ("pass" if is_evidence else NO_EVIDENCE)
-    assert ("one client moved the features of others" in reason) != is_evidence

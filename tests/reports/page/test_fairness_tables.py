@@ -1,6 +1,4 @@
-"""The tables of an attribute on the report's page, also of reports of before."""
-
-import copy
+"""The tables of an attribute on the report's page."""
 
 import pytest
 
@@ -10,15 +8,6 @@ from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from tests.reports.conftest import SPEC
-
-LATER = (
-    "averaging",
-    "privacy_cost_by_group",
-    "privacy_cost_by_group_reason",
-    "who_pays",
-    "who_pays_reason",
-)
-LATER += ("intersection_of",)
 
 
 @pytest.fixture
@@ -80,25 +69,6 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     assert page.count(stated) == 1
     assert "<caption>Rates of the groups of group</caption>" not in page
     assert privacy_cost_chart(section, name="x") is None
-
-
-def test_a_report_of_before_is_still_shown(material):
-    document = assemble(material())
-    old = copy.deepcopy(document)
-    for section in old["fairness"]:
-        for name in LATER:
-            del section[name]
-        for metric in ("accuracy_difference", "loss_difference", "loss_ratio"):
-            del section["metrics"][metric]
-        for metric in section["metrics"].values():
-            del metric["null"], metric["null_reason"]
-        for group in section["groups"]:
-            del group["accuracy"], group["loss"]
-    page = render(old)
-    assert "Gaps between groups of group" in page
-    assert "By chance" not in page
-    assert "Privacy cost" not in page
-    assert "By chance" in render(document)
 
 
 def test_where_nobody_is_told_who_paid_the_page_says_why(material):

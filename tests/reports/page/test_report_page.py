@@ -96,13 +96,6 @@ def test_the_first_screen_answers_four_questions(material):
     assert rest.count('<details class="section">') == 5
 
 
-def test_an_earlier_report_has_its_verdict_in_one_piece(material):
-    document = assemble(material())
-    for missing in ({}, {"verdict_parts": None}):
-        earlier = {name: part for name, part in document.items() if name != "verdict_parts"}
-        assert '<p class="verdict">' in render(earlier | missing)
-
-
 def test_a_model_that_decides_nothing_is_warned_of_above_everything_else(material):
     document = assemble(material())
     warning = "This model decides nothing."

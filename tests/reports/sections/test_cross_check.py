@@ -16,7 +16,7 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report, assemble
 from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked
 from fedaudit.reports.sections.exact_fairness import group_sections
-from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.metrics import METRICS
 from tests.fairness.disclosures import disclosed_counts
 
@@ -205,12 +205,6 @@ def test_no_count_of_rows_is_published(counts: list[list[int]]) -> None:
     assert set(check) == {"library", "version", "largest_difference", "metrics"}
 
 
-def test_a_report_that_stated_the_rows_is_still_read() -> None:
-    fields = {"library": "fairlearn", "version": "0.12", "largest_difference": 0, "metrics": []}
-    earlier = {**fields, "rows": None, "reasons": {"rows": "confidential"}}
-    assert CrossCheck.model_validate(earlier).model_dump() == fields
-
-
 def test_what_cannot_be_compared_says_why() -> None:
     nothing = np.zeros((2, 4), dtype=np.int64)
     section = section_of(nothing, minimum=1, reference=None, classifier=False)
@@ -245,6 +239,3 @@ def test_the_document_and_the_page_have_it(material) -> None:
     ) in page
     twice["fairness"][0]["cross_check"]["largest_difference"] = 2.2e-16
     assert "they agree to within 2e-16. " in render(twice)
-    for one in twice["fairness"]:
-        del one["cross_check"], one["cross_check_reason"]
-    assert "a second time" not in render(twice), "a report of an earlier version"

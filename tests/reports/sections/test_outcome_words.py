@@ -8,7 +8,7 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.outcome_words import (
-    favourable_words,
+    derived_outcome,
     for_readers,
     group_label,
     group_words,
@@ -80,7 +80,7 @@ def section(attribute, *values, of=None):
     ],
 )
 def test_the_favourable_outcome_is_said_with_its_rule(found, words):
-    assert favourable_words(found, attribute="SEX") == words
+    assert derived_outcome(found) == words
 
 
 def test_groups_are_called_by_their_labels_and_codes_by_their_attribute():

@@ -76,10 +76,3 @@ def test_where_the_noise_follows_from_the_data_none_may_be_stated(material: Any)
     assert outcome(found, report) == "pass"
     report["privacy"]["noise_multiplier"] = 2.0
     assert outcome(found, report) == "fail"
-
-
-def test_a_report_of_an_earlier_version_lacks_the_figure(material: Any) -> None:
-    found = material()
-    report = assemble(found)
-    del report["privacy"]["noise_multiplier"]
-    assert list(noise_checks(found.spec, report)) == []
