@@ -47,7 +47,7 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install native demo docs test test-slow test-integrations test-data golden mutation lint format bench \
+.PHONY: help install native demo docs test test-slow test-gpu test-integrations test-data golden mutation lint format bench \
 	reproduce screenshots
 
 help:
@@ -56,6 +56,7 @@ help:
 	@echo "make demo       start the service, audit three experiments, show their reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
+	@echo "make test-gpu   run the tests of tensors on cuda:0"
 	@echo "make test-integrations  against MLflow and Flower"
 	@echo "make test-data  train on the real data by a running service: one line for each file"
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
@@ -105,6 +106,10 @@ $(INTEGRATIONS_STAMP): pyproject.toml clients/python/pyproject.toml
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --no-deps $(FLOWER)
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet $(FLOWER_NEEDS)
 	@touch $(INTEGRATIONS_STAMP)
+
+test-gpu: $(ENVIRONMENT)
+	FEDAUDIT_TEST_DEVICE=cuda:0 $(PYTHON) -m pytest tests/training/test_other_device.py \
+		tests/training/test_beside_others.py tests/networks/test_record_gradients.py $(PYTEST_ARGS)
 
 test-integrations: $(INTEGRATIONS_STAMP)
 	$(INTEGRATIONS_VENV)/bin/python -m pytest -m integrations \

@@ -78,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        resources.printer.open()
         await run_sync(resources.tidy_storage)
         async with anyio.create_task_group() as chores:
             chores.start_soon(_keep_tidy, resources)
@@ -99,11 +100,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         BodyLimit,
         largest_bytes=settings.max_body_bytes,
-        uploads={
-            "/v1/federations": multipart,
-            "/federations/new": multipart,
-            "/v1/artifacts": artifact,
-        },
+        uploads={"/v1/federations": multipart, "/v1/artifacts": artifact},
     )
     # Each is outside those before it.
     for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):

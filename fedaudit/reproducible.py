@@ -24,6 +24,17 @@ def fixed_order_sum(values: Tensor, dim: int) -> Tensor:
     return values.select(dim, 0)
 
 
+def sum_along(values: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """The sum along `dim`, whose digits do not depend on how long the other axes are.
+
+    On the host torch's own, which adds up each sum by itself. A GPU divides its threads by all
+    axes: the sum of a record's gradient had other digits there beside other silos.
+    """
+    if values.device.type == "cpu":
+        return values.sum(dim, dtype=dtype)
+    return fixed_order_sum(values.to(dtype or values.dtype), dim)
+
+
 def square_root(values: Tensor) -> Tensor:
     """The root of each number; NaN below zero.
 

@@ -22,7 +22,6 @@ from api.pages import (
     ledgers,
     lists,
     new_experiment,
-    new_federation,
     reports,
     sign_in,
     sweeps,
@@ -48,7 +47,6 @@ MODULES: tuple[ModuleType, ...] = (
     audits,
     ledgers,
     sweeps,
-    new_federation,
     federations,
     webhooks,
 )

@@ -31,8 +31,6 @@ class Place(NamedTuple):
     name: str
     scope: Scope | None
     """What the key needs; None for every visitor."""
-    unless: Scope | None = None
-    """With this scope another place leads here."""
 
 
 PLACES = (
@@ -44,21 +42,15 @@ PLACES = (
     Place("/ledgers", "Ledgers", "experiments:read"),
     Place("/compare", "Compare", "reports:read"),
     Place("/federations", "Federations", "federations:read"),
-    Place("/federations/new", "Bring a table", "federations:write", unless="federations:read"),
     Place("/webhooks", "Webhooks", "admin"),
     Place("/docs", "API", None),
 )
-_HOMES = ("/", "/reports", "/federations", "/experiments/new", "/federations/new")
+_HOMES = ("/", "/reports", "/federations", "/experiments/new")
 
 
 def places(visitor: Visitor) -> list[Place]:
     """What the navigation shows this visitor."""
-    return [
-        one
-        for one in PLACES
-        if (one.scope is None or visitor.may(one.scope))
-        and not (one.unless is not None and visitor.may(one.unless))
-    ]
+    return [one for one in PLACES if one.scope is None or visitor.may(one.scope)]
 
 
 def home(visitor: Visitor) -> Place | None:

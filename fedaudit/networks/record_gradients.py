@@ -31,7 +31,7 @@ from fedaudit.networks.shape import (
     LayeredShape,
     NetworkShape,
 )
-from fedaudit.reproducible import fixed_order_sum
+from fedaudit.reproducible import fixed_order_sum, sum_along
 
 _EXACT = 53
 """Bits of an integer that float64 holds."""
@@ -113,6 +113,8 @@ def squares(vectors: Tensor) -> Tensor:
 
 def vector_norms(vectors: Tensor) -> Tensor:
     """Euclidean norms along the last axis, in float64."""
+    if vectors.device.type != "cpu":
+        return sum_along(vectors.double().square(), -1).sqrt()
     norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
     return norms
 
@@ -184,13 +186,13 @@ class SmallDenseClippedGradients:
             if layer.bias is not None:
                 values = torch.cat((values, torch.ones_like(values[..., :1])), dim=-1)
             inputs.append(values)
-            values = (_weights(theta, layer) * values[:, :, None]).sum(-1)
+            values = sum_along(_weights(theta, layer) * values[:, :, None], -1)
         slope = self._loss.values_and_slopes(values.movedim(-1, 0), target)[1].movedim(0, -1)
         slopes = [slope]
         for layer, values in zip(self.shape.layers[:0:-1], inputs[:0:-1], strict=True):
             weights = _weights(theta, layer)[..., : layer.inputs].transpose(-1, -2).contiguous()
             active = values[..., : layer.inputs] > 0
-            slope = (weights * slope[:, :, None]).sum(-1) * active
+            slope = sum_along(weights * slope[:, :, None], -1) * active
             slopes.insert(0, slope)
         return inputs, slopes
 
@@ -208,7 +210,7 @@ def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
     k]."""
     products = left[..., None] * right[:, :, None]
     blocks = products.view(len(left), -1, _BLOCK, *products.shape[2:])
-    return fixed_order_sum(blocks.sum(2, dtype=torch.float64), 1)
+    return fixed_order_sum(sum_along(blocks, 2, dtype=torch.float64), 1)
 
 
 def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:

@@ -35,8 +35,6 @@ from models.repositories.files import (
     ArtifactRepository,
     ExpiredFileRepository,
     OldFileRepository,
-    PendingUploadRepository,
-    UploadRepository,
     gone_contents,
 )
 from models.repositories.ledger import LedgerRepository
