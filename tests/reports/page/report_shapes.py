@@ -17,7 +17,7 @@ from tests.reports.sections.test_between_hypotheses_section import FIXED
 from tests.reports.sections.test_between_hypotheses_section import made as with_hypotheses
 from tests.reports.sections.test_epsilon_report import with_plan
 from tests.reports.sections.test_fairness_of_clients import with_attribute
-from tests.reports.sections.test_fairness_sections import BY_HYPOTHESIS, with_scores
+from tests.reports.sections.test_fairness_sections import with_scores
 from tests.reports.sections.test_records_section import material_of
 
 Material = Callable[..., ReportMaterial]
@@ -35,7 +35,7 @@ _TABLE = {
 
 
 def shapes(material: Material) -> Iterator[Shape]:
-    """Thirty reports, each with a name."""
+    """The reports, each with a name."""
     yield from _of_mechanisms(material)
     yield from _of_groups(material)
     yield from _of_hypotheses(material)
@@ -78,11 +78,6 @@ def _of_groups(material: Material) -> Iterator[Shape]:
 
 
 def _of_hypotheses(material: Material) -> Iterator[Shape]:
-    scored = with_scores(material, by_hypothesis=BY_HYPOTHESIS)
-    yield "two hypotheses", assemble(scored), made(41)
-    withheld = np.array(BY_HYPOTHESIS)
-    withheld[1, 1] = (5, 5, 5, 5)
-    yield "small cells", assemble(with_scores(material, by_hypothesis=withheld)), made(41)
     eight = np.zeros((8, 3), np.float32)
     eight[:, 0] = [0, 10, 30, 31, 50, 60, 70, 80]
     training = {"hypotheses": 8, "cohort": {"clients": 9}}
