@@ -16,12 +16,18 @@ FROM python:3.11-slim-bookworm AS api
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     FEDAUDIT_DATA_DIR=/data
-RUN useradd --system --uid 10001 --create-home fedaudit \
+# Pango and a font, with which reports are printed as PDF files.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends \
+        libpango-1.0-0 libpangoft2-1.0-0 fonts-dejavu-core \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --create-home fedaudit \
     && install --directory --owner fedaudit /data
 # The wheels are those built above, whatever their version; both at once, for one needs the other.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/fedaudit_client-*.whl /wheels/fedaudit-*.whl
+    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[pdf]"
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data

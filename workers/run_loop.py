@@ -132,8 +132,8 @@ class RunLoop:
 
     def _charged_together(self, rounds: int) -> int:
         """At least so many rounds, as many as are charged at once: one block repeats all
-        interrupted rounds, so that ledger rows keep the order (round, release), and random
-        allocation goes by whole blocks. An audit beside the run is ahead of all of them."""
+        interrupted rounds, so that ledger rows keep the order (round, release), and cohorts by
+        blocks go by whole ones. An audit beside the run is ahead of all of them."""
         active = [self._experiments[position].run for position in self._stack.active]
         done = min(run.rounds_done for run in active)
         whole = whole_block(active[0].spec.training.cohort)

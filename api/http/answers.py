@@ -16,7 +16,7 @@ from fedaudit.spec.base import Text
 
 JSON, HTML = "application/json", "text/html"
 ZIP, BYTES = "application/zip", "application/octet-stream"
-"""`BYTES`: for clients that have no media type for zip files."""
+"""`BYTES`: for clients that have no media type for zip files or PDF."""
 _ANY = "*/*"
 _VERSION = 1
 SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]

@@ -28,7 +28,7 @@ from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page
+from api.services.report_pages import stored_page, stored_pdf
 from api.services.reports import sign_off_report, sign_offs_of
 from api.services.result_files import model_file
 from fedaudit.reports.page.html import Link
@@ -81,6 +81,13 @@ def saved_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
     name = f"{experiment_id}-report.html"
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
+
+
+@router.get(f"{_OF}/report.pdf")
+def saved_pdf(experiment_id: str, visit: ReportsVisit) -> Response:
+    """The report on paper, as a file."""
+    pdf, _ = stored_pdf(visit.resources, visit.caller, experiment_id)
+    return as_file(pdf, f"{experiment_id}-report.pdf", "application/pdf")
 
 
 @router.get(f"{_OF}/report.json")
@@ -214,9 +221,14 @@ def _shown(
         Link(f"{base}/verification", "Verification"),
         *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
         Link(f"/compare?experiment_id={experiment_id}", "Compare"),
+        Link(f"{base}/report.pdf", "Save as PDF"),
         Link("#sign-offs", f"Sign-offs: {state}"),
         Link("#take-away", "Take away"),
     ]
+    may_run = visit.may("experiments:write") and visit.may("experiments:read")
+    if may_run and document["advice"]["changes"]:
+        again = f"/experiments/new?like={experiment_id}&advised=true"
+        links.insert(0, Link(again, "Apply what it advises"))
     if document.get("model") is not None:
         with visit.reading() as session:
             gone = gone_words(session, visit.project_id, "model", experiment_id)
@@ -271,6 +283,7 @@ def _document(visit: Visit, experiment_id: str) -> dict[str, Any]:
 def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     base = f"/experiments/{experiment_id}"
     found = [
+        ("Report", "PDF", f"{base}/report.pdf"),
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
     ]

@@ -17,7 +17,7 @@ from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page
+from api.services.report_pages import stored_page, stored_pdf
 from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
 from api.services.result_files import SAFETENSORS, model_file, stored_layout
 from api.shared.resources import Shared
@@ -29,6 +29,7 @@ from fedaudit.reports.report import Report as ReportDocument
 router = APIRouter(tags=["reports"])
 
 _OF = "/experiments/{experiment_id}"
+_PDF = "application/pdf"
 _SCHEMAS: list[Any] = [
     schema_of(ReportDocument),
     *(
@@ -41,6 +42,7 @@ _FORMS = {JSON: {"anyOf": _SCHEMAS}, "text/markdown": TEXT, HTML: TEXT}
 _REPORT = contents("The report.", _FORMS, 404)
 _DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
 _PAGE = contents("The report.", {HTML: TEXT}, 404)
+_PDF_FILE = contents("The report.", {_PDF: BINARY, BYTES: BINARY}, 404, 503)
 _BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404, 409)
 _MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
 
@@ -82,6 +84,17 @@ def get_report_document(experiment_id: str, caller: ReportsReader, resources: Sh
 def get_report_page(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as one page without scripts."""
     return stored_page(resources.database, caller, experiment_id)
+
+
+@router.get(f"{_OF}/report.pdf", response_class=Response, responses=_PDF_FILE)
+def get_report_pdf(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
+    """The report as a PDF file. It is printed when first asked for, which may take some seconds."""
+    pdf, digest = stored_pdf(resources, caller, experiment_id)
+    headers = {
+        "ETag": f'"{digest}"',
+        "Content-Disposition": f'attachment; filename="{experiment_id}-report.pdf"',
+    }
+    return Response(pdf, media_type=_PDF, headers=headers)
 
 
 @router.get(f"{_OF}/report/verification", responses=problems(404))

@@ -1,16 +1,20 @@
-"""A stored report as a page, with the curves of its rounds."""
+"""A stored report as a page or a PDF, with the curves of its rounds."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import structlog
 from markupsafe import Markup
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse
 
 from api.services.lookups import find_experiment, find_report
+from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.reports.charts.line_chart import Series, series_of
+from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment
@@ -20,6 +24,8 @@ from models.values import FairnessRow, RoundRow
 if TYPE_CHECKING:
     from fedaudit.reports.page.html import Link
     from fedaudit.reports.page.later_attempts import LaterAttempt
+
+log = structlog.get_logger()
 
 MAX_ROUNDS = 2000
 """Rounds read for a series: a page is requested again and again."""
@@ -196,3 +202,31 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
         basis=None if statement is None else statement["basis"],
         sections=[] if statement is None else statement["attacks"],
     )
+
+
+def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tuple[bytes, str]:
+    """The PDF, and a digest that changes with its content. It is printed once and then kept beside
+    the uploaded files; the version before it is removed. Raises ProblemError where the caller's
+    project has no such report, and where printing fails."""
+    # Imported here because most calls need no templates.
+    from fedaudit.reports.page.pdf import paper_page
+
+    page = page_html(resources.database, caller, experiment_id)
+    digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
+    key = report_pdf_key(experiment_id, digest)
+    try:
+        if resources.storage.holds(key):
+            with resources.storage.local(key) as path:
+                return path.read_bytes(), digest
+    except StorageError as error:
+        log.warning("printed report not read", detail=str(error))
+    pdf = resources.printer.pdf(page)
+    # A failure to keep it is no reason to refuse what was printed.
+    try:
+        with resources.storage.writer(key) as writer:
+            writer.write(pdf)
+        for superseded in resources.storage.beside(key):
+            resources.storage.delete(superseded)
+    except StorageError as error:
+        log.warning("printed report not kept", detail=str(error))
+    return pdf, digest

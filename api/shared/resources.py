@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from api.shared.concurrency import LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
+from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
@@ -35,6 +36,8 @@ class Resources:
         self.federations = FederationCache(settings.sources_dir, settings)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
+        self.printer = PagePrinter()
+        """Where reports are printed as PDF files."""
         self.ledgers = LedgerStates()
         """What declared ledgers came to."""
         self.stopping = threading.Event()
@@ -92,6 +95,7 @@ class Resources:
         """Close the connections."""
         self.stopping.set()
         self.loads.close()
+        self.printer.close()
         if "_queue" in vars(self):
             self._queue.close()
         self.database.dispose()

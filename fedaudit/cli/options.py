@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedaudit.spec.experiment import ExperimentSpec
     from fedaudit.spec.gates import PolicyFile
 
-ReportForm = Literal["json", "html", "text"]
+ReportForm = Literal["json", "html", "pdf", "text"]
 GateForm = Literal["text", "json", "junit", "markdown"]
 TableName = Literal["ledger", "rounds", "fairness", "records"]
 TableForm = Literal["csv", "ndjson", "parquet"]

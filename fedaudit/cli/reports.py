@@ -264,7 +264,8 @@ def report(
     experiment_id: ExperimentId,
     *,
     form: Annotated[
-        ReportForm, typer.Option("--format", help="text is for reading here.")
+        ReportForm,
+        typer.Option("--format", help="text is for reading here; pdf needs the extra `pdf`."),
     ] = "json",
     reading: Annotated[
         str | None,
@@ -283,7 +284,9 @@ def report(
         _write_reading(experiment_id, reading, out=out)
         return
     if form == "text" and out is not None:
-        raise usage_error("--out: goes with --format json and html; text is for reading here")
+        raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
+    if form == "pdf" and out is None:
+        raise usage_error("--format pdf: name a file with --out")
     from fedaudit.publishing.published_figures import later_found
 
     with connected() as client:
@@ -293,6 +296,8 @@ def report(
                 show(later.judge(client.report(experiment_id)))
             case "html":
                 write_bytes(client.report_page(experiment_id).encode(), out)
+            case "pdf":
+                write_bytes(_pdf(client.report_page(experiment_id)), out)
             case "json":
                 write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
             case _:
@@ -302,6 +307,16 @@ def report(
             f"fedaudit: {later.alarms} attacks after the report was signed raised an alarm: "
             "do not rely on its guarantee"
         )
+
+
+def _pdf(page: str) -> bytes:
+    """Made here rather than by the service: a long report keeps a processor busy for seconds."""
+    from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
+
+    try:
+        return pdf_of(page)
+    except PdfUnavailableError as error:
+        raise usage_error(f"--format pdf: {error}") from error
 
 
 def _write_reading(experiment_id: str, reading: "ReadingName", *, out: Path | None) -> None:

@@ -46,9 +46,7 @@ _NOISE_IN_ALL, _NOISE_OF_RECORDS = 1.25, 3.0
 """Length of the noise of all rounds. More steps of records pull a model back to where it fits."""
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
 """How far all rounds together may go, at least and at most, by the kind of target."""
-_ABOUT_ROWS = (
-    "about {:.0f} rows of a client: the nearest power of two, as exact numbers are not shown"
-)
+_ABOUT = "about {:.0f} rows, to the nearest power of two: one row more or less is not seen"
 _MANY_FEATURES = 64
 _FEW_ROWS = 10
 _ROWS_A_FEATURE = 3
@@ -317,6 +315,8 @@ def _put_split(draft: _Draft) -> None:
             # The smallest, in hundredths, that holds out enough, unless more than half would go.
             shares = (hundredths / 100 for hundredths in range(1, 51))
             share = next((one for one in shares if _held_out(facts, one) >= MIN_CLIENTS), share)
+        if _held_out(facts, share) < MIN_CLIENTS:
+            why = f"{why}, and there are too few"
     draft.put("/federation/validation_unit", unit)
     draft.put("/federation/validation_fraction", share, why)
 
@@ -387,7 +387,7 @@ def _put_local(draft: _Draft) -> None:
     epochs = max(1, min(5, round(5 * batch / rows)))
     local = {"epochs": epochs, "batch_size": batch, "step_size": float(f"{step:.2g}")}
     steps = max(1, round(epochs * rows / batch))
-    why = f"{steps} steps a round for {_ABOUT_ROWS.format(rows)}"
+    why = f"{steps} steps a round for a client of {_ABOUT.format(rows)}"
     draft.put("/training/local", local, why)
 
 
@@ -457,7 +457,7 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/training/rounds", _ROUNDS_OF_RECORDS)
     draft.put("/training/cohort", {"sampling": "poisson", "rate": 1.0}, "every client, every round")
     draft.put("/training/local", {"steps": _RECORD_STEPS, "batch_size": max(1, int(rows))})
-    why = f"only divides: for the largest client, of {_ABOUT_ROWS.format(facts.most_rows or 0)}"
+    why = f"only divides: the largest client has {_ABOUT.format(facts.most_rows or 0)}"
     draft.say("/training/local/batch_size", why)
     draft.put("/privacy/mechanism", "record-personalised")
     draft.put("/privacy/budgets", {"distribution": "three-levels"})

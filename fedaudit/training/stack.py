@@ -105,7 +105,7 @@ class Stack:
     def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
         if not self.active:
             return {}
-        # Random allocation keeps no secret beyond its block, which is charged and lost whole.
+        # Blocks are charged and lost whole; random allocation keeps no secret beyond its block.
         whole = whole_block(self._cells[0].spec.training.cohort) if self._secret else 1
         rounds = whole * -(-rounds // whole)
         block = self._block_of(rounds)

@@ -217,7 +217,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         counted: dict[str, int] = {}
         if observers:
             charged = ledger.charged_releases(experiment.id, observers=len(observers))
-            # By random allocation a block of rounds is one event.
+            # Of cohorts by blocks a block of rounds is one event.
             block = experiment.spec["training"]["cohort"].get("every", 1)
             counted = dict(zip(observers, (-(-one // block) for one in charged), strict=True))
         if len(observers) < len(held):

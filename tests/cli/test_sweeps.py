@@ -51,13 +51,13 @@ def test_the_table_in_every_form(call, example, tmp_path):
     lines = list(
         csv.DictReader(io.StringIO(call("sweeps", "table", id_, "--format", "csv").stdout))
     )
-    assert [json.loads(line[NU]) for line in lines] == [1, 1, 3, 3]
+    assert [json.loads(line[NU]) for line in lines] == [6, 6, 12, 12]
     saved = call("sweeps", "table", id_, "--format", "markdown", "--out", tmp_path / "table.md")
     assert (saved.returncode, saved.stdout) == (0, "")
     assert (tmp_path / "table.md").read_text().startswith(f"| {NU}")
     narrow = call("sweeps", "table", id_, "--all", COLUMNS="70").stdout
     assert max(map(len, narrow.splitlines())) <= 70
-    for name in ("leakage_max", "validation_loss", "[group]"):
+    for name in ("epsilon_max", "validation_loss", "[group]"):
         assert name in narrow
     assert call("sweeps", "table", id_, "--all", "--format", "csv").returncode == 2
 

@@ -83,6 +83,17 @@ SPECS: Mapping[str, dict[str, Any]] = {
             "epsilon_budget": 4.0,
         },
     ),
+    "gaussian-central in rotation, correlated": small(
+        **_ONE,
+        training__cohort={"sampling": "rotation", "every": 3},
+        privacy={
+            "mechanism": "gaussian-central",
+            "clip": 1.0,
+            "correlation": {"bands": 3},
+            "target": {"epsilon": 4.0, "delta": 1e-4},
+            "epsilon_budget": 3.5,
+        },
+    ),
     "gaussian-local": small(
         **_ONE,
         privacy={

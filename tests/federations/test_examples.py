@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedaudit.cli.run import run_locally
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
@@ -70,6 +71,27 @@ def test_examples_are_there() -> None:
         "adult-occupation",
         "mnist",
     }
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_have_coins_or_blocks_unless_they_repeat_a_paper(path: Path) -> None:
+    head = path.read_text("utf-8").partition("spec_version")[0]
+    spec, repeats = example(path.stem), "Galli et al." in head
+    if not repeats and spec.privacy.mechanism != "none":
+        assert spec.training.cohort.sampling in ("poisson", "allocation")
+        assert getattr(spec.privacy, "accountant", "pld") == "pld"
+        assert spec.training.stopping.patience is None or "rPDP-FL" in head
+
+
+@pytest.mark.parametrize(
+    "name", ["people", "adult-occupation", "heart-disease", "hospital-providers"]
+)
+def test_examples_learn(name: str, request: pytest.FixtureRequest) -> None:
+    folder = SWEEP.parent if name == "people" else request.getfixturevalue("shared_data")
+    ran = run_locally(example(name), sources_dir=folder, device="cpu", progress=lambda _: None)
+    utility = ran.report["utility"]
+    assert utility["loss_under_baseline"] > 0.05 * utility["baseline_loss"]
+    assert utility["degenerate"] is not True
 
 
 def written(folder: Path, spec: ExperimentSpec, lines: Iterable[Iterable[object]]) -> Federation:

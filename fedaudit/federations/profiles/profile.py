@@ -130,6 +130,9 @@ def _with_gaps(
 
 
 NUMERIC_TARGET = "the target is a number"
+_MAX_NAMED_CLASSES = 100
+_ALWAYS_NAMED_CLASSES = 20
+_ROWS_PER_NAMED_CLASS = 10
 
 
 def profile(federation: Federation, fairness: Groups | None = None) -> dict[str, Any]:
@@ -144,24 +147,15 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     for counts in _attributes(federation, fairness):
         attributes[counts.name], found = attribute_figures(counts, rule)
         warnings += found
-    balance, reasons = None, {"class_balance": NUMERIC_TARGET}
-    if federation.classes:
-        classes = federation.raw_target.astype(np.int64)
-        balance, found = class_figures(
-            federation.target_name,
-            federation.classes,
-            np.bincount(classes, minlength=len(federation.classes)),
-            rule,
-        )
-        warnings += found
-        reasons = {}
+    classes, balance, found, reasons = _classes(federation, rule)
+    warnings += found
     return {
         "rows": federation.rows,
         "clients": federation.clients,
         "rows_per_client": spread(federation.counts),
         "features": list(federation.feature_names),
         "target": federation.target_name,
-        "classes": list(federation.classes),
+        "classes": classes,
         "class_balance": balance,
         "missing": {},
         "attributes": attributes,
@@ -169,6 +163,26 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
         "notes": list(federation.notes),
         "reasons": reasons,
     }
+
+
+def _classes(
+    federation: Federation, rule: DisclosureRule
+) -> tuple[list[str], dict[str, int | None] | None, Warnings, dict[str, str]]:
+    """Names and rows of the classes, or the reason for none.
+
+    If classes are many relative to their rows, they are not even named: they may be measurements
+    that were not recognised as numbers because of one non-numeric cell.
+    """
+    count = len(federation.classes)
+    if not count:
+        return [], None, [], {"class_balance": NUMERIC_TARGET}
+    most = max(_ALWAYS_NAMED_CLASSES, federation.rows // _ROWS_PER_NAMED_CLASS)
+    if count > min(most, _MAX_NAMED_CLASSES):
+        why = f"there are {count} classes, too many to be named"
+        return [], None, [], {"classes": why, "class_balance": why}
+    rows = np.bincount(federation.raw_target.astype(np.int64), minlength=count)
+    balance, warnings = class_figures(federation.target_name, federation.classes, rows, rule)
+    return list(federation.classes), balance, warnings, {}
 
 
 def _attributes(federation: Federation, fairness: Groups) -> list[AttributeCounts]:

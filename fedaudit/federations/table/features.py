@@ -277,6 +277,8 @@ class GatheredRows:
     """All rows that are kept of a table, once their clients are known."""
 
     rows: TableRows
+    missing: Mapping[str, int]
+    """Empty cells of each feature whose gaps left rows out."""
     clients: Levels
     standardise: Standardiser | None
     folder: Path
@@ -351,16 +353,19 @@ class CheckedFeatures(FeatureReading):
 
     in_memory = 16 * 2**20
 
+    def __init__(self, source: Table, columns: Columns) -> None:
+        super().__init__(source, columns)
+        self.counts = [CellCounts() for _ in columns.features]
+
     def features(self, gathered: GatheredRows) -> Features:
         """See `check_features`."""
         columns, standardise = self._columns.features, gathered.standardise
-        counts = [CellCounts() for _ in columns]
         check_features(
             gathered.rows,
             columns,
             scales=self._source.scale,
-            counts=counts,
+            counts=self.counts,
             whole=standardise is not None or not self._is_large(len(gathered.rows)),
             progress=gathered.progress,
         )
-        return self._outline(gathered, feature_notes(columns, counts, standardise))
+        return self._outline(gathered, feature_notes(columns, self.counts, standardise))

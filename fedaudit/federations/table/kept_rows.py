@@ -188,12 +188,13 @@ class KeptRows:
         self._columns = columns
         self._required = RequiredCells(source, columns)
         self._dropping = [column for column in columns.features if column.feature.drops_rows]
-        self._blamed: set[str] = set()
         self._clients: set[str] = set()
         self.rows = 0
         """With a client and a target."""
         self.left_out = 0
         """Of these."""
+        self.missing: dict[str, int] = {}
+        """Empty cells of each feature whose gaps leave rows out."""
 
     def parts(self, table: TableFile, progress: Callable[[int], None]) -> Iterator[TableRows]:
         """The rows that are kept, some at a time; `progress` is given how many were seen.
@@ -227,7 +228,7 @@ class KeptRows:
 
     @property
     def _names(self) -> list[str]:
-        return [column.name for column in self._dropping if column.name in self._blamed]
+        return [column.name for column in self._dropping if column.name in self.missing]
 
     def _complete(self, rows: TableRows) -> TableRows:
         """The rows without a gap in a feature that drops them."""
@@ -237,7 +238,8 @@ class KeptRows:
         if key is not None:
             self._clients.update(rows.encoded(key.name, key.where)[0])
         kept, empty = complete_rows(rows, self._dropping)
-        self._blamed.update(empty)
+        for name, count in empty.items():
+            self.missing[name] = self.missing.get(name, 0) + count
         self.left_out += int(np.count_nonzero(~kept))
         return rows if kept.all() else rows.where(kept)
 

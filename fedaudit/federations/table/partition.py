@@ -42,10 +42,15 @@ def deal_rows(
         case _:
             assert_never(partition)
     clients = _named(dealt, partition.clients)
-    notes = [f"rows dealt to {partition.clients} clients by the seed ({partition.method})"]
+    notes = [dealt_note(partition)]
     if empty := partition.clients - len(clients.values):
         notes.append(f"clients without a row, left out: {empty}")
     return clients, tuple(notes)
+
+
+def dealt_note(partition: Dealt) -> str:
+    """How clients were made."""
+    return f"rows dealt to {partition.clients} clients by the seed ({partition.method})"
 
 
 def _check_enough_rows(partition: Dealt, rows: int) -> None:

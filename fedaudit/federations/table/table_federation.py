@@ -47,7 +47,12 @@ from fedaudit.federations.table.features import (
 from fedaudit.federations.table.kept_rows import KeptRows, every_fault
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
-from fedaudit.federations.table.table_profile import profile_table
+from fedaudit.federations.table.table_profile import (
+    ProfiledFeatures,
+    is_classified,
+    profiled_source,
+    table_figures,
+)
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Table
 from fedaudit.version import __version__
@@ -112,7 +117,7 @@ def _read_table(
         )
     )
     features = features_read.features(
-        GatheredRows(rows, clients, standardise, folder, asked.progress)
+        GatheredRows(rows, used.missing, clients, standardise, folder, asked.progress)
     )
     return pack(
         Rows(
@@ -319,12 +324,26 @@ class TableKind(FileKind):
                 mapped_table(self._source, file, asked)
 
     def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
-        """Read as a stream, with memory for its clients and groups only."""
-        asked = replace(asked, classification=self._source.positive is not None)
+        """That of the outline of all rows, with its gaps and the columns that give the outcome
+        away."""
+        source, made = profiled_source(self._source), list[ProfiledFeatures]()
+
+        def reading(source: Table, columns: Columns) -> ProfiledFeatures:
+            made.append(ProfiledFeatures(source, columns))
+            return made[-1]
+
         with open_source(self._source, files=asked.files) as file:
             check_fingerprint(file.read_fingerprint(asked.progress), fingerprint)
-            with every_fault(self._source, file, asked, numbers=False):
-                return profile_table(self._source, file, asked)
+            with every_fault(source, file, asked, numbers=False):
+                table = TableFile(file, header=source.header)
+                find_columns(source, table.names, asked.fairness.sensitive)
+                classes = is_classified(source, table, asked.fairness)
+            asked = replace(asked, classification=classes)
+            with _making(asked.files.room) as folder:
+                federation = load_table(source, file, asked, folder=folder, reading=reading)
+        figures = table_figures(self._source, asked.fairness, federation, made[-1])
+        figures["notes"] += [table.note] if table.note else []
+        return figures
 
     def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64]:
         """Of all columns, whichever the registration names."""

@@ -1,298 +1,138 @@
-"""The profile of a table of any size, in one pass, with the same checks as loading it."""
+"""The profile of a table: that of its outline, and what only its cells show."""
 
-from collections.abc import Iterator
-from typing import Any, assert_never
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedaudit.fairness.disclosure import DisclosureRule, size_rule
+from fedaudit.federations.classes import MAX_CLASSES
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.federation import memory_fault
-from fedaudit.federations.groups import MAX_GROUPS, between_edges, group_names
-from fedaudit.federations.levels import levels_of
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.levels import number_in
 from fedaudit.federations.profiles.giveaways import RowSample, giveaways
-from fedaudit.federations.profiles.profile import (
-    NUMERIC_TARGET,
-    AttributeCounts,
-    Warnings,
-    attribute_figures,
-    class_figures,
-    spread,
-)
-from fedaudit.federations.profiles.tallies import (
-    ClientTally,
-    GroupTally,
-    Positions,
-    TargetFound,
-    TargetPass,
-)
-from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.source_kind import LoadRequest
-from fedaudit.federations.table.columns import Columns, find_columns
-from fedaudit.federations.table.features import check_features, check_table_scales
-from fedaudit.federations.table.kept_rows import RequiredCells, complete_rows, prepared_rows
-from fedaudit.spec.errors import pointer
-from fedaudit.spec.fairness import Groups
-from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
+from fedaudit.federations.table.columns import Columns, FeatureColumn
+from fedaudit.federations.table.features import CheckedFeatures, Features, GatheredRows, with_gaps
+from fedaudit.federations.table.partition import dealt_note
+from fedaudit.spec.fairness import Groups, Rule
+from fedaudit.spec.table import Dirichlet, Iid, Shards, Table
 
-
-class TablePass:
-    """What a table holds, counted batch by batch; memory for clients, groups and classes only."""
-
-    def __init__(self, source: Table, columns: Columns, fairness: Groups) -> None:
-        self._source = source
-        self._columns = columns
-        self._edges = fairness.edges
-        key = columns.client_key
-        self.required = RequiredCells(source, columns)
-        self.clients = None if key is None else ClientTally(key.name, key.where)
-        self.target = TargetPass(source, fairness)
-        self.sample = RowSample([source.target, *(one.name for one in columns.features)])
-        self.rows = 0
-        """Rows that are kept."""
-        self.left_out = 0
-        """Rows with a gap in a feature whose rule omits such rows."""
-        self.missing: dict[str, int] = {}
-        """Empty cells of each column that may have some."""
-        self._tallies = {name: GroupTally() for name in columns.sensitive}
-        self._positions = {name: Positions() for name in columns.sensitive}
-
-    def add(self, rows: TableRows) -> None:
-        """Check and count rows. Raises InvalidInputError naming column and row."""
-        rows = self.required.kept(rows)
-        if not len(rows):
-            return
-        clients = None
-        if self.clients is not None:
-            values, codes = rows.encoded(self.clients.name, self.clients.where)
-            clients = self.clients.number(values, codes)
-        kept, empty = complete_rows(rows, self._columns.features)
-        for name, count in empty.items():
-            self.missing[name] = self.missing.get(name, 0) + count
-        if not kept.all():
-            rows = rows.where(kept)
-            clients = None if clients is None else clients[kept]
-        self.rows += len(rows)
-        self.left_out += len(kept) - len(rows)
-        if not len(rows):
-            return
-        check_features(rows, self._columns.features, scales=self._source.scale)
-        self.sample.add(rows)
-        if self.clients is not None and clients is not None:
-            self.clients.add(clients)
-        groups = {
-            name: self._groups(rows, name, place)
-            for place, name in enumerate(self._columns.sensitive)
-        }
-        scored, favourable = self.target.outcomes(rows, groups)
-        for name, (names, of_row) in groups.items():
-            places = np.append(self._positions[name].of(names), -1)  # the last entry: no group
-            self._tallies[name].add(places[of_row], clients, scored=scored, favourable=favourable)
-
-    def attributes(self, file: SourceFile) -> tuple[TargetFound, list[AttributeCounts]]:
-        """The target and the attributes after the last row. Raises InvalidInputError."""
-        values = {name: self._values(name) for name in self._columns.sensitive}
-        target = self.target.found(file, {name: found[0] for name, found in values.items()})
-        counts = []
-        for place, (name, (names, order)) in enumerate(values.items()):
-            tally, where = self._tallies[name], pointer("fairness", "sensitive", place)
-            if tally.missing == self.rows:
-                raise error_at(where, f"{name!r} is empty in every row; name another column")
-            rows, scored, favourable = (found[order] for found in tally.counts(len(names)))
-            counts.append(
-                AttributeCounts(
-                    name=name,
-                    where=where,
-                    constant=tally.constant,
-                    values=names,
-                    rows=rows,
-                    missing=tally.missing,
-                    scored=scored,
-                    favourable=scored - favourable if target.positive_flipped else favourable,
-                    no_rule=target.no_rule,
-                )
-            )
-            if tally.missing:
-                self.missing[name] = tally.missing
-        return target, counts
-
-    def _groups(
-        self, rows: TableRows, name: str, place: int
-    ) -> tuple[list[str], NDArray[np.int64]]:
-        """The groups of an attribute in these rows, and each row's index among them."""
-        edges = self._edges.get(name)
-        if edges is None:
-            where = pointer("fairness", "sensitive", place)
-            values, codes = rows.encoded(name, where)
-            if len(self._positions[name]) + len(values) > MAX_GROUPS:
-                self._check_groups(name, values, where)
-            gaps = np.array([value == "" for value in values], dtype=np.bool_)
-            return values, np.where(gaps[codes], -1, codes)
-        where = pointer("fairness", "edges", name)
-        levels = between_edges(rows.numbers(name, where, missing_allowed=True), edges)
-        return list(levels.values), levels.codes
-
-    def _check_groups(self, name: str, values: list[str], where: str) -> None:
-        self._positions[name].of(values)
-        if len(self._positions[name]) > MAX_GROUPS:
-            raise error_at(
-                where,
-                f"{name!r} has more than {MAX_GROUPS} distinct values, and so many groups are "
-                "allowed; bring them into fewer groups, numbers by `edges`",
-            )
-
-    def _values(self, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """The groups of an attribute in their order, and the index of each in its tally."""
-        seen = self._positions[name].values
-        if name in self._edges:
-            return group_names(self._edges[name]), np.arange(len(seen))
-        levels = levels_of(seen, np.arange(len(seen)), numeric=True)
-        return levels.values, np.argsort(levels.codes)
-
-
-_MAX_NAMED_CLASSES = 100
-_ALWAYS_NAMED_CLASSES = 20
-_ROWS_PER_NAMED_CLASS = 10
+MAX_CLIENTS = 1_000_000
+_MAX_WHOLE_NUMBERS = 100
+_ROWS_PER_WHOLE_NUMBER = 10
+_TWO = 2
+_SAMPLED_AT_ONCE = 2**16
+_TARGET = "/federation/target"
 _BY_SEED = "how many rows a client gets depends on the experiment's seed"
 
 
-def profile_table(source: Table, file: SourceFile, asked: LoadRequest) -> dict[str, Any]:
-    """Sizes and names as JSON; small groups are suppressed. Raises InvalidInputError with the same
-    message as loading the data."""
-    table, fairness = TableFile(file, header=source.header), asked.fairness
-    columns = find_columns(source, table.names, fairness.sensitive)
-    check_table_scales(source, columns, classes=source.positive is not None)
-    found = TablePass(source, columns, fairness)
-    for rows in table.batches(list(columns.fields)):
-        found.add(prepared_rows(rows, columns, source))
-        asked.progress()
-    profile = _figures(found, source, columns, file, size_rule(fairness))
-    profile["notes"] += [table.note] if table.note else []
-    # An experiment would be refused that needs more memory than is allowed.
-    fault = memory_fault(
-        rows=found.rows,
-        features=columns.width,
-        attributes=len(columns.sensitive),
-        allowed=asked.files.room.memory_bytes,
-    )
-    for one in () if fault is None else fault.errors:
-        profile["warnings"].append({"pointer": one.pointer, "message": one.message})
-    return profile
+def is_classified(source: Table, table: TableFile, fairness: Groups) -> bool:
+    """Whether a profile treats the target as classes; for a training run its model decides.
 
-
-def _figures(
-    found: TablePass, source: Table, columns: Columns, file: SourceFile, rule: DisclosureRule
-) -> dict[str, Any]:
-    found.required.check_rows_left(found.rows)
-    if not found.rows:
-        raise error_at(
-            "/federation/features",
-            "every row has an empty cell in a feature whose rule is `drop-row`; leave that column "
-            "out, or fill its gaps with `constant`",
-        )
-    clients = _clients(found, source)
-    target, counts = found.attributes(file)
-    balance, warnings, reasons = _balance(target, source.target, rule)
-    warnings += _giveaways(found, source, columns, classes=bool(target.classes))
-    attributes: dict[str, Any] = {}
-    for attribute in counts:
-        attributes[attribute.name], small = attribute_figures(attribute, rule)
-        warnings += small
-    if clients["rows_per_client"]["minimum"] is None:
-        reasons["rows_per_client"] = _BY_SEED
-    return {
-        "rows": found.rows,
-        **clients,
-        "features": list(columns.feature_names),
-        "target": source.target,
-        "classes": [] if "classes" in reasons else list(target.classes),
-        "class_balance": balance,
-        "missing": found.missing,
-        "attributes": attributes,
-        "warnings": warnings,
-        "notes": _notes(found, source),
-        "reasons": reasons,
-    }
-
-
-def _giveaways(
-    found: TablePass, source: Table, columns: Columns, *, classes: bool
-) -> Iterator[dict[str, str]]:
-    """A warning of each feature that may be the outcome; only readers of the data see profiles."""
-    asked = [one for one in columns.features if not source.is_leak_reviewed(one.name)]
-    known = giveaways(found.sample, source.target, [one.name for one in asked], classes=classes)
-    for one in asked:
-        if one.name in known:
-            message = (
-                f"{one.name!r} alone predicts {source.target!r} almost without error: where it is "
-                "the outcome in other words, or known only after it, leave it out of `features`; "
-                "otherwise list it under `leak_reviewed`"
-            )
-            yield {"pointer": one.where, "message": message}
-
-
-def _clients(found: TablePass, source: Table) -> dict[str, Any]:
-    """`clients` and `rows_per_client`."""
-    if found.clients is not None:
-        rows = found.clients.rows()
-        if len(rows) < 2:
-            raise error_at(
-                found.clients.where,
-                "every row belongs to one client; a federation needs at least two, so name a "
-                "column that identifies clients",
-            )
-        return {"clients": len(rows), "rows_per_client": spread(rows)}
-    if source.dealt is None:
-        raise ValueError("a table without a client key is partitioned")
-    return _dealt(source.dealt, found.rows)
-
-
-def _dealt(partition: Dealt, rows: int) -> dict[str, Any]:
-    clients = partition.clients
-    if clients > rows:
-        raise error_at(
-            "/federation/partition/clients",
-            f"{clients} clients are more than the {rows} rows; ask for fewer",
-        )
-    match partition:
-        case Iid():
-            even = np.full(clients, rows // clients)
-            even[: rows % clients] += 1
-            return {"clients": clients, "rows_per_client": spread(even)}
-        case Dirichlet() | Shards():
-            unknown = dict.fromkeys(("minimum", "median", "maximum"))
-            return {"clients": clients, "rows_per_client": unknown}
-        case _:
-            assert_never(partition)
-
-
-def _balance(
-    target: TargetFound, name: str, rule: DisclosureRule
-) -> tuple[dict[str, int | None] | None, Warnings, dict[str, str]]:
-    """Rows per class if there are classes, else the reason.
-
-    If classes are many relative to their rows, they are not even named: they may be measurements
-    that were not recognised as numbers because of one non-numeric cell.
+    Numbers are treated as classes if there are two of them, or few whole ones that repeat often,
+    unless a rule bounds them. Raises InvalidInputError where the column cannot be read.
     """
-    if not target.classes:
-        return None, [], {"class_balance": NUMERIC_TARGET}
-    most = max(_ALWAYS_NAMED_CLASSES, int(target.rows.sum()) // _ROWS_PER_NAMED_CLASS)
-    if len(target.classes) > min(most, _MAX_NAMED_CLASSES):
-        why = f"there are {len(target.classes)} classes, too many to be named"
-        return None, [], {"classes": why, "class_balance": why}
-    balance, warnings = class_figures(name, target.classes, target.rows, rule)
-    return balance, warnings, {}
+    favourable = fairness.favourable
+    rules = [favourable] if isinstance(favourable, Rule) else favourable or []
+    if source.positive is not None or source.target in source.labels:
+        return True
+    if any(rule.lists_values for rule in rules):
+        return True
+    rows, values = 0, set[str]()
+    for part in table.batches([source.target]):
+        cells = with_gaps(part, {source.target: _TARGET}, source.missing_values)
+        found, codes = cells.encoded(source.target, _TARGET)
+        values.update(value for value in found if value)
+        rows += len(codes)
+        if len(values) > MAX_CLASSES:
+            return False
+    numbers = [number_in(value) for value in values]
+    known = [number for number in numbers if number is not None]
+    if len(known) < len(numbers):
+        # A wrong cell among numbers that a rule bounds: the others are measurements.
+        return not (rules and known)
+    few = len(known) <= min(_MAX_WHOLE_NUMBERS, rows // _ROWS_PER_WHOLE_NUMBER)
+    return len(known) <= _TWO or (few and all(number.is_integer() for number in known))
 
 
-def _notes(found: TablePass, source: Table) -> list[str]:
-    notes = list(found.required.notes)
-    if found.left_out:
-        notes.append(f"rows with an empty cell that leaves them out: {found.left_out}")
-    if found.clients is None and source.partition is not None:
-        notes.append(f"rows are dealt to clients by each experiment ({source.partition.method})")
-    elif found.clients is not None and found.clients.without_rows:
-        notes.append(f"clients without a row, left out: {found.clients.without_rows}")
-    return notes
+def profiled_source(source: Table) -> Table:
+    """The source as it is profiled: by no statistics of the data, and rows that a seed deals out
+    unevenly dealt out evenly."""
+    partition = source.partition
+    if isinstance(partition, Dirichlet | Shards):
+        partition = Iid(method="iid", clients=partition.clients)
+    return source.model_copy(update={"standardise": None, "partition": partition})
+
+
+class ProfiledFeatures(CheckedFeatures):
+    """Checked, and looked at for gaps and for columns that give the outcome away."""
+
+    def __init__(self, source: Table, columns: Columns) -> None:
+        super().__init__(source, columns)
+        self.missing: dict[str, int] = {}
+        """Empty cells of each feature that has some."""
+        self._sample = RowSample([source.target, *(one.name for one in columns.features)])
+
+    def features(self, gathered: GatheredRows) -> Features:
+        """See `check_features`."""
+        found = super().features(gathered)
+        filled = {
+            column.name: count.filled
+            for column, count in zip(self._columns.features, self.counts, strict=True)
+        }
+        self.missing = {**gathered.missing, **{name: n for name, n in filled.items() if n}}
+        for start in range(0, len(gathered.rows), _SAMPLED_AT_ONCE):
+            self._sample.add(gathered.rows.part(start, _SAMPLED_AT_ONCE))
+        return found
+
+    def warnings(self, *, classes: bool) -> Iterator[dict[str, str]]:
+        """One of each feature that may be the outcome; only readers of the data see profiles."""
+        target = self._source.target
+        asked = [
+            one for one in self._columns.features if not self._source.is_leak_reviewed(one.name)
+        ]
+        known = giveaways(self._sample, target, _names(asked), classes=classes)
+        for one in asked:
+            if one.name in known:
+                message = (
+                    f"{one.name!r} alone predicts {target!r} almost without error: where it is the "
+                    "outcome in other words, or known only after it, leave it out of `features`; "
+                    "otherwise list it under `leak_reviewed`"
+                )
+                yield {"pointer": one.where, "message": message}
+
+
+def _names(columns: Sequence[FeatureColumn]) -> list[str]:
+    return [column.name for column in columns]
+
+
+def table_figures(
+    source: Table, fairness: Groups, federation: Federation, read: ProfiledFeatures
+) -> dict[str, Any]:
+    """Sizes and names as JSON; small groups are suppressed. `federation`: the outline of the
+    `profiled_source`. Raises InvalidInputError where there are too many clients, or a rule does not
+    fit."""
+    if federation.clients > MAX_CLIENTS:
+        raise error_at(
+            "/federation/client_key",
+            f"there are {federation.clients} clients, and {MAX_CLIENTS} are allowed; name another "
+            "column",
+        )
+    figures = profile(federation, fairness)
+    figures["warnings"] += read.warnings(classes=bool(federation.classes))
+    without_group = {
+        one.name: int(np.count_nonzero(one.codes < 0)) for one in federation.attributes
+    }
+    figures["missing"] = {**read.missing, **{name: n for name, n in without_group.items() if n}}
+    if source.dealt is None:
+        return figures
+    dealt = dealt_note(profiled_source(source).dealt or source.dealt)
+    by_each = f"rows are dealt to clients by each experiment ({source.dealt.method})"
+    figures["notes"] = [by_each if note == dealt else note for note in figures["notes"]]
+    for attribute in figures["attributes"].values():
+        attribute["of"] = "record"
+    if not isinstance(source.dealt, Iid):
+        figures["rows_per_client"] = dict.fromkeys(("minimum", "median", "maximum"))
+        figures["reasons"]["rows_per_client"] = _BY_SEED
+    return figures

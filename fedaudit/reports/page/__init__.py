@@ -1,1 +1,1 @@
-"""The report as a web page."""
+"""The report as a web page and as a PDF."""

@@ -1,4 +1,4 @@
-"""The style sheets: of reports, of printed charts, and what the service's pages share."""
+"""The style sheets: of reports on a screen and on paper, and what the service's pages share."""
 
 import re
 from functools import cache
@@ -24,8 +24,18 @@ def screen_style() -> str:
 
 
 @cache
+def paper_style() -> str:
+    """The rules of a report on paper, in the colours of the light scheme, without variables."""
+    return _on_paper(style_sheet("print.css"))
+
+
+@cache
 def paper_chart_style() -> str:
-    """The rules of a chart on paper, in the colours of the light scheme, without variables."""
+    """The rules of a chart on paper."""
+    return _on_paper(style_sheet("charts.css"))
+
+
+def _on_paper(sheet: str) -> str:
     light = _ON_SCREENS.sub("", style_sheet("tokens.css"))
     values = {name: value.strip() for name, value in _VARIABLE.findall(light)}
-    return _USE.sub(lambda found: values[found[1]], _ON_SCREENS.sub("", style_sheet("charts.css")))
+    return _USE.sub(lambda found: values[found[1]], _ON_SCREENS.sub("", sheet))

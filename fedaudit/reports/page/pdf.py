@@ -1,0 +1,75 @@
+"""The report's page as a PDF. Needs the extra `pdf`."""
+
+import re
+import resource
+import sys
+
+from fedaudit.reports.page.style_sheets import paper_chart_style, paper_style
+
+MISSING = (
+    "a PDF needs WeasyPrint, which is not installed here: pip install 'fedaudit[pdf]', and the "
+    "system's library Pango (Debian: libpango-1.0-0 and libpangoft2-1.0-0); the HTML page prints "
+    "from any browser"
+)
+
+_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
+_SVG = re.compile(r"<svg\b[^>]*>")
+_LONG_TABLE = re.compile(r'<details class="long">(.*?)</details>', re.DOTALL)
+_APPENDIX = "<section><h2>Figures behind the charts</h2>{}</section>\n</main>"
+
+
+class PdfUnavailableError(RuntimeError):
+    """The library that makes PDFs is not installed."""
+
+
+def pdf_of(page: str) -> bytes:
+    """The PDF of a report's HTML page: all of its text, with long tables of rounds at its end.
+    Nothing is fetched: the page holds all it needs. Raises PdfUnavailableError."""
+    try:
+        # OSError: the wheel is installed, but a system library that it loads is not.
+        from weasyprint import HTML
+        from weasyprint.urls import URLFetcher
+    except (ImportError, OSError) as error:
+        raise PdfUnavailableError(MISSING) from error
+    fetcher = URLFetcher(allowed_protocols=())
+    pdf: bytes = HTML(string=paper_page(page), url_fetcher=fetcher).write_pdf()
+    return pdf
+
+
+def paper_page(page: str) -> str:
+    """The page as it is printed: in the style of paper, with long tables of rounds at its end.
+    Every chart has a copy of the style, since WeasyPrint looks for it there."""
+    styled = _STYLE.sub(lambda _: f"<style>{paper_style()}</style>", page, count=1)
+    charts = f"<style>{paper_chart_style()}</style>"
+    return _with_appendix(_SVG.sub(lambda found: found[0] + charts, styled))
+
+
+def _with_appendix(page: str) -> str:
+    """The page with the tables of many rounds moved to its end, where they separate no text."""
+    tables = "".join(_LONG_TABLE.findall(page))
+    if not tables:
+        return page
+    return _LONG_TABLE.sub("", page).replace("</main>", _APPENDIX.format(tables), 1)
+
+
+NOT_INSTALLED = 3
+"""Exit status where the library is missing; standard error says which."""
+
+
+def main() -> int:
+    """Raises MemoryError beyond the limit; beyond the seconds of processor time it is ended."""
+    seconds, mebibytes = map(int, sys.argv[1:])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (mebibytes * 2**20, mebibytes * 2**20))
+    page = sys.stdin.buffer.read().decode()
+    try:
+        pdf = pdf_of(page)
+    except PdfUnavailableError as error:
+        sys.stderr.write(str(error))
+        return NOT_INSTALLED
+    sys.stdout.buffer.write(pdf)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

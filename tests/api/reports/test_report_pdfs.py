@@ -1,0 +1,135 @@
+"""Reports as PDF files: printed once, in a process that is bounded, and kept."""
+
+import io
+import threading
+from typing import Any
+
+import pytest
+from pypdf import PdfReader
+
+from api.http.problems import ProblemError
+from api.services import report_pages
+from api.shared import page_printer
+from api.shared.page_printer import MAX_WAITING, PagePrinter
+from tests.api.pages.browser import signed_in
+from tests.api.service import Api, finish, finished
+from tests.reports.page.weasyprint_here import needs_pango
+
+PDF = b"%PDF-1.7 as it was printed"
+
+
+@pytest.fixture
+def done(api: Api) -> str:
+    """The path of a finished experiment's report."""
+    id_ = finished(api)
+    return f"/experiments/{id_}/report.pdf"
+
+
+@pytest.fixture
+def prints(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pages that were printed; each gives the same file."""
+    found: list[str] = []
+
+    def pdf(_: PagePrinter, page: str) -> bytes:
+        found.append(page)
+        return PDF
+
+    monkeypatch.setattr(PagePrinter, "pdf", pdf)
+    return found
+
+
+@needs_pango
+def test_the_report_is_had_as_a_pdf(api: Api, done: str) -> None:
+    answer = api.get(f"/v1{done}")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/pdf")
+    assert "report.pdf" in answer.headers["content-disposition"]
+    text = "".join(page.extract_text() for page in PdfReader(io.BytesIO(answer.content)).pages)
+    assert "groups-k2" in text
+
+
+def test_a_report_is_printed_once_and_then_kept(api: Api, done: str, prints: list[str]) -> None:
+    first, second = api.get(f"/v1{done}"), signed_in(api).get(done)
+    assert first.content == second.content == PDF
+    assert len(prints) == 1
+    assert "<!doctype html>" in prints[0]
+    assert "attachment" in second.headers["content-disposition"]
+    assert f'href="{done}"' in signed_in(api).get(done.removesuffix(".pdf")).text
+
+
+def test_what_it_was_printed_as_before_is_removed(api, done, prints, monkeypatch):
+    other = f"/experiments/{api.submit()['id']}/report.pdf"
+    finish(api, other.split("/")[2])
+    for path in (done, other):
+        assert api.get(f"/v1{path}").status_code == 200
+    whole = report_pages.page_html
+    monkeypatch.setattr(report_pages, "page_html", lambda *args: whole(*args) + "<!-- signed -->")
+    assert api.get(f"/v1{done}").status_code == 200
+    kept = [path for path in api.settings.data_dir.rglob("report-pdfs/*/*") if path.is_file()]
+    assert sorted(path.parent.name for path in kept) == sorted(
+        path.split("/")[2] for path in (done, other)
+    )
+    assert len(prints) == 3
+
+
+def test_nobody_else_gets_the_kept_file(api: Api, done: str, prints: list[str]) -> None:
+    assert api.get(f"/v1{done}").status_code == 200
+    stranger = signed_in(api)
+    stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
+    assert stranger.get(done).status_code == 404
+    assert signed_in(api, "experiments:read").get(done).status_code == 403
+    assert len(prints) == 1
+
+
+def refused(printer: PagePrinter, page: str = "<p>x</p>") -> str:
+    """Why the printer refused; it may be asked again."""
+    with pytest.raises(ProblemError) as caught:
+        printer.pdf(page)
+    assert caught.value.status == 503
+    assert "Retry-After" in caught.value.headers
+    return caught.value.detail
+
+
+def commanding(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    command = (*page_printer._COMMAND[:1], "-c", script)
+    monkeypatch.setattr(page_printer, "_COMMAND", command)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("import time; time.sleep(60)", "longer than 1 s"),
+        ("import sys; sys.stderr.write('install it'); sys.exit(3)", "install it"),
+        ("raise MemoryError", "printing failed; report.html prints from any browser"),
+    ],
+)
+def test_a_print_that_fails_says_what_to_do(monkeypatch, script, says):
+    commanding(monkeypatch, script)
+    assert says in refused(PagePrinter(seconds=1))
+
+
+def test_a_print_knows_nothing_of_the_services_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDAUDIT_DATABASE_URL", "postgresql://a:secret@b/c")
+    commanding(monkeypatch, "import os; print(dict(os.environ))")
+    assert b"secret" not in PagePrinter().pdf("<p>x</p>")
+
+
+def test_only_so_many_wait_and_stopping_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    commanding(monkeypatch, "import time; time.sleep(60)")
+    printer = PagePrinter()
+    ended: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: ended.append(refused(printer)), daemon=True)
+        for _ in range(MAX_WAITING + 1)
+    ]
+    for thread in threads:
+        thread.start()
+    while printer._places._value:  # until all of them have a place
+        pass
+    assert "wait to be printed" in refused(printer)
+    while printer._running is None:
+        pass
+    printer.close()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert len(ended) == MAX_WAITING + 1
+    assert "stopping" in refused(printer)

@@ -1,0 +1,176 @@
+"""Reports of every mechanism and shape, as documents with the series of their rounds."""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
+from tests.fairness.disclosures import with_disclosures
+from tests.reports.charts.test_charts_page import Gaps, Round, made
+from tests.reports.conftest import SPEC
+from tests.reports.sections.test_between_hypotheses_section import FIXED
+from tests.reports.sections.test_between_hypotheses_section import made as with_hypotheses
+from tests.reports.sections.test_epsilon_report import with_plan
+from tests.reports.sections.test_fairness_of_clients import with_attribute
+from tests.reports.sections.test_fairness_sections import with_scores
+from tests.reports.sections.test_records_section import material_of
+
+Material = Callable[..., ReportMaterial]
+Shape = tuple[str, dict[str, Any], Series | None]
+
+LONG = "a-name-without-any-place-to-break-it-" * 4
+_FAIRNESS = SPEC["fairness"]
+_TABLE = {
+    "source": "table",
+    "path": "a.csv",
+    "client_key": "town",
+    "target": "pay",
+    "features": ["hours"],
+}
+
+
+def shapes(material: Material) -> Iterator[Shape]:
+    """Thirty reports, each with a name."""
+    yield from _of_mechanisms(material)
+    yield from _of_groups(material)
+    yield from _of_hypotheses(material)
+    yield from _of_rounds(material)
+    yield from _of_documents(material)
+
+
+def _of_mechanisms(material: Material) -> Iterator[Shape]:
+    plain = {"privacy": {"mechanism": "none"}, "gates": [], "fairness": {"sensitive": []}}
+    yield "no mechanism", assemble(material(plain)), made(12)
+    fixed = material({"privacy": {**FIXED, "clip": 0.5}}, clusters=np.arange(60) % 2)
+    yield "fixed radius with a clip", assemble(fixed), made(20)
+    layers = with_hypotheses(
+        material,
+        privacy={**FIXED, "clip": 0.5},
+        hypotheses=np.array([[0, 0, 0], [3, 4, 12]], np.float32),
+        radii=None,
+        parts=(2, 1),
+    )
+    yield "per layer", layers, made(20)
+    for name in ("central", "local", "records"):
+        yield name, assemble(with_plan(material, name)[0]), _epsilons(30)
+    budgets = [0.5] * 40 + [6.0] * 5 + [8.0] * 60 + [1e-4] * 40
+    yield "records of their own budgets", assemble(material_of(material, budgets)), _epsilons(6)
+
+
+def _of_groups(material: Material) -> Iterator[Shape]:
+    yield "many groups", *_many_groups(material, 80)
+    yield "hundreds of groups", *_many_groups(material, 300)
+    yield "long names", *_many_groups(material, 12, prefix=LONG)
+    hidden = material({"fairness": {**_FAIRNESS, "minimum_group_size": 10_000}})
+    yield "all suppressed", assemble(hidden), made(9)
+    small = {"sensitive": ["group"], "minimum_group_size": 150, "favourable": None}
+    spec = {"fairness": small, "gates": []}
+    yield "losses alone, withheld", assemble(with_scores(material, spec)), made(9)
+    yield "losses that are not finite", assemble(with_scores(material, loss=np.inf)), None
+    yield "two attributes", *_attributes(material, ("sex", "age"), crossed=False)
+    yield "intersections", *_attributes(material, ("sex", "age"), crossed=True)
+    yield "four attributes", *_attributes(material, ("sex", "age", "race", "state"), crossed=True)
+
+
+def _of_hypotheses(material: Material) -> Iterator[Shape]:
+    eight = np.zeros((8, 3), np.float32)
+    eight[:, 0] = [0, 10, 30, 31, 50, 60, 70, 80]
+    training = {"hypotheses": 8, "cohort": {"clients": 9}}
+    found = with_hypotheses(material, privacy=FIXED, training=training, hypotheses=eight)
+    yield "eight hypotheses", found, made(41)
+    facts = HypothesesFacts(hypotheses=eight[:2], radii=np.full((5, 1), 0.5))
+    yield "adaptive radius", assemble(material(hypotheses=facts)), made(9)
+
+
+def _of_rounds(material: Material) -> Iterator[Shape]:
+    report = assemble(material(clusters=np.arange(60) % 2))
+    for rounds in (0, 1, 60, 61, 1000):
+        yield f"{rounds} rounds", report, made(rounds) if rounds else None
+    releases = np.arange(2000, dtype=np.int32) % 50
+    clusters = np.arange(2000) % 7
+    yield "2000 clients", assemble(_two_thousand(material(releases=releases), clusters)), made(200)
+
+
+def _of_documents(material: Material) -> Iterator[Shape]:
+    document = assemble(material())
+    failed = {
+        **document["gates"][0],
+        "outcome": "fail",
+        "figure": "equalized_odds_difference",
+        "attribute": LONG,
+        "reason": "the value exceeds the bound, and " * 20,
+    }
+    yield "forty gates", {**document, "gates": [failed] * 40, "gate_outcome": "fail"}, made(9)
+    limits = [f"{number}: {'what this does not show, ' * 30}" for number in range(60)]
+    yield "many limits", {**document, "limits": limits}, None
+    yield "one very long verdict", {**document, "verdict": "It says much, and more. " * 400}, None
+    name = {**document["experiment"], "name": f"{LONG} Größe"}
+    yield "a long name", {**document, "experiment": name}, made(9)
+
+
+def _many_groups(
+    material: Material, groups: int, *, prefix: str = "s"
+) -> tuple[dict[str, Any], Series]:
+    clients = 2 * groups
+    counts = np.zeros((clients, groups, 4), dtype=np.int64)
+    counts[np.arange(clients), np.arange(clients) % groups] = (10, 5, 10, 5)
+    names = tuple(f"{prefix}{place}" for place in range(groups))
+    return assemble(with_attribute(material(), names, counts=counts)), made(30)
+
+
+def _attributes(
+    material: Material, names: tuple[str, ...], *, crossed: bool
+) -> tuple[dict[str, Any], Series]:
+    """Attributes of two and three values each, and the combination of the first two."""
+    fairness = {
+        **_FAIRNESS,
+        "sensitive": list(names),
+        "intersections": [list(names[:2])] if crossed else [],
+        "privacy_cost_by_group": True,
+    }
+    found = material({"federation": _TABLE, "fairness": fairness, "gates": []})
+    clients = np.arange(60)
+    rows = {name: clients // (place + 1) % (place % 2 + 2) for place, name in enumerate(names)}
+    values = {name: tuple(f"{name} {one}" for one in range(max(rows[name]) + 1)) for name in rows}
+    if crossed:
+        first, second = names[:2]
+        both = f"{first}_{second}"
+        rows[both] = len(values[second]) * rows[first] + rows[second]
+        values[both] = tuple(f"{a}, {b}" for a in values[first] for b in values[second])
+    counts, training = {}, {}
+    for name, group in rows.items():
+        training[name] = np.zeros((60, len(values[name])), dtype=np.int32)
+        training[name][clients[:30], group[:30]] = 10
+        counts[name] = np.zeros((30, len(values[name]), 4), dtype=np.int64)
+        counts[name][np.arange(30), group[30:]] = (3, 2, 3, 2)
+    federation = replace(found.federation, attributes=values, training_rows=training)
+    result = replace(found.result, fairness=counts)
+    complete = with_disclosures(replace(found, federation=federation, result=result))
+    return assemble(complete), _gaps_of(tuple(rows), rounds=60)
+
+
+def _gaps_of(attributes: tuple[str, ...], *, rounds: int) -> Series:
+    base = made(rounds)
+    gaps = {name: made(rounds, attribute=name, seed=1).gaps[name] for name in attributes}
+    return replace(base, gaps=gaps)
+
+
+def _epsilons(rounds: int) -> Series:
+    found = [
+        Round(number, leakage_median=None, leakage_max=None, epsilon_max=number / 10)
+        for number in range(1, rounds + 1)
+    ]
+    gap = [{"metric": "equalized_odds_difference", "value": 0.25}]
+    return series_of(found, [Gaps(one.round, "group", copy.deepcopy(gap)) for one in found])
+
+
+def _two_thousand(made_up: ReportMaterial, clusters: Any) -> ReportMaterial:
+    federation = replace(
+        made_up.federation, clients=2000, training_clients=2000, rows=20_000, training_rows={}
+    )
+    return replace(made_up, federation=federation, clusters=clusters, refused=None)
