@@ -19,8 +19,9 @@ from api.services.admission import parse_inherited, plan
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
 from api.services.experiment_proposals import proposal_for
-from api.services.lookups import find_experiment
+from api.services.lookups import find_experiment, find_report
 from api.services.submission import plan_others, submit, try_admission
+from fedaudit.reports.verdict.advice import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
@@ -45,8 +46,10 @@ def new_experiment_page(
     visit: ExperimentsAuthor,
     like: Annotated[str | None, Query()] = None,
     federation_id: Annotated[str | None, Query()] = None,
+    advised: Annotated[bool, Query()] = False,
 ) -> HTMLResponse:
-    """The form; with `like`, the spec of that experiment to change and submit again. With
+    """The form; with `like`, the spec of that experiment to change and submit again, and with
+    `advised` after the changes that its report advises. With
     `federation_id`, that federation is chosen, if it may be, and what follows from its profile and
     its disclosure policy is filled in."""
     choices = _choices(visit)
@@ -55,6 +58,9 @@ def new_experiment_page(
     if like is not None and visit.may("experiments:read"):
         with visit.reading() as session:
             spec = find_experiment(session, visit.caller, like).spec
+            if advised and visit.may("reports:read"):
+                advice = Advice(**find_report(session, visit.caller, like).document["advice"])
+                spec = with_changes(spec, advice.changes)
         typed |= {MODE: DOCUMENT, DOCUMENT: as_yaml(spec)}
         notes = ()
     return _page(visit, Sheet(typed, choices, new_once(), notes=notes))

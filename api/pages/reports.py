@@ -225,6 +225,10 @@ def _shown(
         Link("#sign-offs", f"Sign-offs: {state}"),
         Link("#take-away", "Take away"),
     ]
+    may_run = visit.may("experiments:write") and visit.may("experiments:read")
+    if may_run and document["advice"]["changes"]:
+        again = f"/experiments/new?like={experiment_id}&advised=true"
+        links.insert(0, Link(again, "Apply what it advises"))
     if document.get("model") is not None:
         with visit.reading() as session:
             gone = gone_words(session, visit.project_id, "model", experiment_id)

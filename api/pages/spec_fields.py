@@ -25,7 +25,7 @@ Choices = tuple[tuple[str, str], ...]
 SOURCE, MECHANISM, LAYERS = "/federation/source", "/privacy/mechanism", "/model/layers"
 CHOOSERS = (
     *(SOURCE, MECHANISM, "/federation/scoring/method", "/model/kind", "/training/method/kind"),
-    "/training/cohort/sampling",
+    *("/training/cohort/sampling", "/training/server/optimiser"),
 )
 """Fields on whose choice it depends which others count; so it does on WHOSE_GROUPS."""
 WHOSE_GROUPS = "groups"
@@ -183,12 +183,16 @@ def choice_rules() -> str:
     """The style sheet that hides fields unless the choice is made for which they count. Where a
     browser lacks `:has`, every field is shown, with a note."""
     chosen = {UPLOADED: 'option[data-kind="uploaded"]', "own": 'input[value="own"]'}
-    radios = {name for name, _, _ in MECHANISMS}
-    for section in SECTIONS:
-        for one in section.fields:
-            for choice in one.only:
-                element = "input" if choice in radios else "option"
-                chosen.setdefault(choice, f'{element}[value="{choice}"]')
+    every = [one for section in SECTIONS for one in section.fields]
+    chooser = {
+        value: f'select[name="{one.pointer}"] option'
+        for one in every
+        if one.pointer in CHOOSERS
+        for value, _ in one.choices
+    } | {name: "input" for name, _, _ in MECHANISMS}
+    for one in every:
+        for choice in one.only:
+            chosen.setdefault(choice, f'{chooser.get(choice, "option")}[value="{choice}"]')
     rules = ",\n".join(
         f"  .spec-form:has({element}:checked) .for-{choice}" for choice, element in chosen.items()
     )

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, assert_never
 
 from pydantic import Field
 
-from fedaudit.spec.base import SpecPart
+from fedaudit.spec.base import InForm, SpecPart
 
 StepSize = Annotated[float, Field(gt=0, le=1e6)]
 Optimiser = Literal["sgd", "adam", "rmsprop"]
@@ -41,6 +41,9 @@ class Schedule(SpecPart):
 DEFAULT_SCHEDULE = Schedule()
 
 
+_SERVER_STEP_SIZE = InForm("Server step size", hint="Empty: 1 of momentum, 0.1 of adam.")
+
+
 class ServerAverage(SpecPart):
     """The next hypothesis is the average that was released."""
 
@@ -53,8 +56,8 @@ class ServerMomentum(SpecPart):
 
     words: ClassVar = "averages with momentum"
     optimiser: Literal["momentum"]
-    step_size: StepSize = 1.0
-    momentum: Decay = 0.9
+    step_size: Annotated[StepSize, _SERVER_STEP_SIZE] = 1.0
+    momentum: Annotated[Decay, InForm("Server momentum", "0.9")] = 0.9
 
 
 class ServerAdam(SpecPart):
@@ -62,10 +65,10 @@ class ServerAdam(SpecPart):
 
     words: ClassVar = "Adam over averages"
     optimiser: Literal["adam"]
-    step_size: StepSize = 0.1
-    beta1: Decay = 0.9
-    beta2: Decay = 0.99
-    tau: Annotated[float, Field(ge=1e-9, le=1e6)] = 1e-3
+    step_size: Annotated[StepSize, _SERVER_STEP_SIZE] = 0.1
+    beta1: Annotated[Decay, InForm("Server beta 1", "0.9")] = 0.9
+    beta2: Annotated[Decay, InForm("Server beta 2", "0.99")] = 0.99
+    tau: Annotated[Annotated[float, Field(ge=1e-9, le=1e6)], InForm("Server tau", "0.001")] = 1e-3
     """Added to the root of the mean square: a parameter that averages move by less moves less."""
 
 

@@ -8,8 +8,9 @@ longer than that of the updates. Then changes come first that cost no more, and 
 multiplier last, never beyond what still protects.
 """
 
+import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,6 +69,25 @@ class Advice(Part):
     """Empty where nothing in the spec helps, or something else is to be done."""
 
 
+def with_changes(spec: Mapping[str, Any], changes: Iterable[SpecChange]) -> dict[str, Any]:
+    """A spec, every default written out, after changes."""
+    found = copy.deepcopy(dict(spec))
+    for change in changes:
+        *way, last = change.pointer.removeprefix("/").split("/")
+        place = found
+        for step in way:
+            place = place[step]
+        place[last] = change.value
+    return found
+
+
+def _changes(values: Mapping[str, Any]) -> list[SpecChange]:
+    return [
+        SpecChange(pointer="/" + path.replace("__", "/"), value=value)
+        for path, value in values.items()
+    ]
+
+
 @dataclass(frozen=True)
 class _Run:
     """A report's run, or what it would be after changes."""
@@ -78,13 +98,7 @@ class _Run:
     def changed(self, **changes: Any) -> "_Run | None":
         """With other values, by pointers whose slashes are two underscores; None where the spec
         would be refused."""
-        document = self.spec.model_dump(mode="json")
-        for path, value in changes.items():
-            *way, last = path.split("__")
-            place = document
-            for step in way:
-                place = place[step]
-            place[last] = value
+        document = with_changes(self.spec.model_dump(mode="json"), _changes(changes))
         try:
             return _Run(self.report, parse_spec(document))
         except InvalidInputError:
@@ -197,10 +211,7 @@ def _advice(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
     return Advice(
         text=text,
         figure="utility/validation_loss" if loss else "utility/accuracy_over_baseline",
-        changes=[
-            SpecChange(pointer="/" + path.replace("__", "/"), value=value)
-            for path, value in changes.items()
-        ],
+        changes=_changes(changes),
     )
 
 

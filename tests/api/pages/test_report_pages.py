@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from html import escape
 from typing import Any
 
 import pytest
@@ -110,3 +111,20 @@ def test_another_project_and_another_scope_see_nothing(api: Api, part: str) -> N
     stranger = signed_in(api)
     stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
     assert stranger.get(f"{base}/{part}").status_code == 404
+
+
+def test_what_a_report_advises_is_applied_to_the_form_without_a_script(api: Api) -> None:
+    base = finished(api)
+    visitor = signed_in(api)
+    changes = [{"pointer": "/training/local/step_size", "value": 0.37}]
+    for advised, offered in ((changes, True), ([], False)):
+        with api.database.write() as session:
+            stored = session.get(Report, base.rpartition("/")[2])
+            advice = {**stored.document["advice"], "changes": advised}
+            document = {**stored.document, "advice": advice}
+            session.execute(update(Report).values(document=document))
+        link = f"/experiments/new?like={base.rpartition('/')[2]}&advised=true"
+        assert (f'href="{escape(link)}"' in visitor.get(f"{base}/report").text) == offered
+        shown = visitor.get(link)
+        assert ("step_size: 0.37" in shown.text) == offered
+        assert shown.status_code == 200

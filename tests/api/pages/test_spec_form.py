@@ -203,8 +203,16 @@ def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
 
 def test_optimisers_of_clients_and_of_the_server_are_asked_for() -> None:
     training = parse_spec(
-        built(training__local__momentum="0.9", training__server__optimiser="adam")
+        built(
+            training__local__momentum="0.9",
+            training__server__optimiser="adam",
+            training__server__step_size="0.2",
+            training__server__beta2="0.98",
+            training__server__tau="1e-4",
+        )
     ).training
     assert training.local.momentum == 0.9
-    assert training.server == ServerAdam(optimiser="adam")
+    assert training.server == ServerAdam(optimiser="adam", step_size=0.2, beta2=0.98, tau=1e-4)
+    # Clients' optimiser may be called as the server's is, and shows none of its fields.
+    assert 'select[name="/training/server/optimiser"] option[value="adam"]' in choice_rules()
     assert parse_spec(built()).training.server == DEFAULT_SERVER

@@ -16,7 +16,7 @@ from tests.reports.page.printed_text import Printed, Seen, printed
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango
 
-_FEW = ("fixed radius with a clip", "small cells", "long names")
+_FEW = ("fixed radius with a clip", "long names")
 """Of a set that fails where boxes must stay whole on a page."""
 
 
