@@ -25,7 +25,6 @@ from api.pages import (
     reports,
     sign_in,
     sweeps,
-    webhooks,
 )
 from api.pages.session import (
     HOME,
@@ -48,7 +47,6 @@ MODULES: tuple[ModuleType, ...] = (
     ledgers,
     sweeps,
     federations,
-    webhooks,
 )
 """The more special path first: `/experiments/new` before `/experiments/{experiment_id}`."""
 

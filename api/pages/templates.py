@@ -42,7 +42,6 @@ PLACES = (
     Place("/ledgers", "Ledgers", "experiments:read"),
     Place("/compare", "Compare", "reports:read"),
     Place("/federations", "Federations", "federations:read"),
-    Place("/webhooks", "Webhooks", "admin"),
     Place("/docs", "API", None),
 )
 _HOMES = ("/", "/reports", "/federations", "/experiments/new")

@@ -38,8 +38,6 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         href = visit.page.locator("main a[href^='/federations/']").first.get_attribute("href")
     assert href is not None
     with Client(service.url, service.api_key) as client:
-        webhook = client.create_webhook("https://hooks.example.org/audits", ["gate.failed"])
-        client.test_webhook(webhook["id"])
         audit = f"/audits/{_audited(client)}"
         ledger = f"/ledgers/{_declared(client)}"
         erasure = _erased(client)
@@ -76,8 +74,6 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "ledger-verification": f"{ledger}/verification",
         "sweeps": "/sweeps",
         "sweep": f"/sweeps/{sweep['id']}?figure=validation_loss",
-        "webhooks": "/webhooks",
-        "webhook": f"/webhooks/{webhook['id']}",
     }
 
 
