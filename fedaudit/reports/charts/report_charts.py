@@ -70,8 +70,8 @@ def _draw_attribute(
 ) -> list[Chart]:
     gaps = series.gaps.get(section["attribute"])
     curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
-    others = rates_chart(section, name=name), privacy_cost_chart(section, name=name)
-    return [*_noted(curves, series), *(chart for chart in others if chart is not None)]
+    rates = rates_chart(section, name=name)
+    return [*_noted(curves, series), *([] if rates is None else [rates])]
 
 
 def running_charts(series: Series, *, delta: float | None, best: int | None = None) -> list[Chart]:
@@ -246,51 +246,6 @@ def _rate_text(group: Mapping[str, Any], rate: str) -> str:
     if value is not None:
         return figure_text(value)
     return "suppressed" if group["suppressed"] else group["reasons"].get(rate) or "–"
-
-
-def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
-    """Mean cost of each group of one attribute; None where no cost can be shown. The cost is
-    leakage where there is one, and otherwise participations."""
-    found = section["privacy_cost_by_group"]
-    if found is None:
-        return None
-    cost = "leakage"
-    if all(group["leakage_mean"] is None for group in found["groups"]):
-        cost = "participations"
-    mean = f"{cost}_mean"
-    visible = [group for group in found["groups"] if group[mean] is not None]
-    if not visible:
-        return None
-    drawn = _outermost(visible, lambda group: float(group[mean]))
-    rows = [Row(name=group["value"], marks=(group[mean],)) for group in drawn]
-    return Chart(
-        name=f"chart-{name}-privacy-cost",
-        title=f"Privacy cost: {cost} by group of {section['attribute']}",
-        description=f"Range chart of {len(drawn)} groups: mean {cost} of the training "
-        "clients of each. The figures are in the table below.",
-        caption=_cost_words(found, visible, cost),
-        drawing=range_chart(rows, kinds=("mean",), unit=cost, whole=(0, 0)),
-        table=FigureTable(
-            head=("Group", f"{cost.capitalize()}, mean"),
-            rows=[(group["value"], figure_text(group[mean])) for group in drawn],
-            note="The groups with the lowest and the highest means"
-            if len(drawn) < len(visible)
-            else "",
-        ),
-    )
-
-
-def _cost_words(found: Mapping[str, Any], visible: Sequence[Mapping[str, Any]], cost: str) -> str:
-    means = [(group[f"{cost}_mean"], group["value"]) for group in visible]
-    (low, lowest), (high, highest) = min(means), max(means)
-    stated = f"Mean {cost} is {figure_text(low)}."
-    if low < high:
-        stated = (
-            f"Mean {cost} goes from {figure_text(low)} ({lowest}) to {figure_text(high)} "
-            f"({highest})."
-        )
-    hidden = sum(group["suppressed"] for group in found["groups"])
-    return f"{stated} {hidden} groups are suppressed." if hidden else stated
 
 
 def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:

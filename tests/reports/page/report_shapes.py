@@ -35,7 +35,7 @@ _TABLE = {
 
 
 def shapes(material: Material) -> Iterator[Shape]:
-    """Thirty reports, each with a name."""
+    """The reports, each with a name."""
     yield from _of_mechanisms(material)
     yield from _of_groups(material)
     yield from _of_hypotheses(material)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fedaudit.reports.charts.report_charts import privacy_cost_chart
 from fedaudit.reports.number_text import bound_text, figure_text
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
@@ -52,8 +51,6 @@ def test_who_pays_has_a_row_a_group(section):
     assert rows["g1"]["Refusals, mean"] == "0.067"
     assert rows["g2"]["Leakage, mean"] == "1.2"
     assert "Leakage, largest" not in table.head
-    chart = privacy_cost_chart(section, name="x")
-    assert "leakage" in chart.title
 
 
 def test_a_missing_figure_has_its_reason_in_the_note(material):
@@ -68,7 +65,6 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     stated = "Rates of the groups of group: there is no figure to show. Suppressed:"
     assert page.count(stated) == 1
     assert "<caption>Rates of the groups of group</caption>" not in page
-    assert privacy_cost_chart(section, name="x") is None
 
 
 def test_where_nobody_is_told_who_paid_the_page_says_why(material):
