@@ -24,7 +24,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason
+from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason, nearest_power_of_two
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
 from models.tables.federations import Federation
@@ -140,7 +140,7 @@ def _doubts(planned: ExperimentPlan) -> Iterator[str]:
         spec,
         sizes=planned.ledger_context.inputs.noised_sizes,
         training_clients=planned.training_clients,
-        rows=planned.federation.rows / planned.federation.clients,
+        rows=nearest_power_of_two(planned.federation.rows / planned.federation.clients),
         noise_multiplier=planned.projection.noise_multiplier,
     )
     if drowned is not None:

@@ -96,13 +96,14 @@ class DeclaredFacts:
         """With the power of two nearest to each number of rows."""
         return replace(
             self,
-            rows=_power_of_two(self.rows),
-            median_rows=_power_of_two(self.median_rows or self.mean_rows),
-            most_rows=_power_of_two(self.most_rows or self.mean_rows),
+            rows=nearest_power_of_two(self.rows),
+            median_rows=nearest_power_of_two(self.median_rows or self.mean_rows),
+            most_rows=nearest_power_of_two(self.most_rows or self.mean_rows),
         )
 
 
-def _power_of_two(rows: float) -> int:
+def nearest_power_of_two(rows: float) -> int:
+    """Of a number of rows, which one row more or less hardly ever changes; at least 1."""
     return int(2 ** max(0, round(math.log2(max(1.0, rows)))))
 
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 import yaml
 
+from benchmarks.usefulness import TABLES
 from fedaudit.cli.main import main
 from fedaudit.federations.proposals.proposal import propose_file
 from fedaudit.federations.reading.source_files import Files, open_path
@@ -121,6 +122,33 @@ def test_by_the_pages(visitor: Visitor, client: Client, name: str) -> None:
     decision = {"decision": "rejected", "note": "No guarantee."}
     visitor.send(f"{experiment}/sign-offs", {**form, **decision})
     assert "by Ada Lovelace" in visitor.see(f"{experiment}/report")
+
+
+REAL = ("income, 35 states, ranges", "adult, 15 occupations", "heart disease, 4 hospitals",
+        "hospital charges, by provider", "digits, 100 made-up clients")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_form_of_a_real_table_submitted_unchanged_beats_a_constant(
+    visitor: Visitor, client: Client, name: str, data_dir: Path
+) -> None:
+    source = {**TABLES[name]}
+    source.pop("zip_table", None)  # the file has coordinates
+    file = data_dir / source.pop("path")
+    registration = {"name": name, "federation": source, "fairness": {}}
+    with file.open("rb") as content:
+        uploaded = client.upload(content, registration, file_name=file.name)
+    ready = client.profiled(uploaded["id"])
+    assert ready["status"] == "ready", ready["errors"]
+    form = visitor.form(f"/experiments/new?federation_id={ready['id']}", "/experiments/new")
+    experiment = visitor.send("/experiments/new", {**form, "action": "submit"})
+    ended = client.wait(experiment.rpartition("/")[2])
+    assert ended["status"] == "succeeded", ended["status_detail"]
+    report = client.report(ended["id"])
+    assert report["privacy"]["epsilon_max"] <= 3
+    utility = report["utility"]
+    assert utility["validation_loss"] < 0.95 * utility["baseline_loss"]
+    assert utility["degenerate"] is not True
 
 
 @pytest.mark.parametrize("name", ["useless", "coded", "one-hot", "skewed"])

@@ -1,6 +1,5 @@
 """Specs and files for the tests of this room."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,13 +80,3 @@ def refuse(load: Load) -> Refuse:
         return {error.pointer: error.message for error in caught.value.errors}
 
     return refuse
-
-
-@pytest.fixture
-def shared_data() -> Path:
-    """Real data, which is no part of the project."""
-    beside = Path(__file__).parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("FEDAUDIT_TEST_DATA_DIR", beside))
-    if not folder.is_dir():
-        pytest.skip(f"real data needed: set FEDAUDIT_TEST_DATA_DIR (looked in {folder})")
-    return folder

@@ -42,7 +42,7 @@ def test_every_example_is_a_spec_that_loads(path: Path, request: pytest.FixtureR
     if hasattr(spec.federation, "path"):
         folder = path.parent
         if not (folder / str(spec.federation.path)).exists():
-            folder = request.getfixturevalue("shared_data")
+            folder = request.getfixturevalue("data_dir")
         if not (folder / str(spec.federation.path)).exists():
             pytest.skip(f"{spec.federation.path} is not among the real data at hand")
     check_usable(load_federation(spec, sources_dir=folder), spec)
@@ -87,7 +87,7 @@ def test_examples_have_coins_or_blocks_unless_they_repeat_a_paper(path: Path) ->
     "name", ["people", "adult-occupation", "heart-disease", "hospital-providers"]
 )
 def test_examples_learn(name: str, request: pytest.FixtureRequest) -> None:
-    folder = SWEEP.parent if name == "people" else request.getfixturevalue("shared_data")
+    folder = SWEEP.parent if name == "people" else request.getfixturevalue("data_dir")
     ran = run_locally(example(name), sources_dir=folder, device="cpu", progress=lambda _: None)
     utility = ran.report["utility"]
     assert utility["loss_under_baseline"] > 0.05 * utility["baseline_loss"]
@@ -175,10 +175,10 @@ def hospital(**federation: object) -> object:
 
 
 @pytest.mark.parametrize(("key", "clients"), [("zip", 2948), ("provider_id", 3151)])
-def test_the_whole_hospital_file_and_the_derived_one_agree(shared_data, key, clients):
+def test_the_whole_hospital_file_and_the_derived_one_agree(data_dir, key, clients):
     derived = load_federation(
         parse_spec(hospital(path="hospital_charges/four_conditions.csv.gz", client_key=key)),
-        sources_dir=shared_data,
+        sources_dir=data_dir,
     )
     whole = load_federation(
         parse_spec(
@@ -188,7 +188,7 @@ def test_the_whole_hospital_file_and_the_derived_one_agree(shared_data, key, cli
                 client_key=key,
             )
         ),
-        sources_dir=shared_data,
+        sources_dir=data_dir,
     )
 
     assert derived.clients == clients
@@ -205,8 +205,8 @@ def test_the_whole_hospital_file_and_the_derived_one_agree(shared_data, key, cli
             assert np.array_equal(one[np.lexsort(one.T)], two[np.lexsort(two.T)])
 
 
-def test_hearts_without_the_columns_that_have_gaps(shared_data: Path) -> None:
-    federation = load_federation(example("heart-disease"), sources_dir=shared_data)
+def test_hearts_without_the_columns_that_have_gaps(data_dir: Path) -> None:
+    federation = load_federation(example("heart-disease"), sources_dir=data_dir)
     rows = dict(zip(federation.client_names, federation.counts.tolist(), strict=True))
     assert rows == {"cleveland": 303, "hungarian": 261, "switzerland": 46, "va": 130}
     assert federation.classes == ("0", "1")

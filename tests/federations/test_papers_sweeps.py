@@ -31,7 +31,7 @@ def test_every_sweep_can_be_asked_for_and_its_costs_projected(path, request):
     assert int(stated[1]) == len(cells) == asked.cells
     first, last = cells[0][1], cells[-1][1]
     if first.federation.traits.files:
-        sources = request.getfixturevalue("shared_data")
+        sources = request.getfixturevalue("data_dir")
         if not all((sources / file).is_file() for file in first.federation.traits.files):
             pytest.skip(f"{first.federation.traits.files} are not among the real data at hand")
     else:

@@ -244,10 +244,10 @@ def test_labels_that_would_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "12 rows of 0 features" in message
 
 
-def test_real_handwriting(shared_data: Path) -> None:
-    archive = np.load(shared_data / "unipen_handwriting/unipen_alnum62_28x28.npz")
+def test_real_handwriting(data_dir: Path) -> None:
+    archive = np.load(data_dir / "unipen_handwriting/unipen_alnum62_28x28.npz")
     path = "unipen_handwriting/unipen_alnum62_28x28.npz"
-    federation = load_images(shared_data, path, fairness=Fairness(sensitive=["site"]))
+    federation = load_images(data_dir, path, fairness=Fairness(sensitive=["site"]))
     assert (federation.clients, federation.rows) == (217, 75_592)
     assert federation.classes == tuple(archive["classes"].tolist())
     client = federation.client_names.index("113")
