@@ -101,8 +101,9 @@ OTHER_FORM = (
 
 
 def has_present_form(report: Mapping[str, Any]) -> bool:
-    """Whether a stored report has the fields of this version's reports."""
-    return report.keys() == Report.model_fields.keys()
+    """Whether a stored report has every field that this version reads: of later versions those that
+    are added may be missing, and of earlier ones those that are gone may be there."""
+    return report.keys() >= Report.model_fields.keys()
 
 
 def assemble(material: ReportMaterial) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import gzip
 import random
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -86,32 +85,6 @@ def test_profiles_agree_with_loading(sources, numeric):
             assert profiled == loaded
 
 
-def test_rules_by_group_and_the_positive_class(sources):
-    rows = sorted(people(random.Random(4), rows=200, numeric=False), key=lambda row: row[5])
-    drop = {"features": ["x"]}
-    by_group: list[dict[str, Any]] = [
-        {"group": {"sex": "F"}, "op": "in", "value": ["no"]},
-        {"group": {"sex": "M"}, "op": "in", "value": ["yes"]},
-    ]
-    rules = ((by_group, None), (None, None), (None, "yes"), (None, "no"))
-    for (favourable, positive), first in product(rules, ("no", "yes")):
-        written(sources, rows if first == "no" else rows[::-1])
-        fairness = {**FAIRNESS, "favourable": favourable, "minimum_group_size": 1}
-        federation = {**drop, **({"positive": positive} if positive else {})}
-        profiled, loaded = both(sources, federation, fairness, numeric=False)
-        assert isinstance(profiled, dict)
-        assert profiled == loaded
-
-    written(sources, people(random.Random(5), rows=200, numeric=True))
-    by_group = [
-        {"group": {"sex": "F"}, "op": "ge", "value": 0.2},
-        {"group": {"sex": "M"}, "op": "le", "value": 0.7},
-    ]
-    fairness = {**FAIRNESS, "favourable": by_group, "minimum_group_size": 1}
-    profiled, loaded = both(sources, drop, fairness, numeric=True)
-    assert profiled == loaded
-
-
 WRONG: list[tuple[int, str, str]] = [
     (0, "", "row 8 of column 'hospital' is empty"),
     (0, "x" * 201, "row 8 of column 'hospital' has control characters or more than 200"),
@@ -178,36 +151,6 @@ def test_files_that_are_no_tables(sources: Path, data: bytes, says: str) -> None
     assert says in message
     assert "data.csv" in message
     assert profiled == loaded
-
-
-@pytest.mark.parametrize(
-    ("data", "changes", "pointer", "says"),
-    [
-        ("a,1,2\na,3,4\n", {}, "/federation/client_key", "one client"),
-        ("a,1,2\nb,3,4\nc,3,4\n", {}, "/federation/client_key", "in every one of the 3 rows"),
-        ("a,1,2\nb,3,4\nb,1,2\n", {"target": "price"}, "/federation/target", "'price'"),
-        ("a,1,2\nb,3,2\nb,1,2\n", {}, "/federation/target", "one value only"),
-        ("a,1,2\nb,3,4\nb,1,2\n", {"positive": "7"}, "/federation/positive", "no class '7'"),
-        ("a,1,2\nb,3,4\nb,1,2\n", {"scale": {"y": 2}}, "/federation/scale/y", "neither"),
-    ],
-)
-def test_registrations_that_do_not_fit(sources, data, changes, pointer, says):
-    (sources / "data.csv").write_text("hospital,x,cost\n" + data)
-    faults = refused(sources, registration(changes))
-    assert list(faults) == [pointer]
-    assert says in faults[pointer]
-
-
-def test_rules_that_do_not_fit_the_data(sources: Path) -> None:
-    written(sources, people(random.Random(3), rows=40, numeric=False))
-    names = {"features": ["x"]}
-    for rule, pointer in (
-        ({"op": "in", "value": ["yes", "maybe"]}, "/fairness/favourable/value/1"),
-        ({"op": "ge", "value": 3}, "/fairness/favourable/op"),
-        ([{"group": {"sex": "Q"}, "op": "in", "value": ["no"]}], "/fairness/favourable/0/group"),
-    ):
-        value = registration(names, {"sensitive": ["sex"], "favourable": rule})
-        assert list(refused(sources, value)) == [pointer]
 
 
 def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,18 +244,6 @@ def test_data_that_changed_and_progress(sources: Path) -> None:
     assert calls
     with pytest.raises(InvalidInputError, match="not what it was when it was registered"):
         profile_registration(parsed, files=Files(sources), fingerprint="0" * 64)
-
-
-def test_attributes_of_clients(sources):
-    rows = people(random.Random(10), rows=90, numeric=True)
-    for row in rows:
-        row[3] = "" if row[4] == "20" else {"a": "F", "b": "M"}.get(row[0].strip(), "X")
-    written(sources, rows)
-    fairness = FAIRNESS | RULE
-    profiled, loaded = both(sources, {"features": ["x"]}, fairness, numeric=True)
-    assert profiled == loaded
-    assert profiled["attributes"]["sex"]["of"] == "client"
-    assert profiled["attributes"]["age"]["of"] == "record"
 
 
 def test_images_and_hospital_charges_are_loaded(sources: Path) -> None:

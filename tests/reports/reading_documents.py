@@ -1,4 +1,4 @@
-"""Reports to read: of every kind of mechanism, of older versions, and broken ones."""
+"""Reports to read, of every kind of mechanism."""
 
 from collections.abc import Callable
 from typing import Any

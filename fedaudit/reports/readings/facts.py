@@ -1,16 +1,15 @@
-"""Fields of a report of any version, and statements that several readings share.
+"""Fields of a report, and statements that several readings share.
 
-A field that is missing or has another type is None.
+A field that a report of this kind lacks is None.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import number as shown
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
@@ -126,9 +125,9 @@ def attacks(document: Document) -> list[str]:
     ]
 
 
-def kind(document: Document) -> str | None:
-    """formal, heuristic or none; None where the report does not say."""
-    return text_at(document, "guarantee", "kind")
+def kind(document: Document) -> str:
+    """formal, heuristic, declared or none."""
+    return str(document["guarantee"]["kind"])
 
 
 def mechanism(document: Document) -> str | None:
@@ -146,15 +145,10 @@ def mechanism_facts(document: Document) -> MechanismFacts | None:
 def noise_origin(document: Document) -> NoiseOrigin | None:
     """Who adds noise; None where it is not known. The report's guarantee decides: some mechanisms
     have a baseline without noise."""
-    stated = known_guarantee_kind(kind(document))
-    match stated:
-        case "none":
-            return NoPrivacyMechanism.facts.noise_origin
-        case "formal" | "heuristic" | "declared" | None:
-            known = mechanism_facts(document)
-            return None if known is None else known.noise_origin
-        case _:
-            assert_never(stated)
+    if kind(document) == "none":
+        return NoPrivacyMechanism.facts.noise_origin
+    known = mechanism_facts(document)
+    return None if known is None else known.noise_origin
 
 
 def is_protected(document: Document) -> bool:

@@ -7,7 +7,6 @@ categories were omitted as too small. Four fifths is the threshold of 29 CFR 160
 law itself sets none.
 """
 
-from itertools import permutations
 from typing import Literal
 
 from fedaudit.fairness.gaps import is_below_four_fifths
@@ -37,7 +36,6 @@ _WHICH_ROWS = {
     "and whether they are of the tool's use, is not known here.",
 }
 """By whether the report is of an audit of predictions, which has no training."""
-_JOINED = ("_", " and ", " & ", " x ", "_x_", "-", "*", "/", "+", ", ", ",")
 
 Reading = Literal["below four fifths", "at least four fifths"]
 
@@ -62,8 +60,7 @@ class ImpactRatioTable(ReadingPart):
 
     attribute: str
     intersection_of: list[str] | None
-    """The attributes whose combinations these are, as the report states or as inferred from the
-    name of a column that the data joined; None for a single attribute."""
+    """The attributes whose combinations these are; None for a single attribute."""
     categories: list[ImpactRatioCategory]
     highest_rate: Share | None
     below_four_fifths: int
@@ -115,15 +112,13 @@ IMPACT_RATIO = ReportReading(
 
 def _table(document: Document, section: Document) -> ImpactRatioTable:
     attribute = text_at(section, "attribute") or "not named"
-    others = [text_at(one, "attribute") for one in parts_at(document, "fairness")]
     groups = parts_at(section, "groups")
     shown = [rate for rate in map(_shown_rate, groups) if rate is not None]
     highest = max(shown, default=None)
     categories = [_category(group, highest, compared=len(shown)) for group in groups]
     return ImpactRatioTable(
         attribute=attribute,
-        intersection_of=texts_at(section, "intersection_of")
-        or _intersection_of(attribute, [one for one in others if one is not None]),
+        intersection_of=texts_at(section, "intersection_of") or None,
         categories=categories,
         highest_rate=highest,
         below_four_fifths=sum(one.four_fifths == "below four fifths" for one in categories),
@@ -162,16 +157,6 @@ def _category(group: Document, highest: float | None, *, compared: int) -> Impac
         four_fifths=reading,
         reason=reason,
     )
-
-
-def _intersection_of(attribute: str, others: list[str]) -> list[str] | None:
-    """The two or three other attributes that the name joins, as `sex_race` joins sex and race."""
-    candidates = [name for name in others if name != attribute and name in attribute]
-    for size in (2, 3):
-        for names in permutations(candidates, size):
-            if any(attribute == mark.join(names) for mark in _JOINED):
-                return list(names)
-    return None
 
 
 def _missing_rows(document: Document, attribute: str) -> int | None:

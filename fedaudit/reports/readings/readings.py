@@ -162,7 +162,7 @@ def model_card(document: Document) -> str:
     names = (text_at(section, "attribute") for section in parts_at(document, "fairness"))
     privacy = [
         facts.NOT_FOR_RELEASE if facts.is_simulated(document) else None,
-        f"Guarantee: {facts.kind(document) or 'unknown'}, of the mechanism "
+        f"Guarantee: {facts.kind(document)}, of the mechanism "
         f"{facts.mechanism(document) or 'unknown'}.",
         *facts.spent(document),
         text_at(document, "guarantee", "statement"),
@@ -217,8 +217,6 @@ def _keys(document: Document) -> dict[str, Value]:
 
 
 def _guarantee(document: Document) -> str:
-    if facts.kind(document) is None:
-        return "unknown"
     simulated = facts.is_simulated(document)
     section = part_at(document, "guarantee")
     return guarantee_words({**section, "in_force": False} if simulated else section)
@@ -360,6 +358,5 @@ else:
 
 def reading(document: Mapping[str, Any], name: ReadingName) -> dict[str, Any] | str:
     """A stored report in the named format: JSON-able values, and Markdown for `model-card`.
-    Anything that an older report lacks is reported as not stated; no document is refused for it.
     Raises KeyError for a name that is not registered."""
     return READINGS[name].make(document)

@@ -36,7 +36,11 @@ ADULT: dict[str, Any] = {
         "local": {"epochs": 5, "step_size": 5},
     },
     "privacy": {"mechanism": "none"},
-    "fairness": {"sensitive": ["sex_race", "sex", "race"], "intervals": None},
+    "fairness": {
+        "sensitive": ["sex", "race"],
+        "intersections": [["sex", "race"]],
+        "intervals": None,
+    },
 }
 
 
@@ -45,7 +49,7 @@ def _write_adult(path: Path) -> None:
     draw = random.Random(11)
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(["occupation", "age", "education", "sex", "race", "sex_race", "income"])
+        table.writerow(["occupation", "age", "education", "sex", "race", "income"])
         for row in range(600):
             sex = draw.choice(["Female", "Male"])
             race = draw.choice(["Black", "White", "White"])
@@ -54,10 +58,7 @@ def _write_adult(path: Path) -> None:
             age = draw.randint(18, 60)
             education = min(16, draw.randint(4, 13) + 3 * (sex == "Male") + (race == "White"))
             income = age / 60 + education / 16 + draw.gauss(0, 0.2) > 1.3
-            joined = f"{sex}, {race}" if race else ""
-            table.writerow(
-                [row % 20, age, education, sex, race, joined, ">50K" if income else "<=50K"]
-            )
+            table.writerow([row % 20, age, education, sex, race, ">50K" if income else "<=50K"])
 
 
 @pytest.fixture(scope="module")
