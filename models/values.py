@@ -112,6 +112,8 @@ class FinalFigures:
     gate_outcome: str | None = None
     alarms: int | None = None
     """Attacks that raised an alarm, later ones included; null if none was asked for."""
+    answer: Mapping[str, Any] | None = None
+    """Whether the model may be released."""
 
 
 @dataclass(frozen=True, kw_only=True)

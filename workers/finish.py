@@ -18,6 +18,7 @@ from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.sections.material import ModelFile
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.utility import known_ending
+from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
@@ -177,7 +178,7 @@ def succeed(
         status="succeeded",
         reason=NOISE_TOO_SMALL if ended_early else None,
         price=leakage,
-        figures=_stored_figures(document),
+        figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
@@ -216,7 +217,7 @@ def end_without_report(
     CheckpointRepository(session).delete(experiment_id)
 
 
-def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
+def stored_figures(document: Mapping[str, Any]) -> FinalFigures:
     """The figures by which the experiment is found; per-attribute gaps only with one attribute."""
     figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
     utility = document["utility"]
@@ -228,6 +229,7 @@ def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
         delta=document["guarantee"]["delta"],
         gate_outcome=document["gate_outcome"],
         alarms=len(raised_alarms(document)) if document["attacks"] else None,
+        answer=answer_by_codes(document).model_dump(),
         **figures,
     )
 
@@ -241,6 +243,7 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
         unit=report.guarantee.unit,
         summary={
             "verdict": report.verdict,
+            "answer": None if report.answer is None else report.answer.model_dump(),
             "degenerate": report.utility.degenerate,
             "guarantee": report.guarantee.model_dump(exclude={"statement"}),
         },

@@ -36,6 +36,7 @@ from api.shared.data_faults import shown_detail
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.report_charts import running_charts
 from fedaudit.reports.report import has_present_form
+from fedaudit.reports.verdict.release import answer_of
 from fedaudit.spec.attacks.attack_spec import attack_titles
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
@@ -76,6 +77,7 @@ def experiment_page(
     return visit.page(
         "experiment.html",
         experiment=row,
+        answer=None if report is None else answer_of(report),
         detail=shown_detail(row.status_reason, row.status_detail, caller=visit.caller),
         tags=list(tags),
         federation=None if federation is None else federation.name,

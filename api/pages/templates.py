@@ -21,6 +21,7 @@ from fedaudit import __version__
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.unit_key import unit_key_words
 from fedaudit.reports.page.style_sheets import SHARED, style_sheet
+from fedaudit.reports.sections.part import ANSWER_WORDS
 from models.vocabulary import Scope
 
 
@@ -142,7 +143,12 @@ def _environment() -> Environment:
         observer=observer_words, adjacency=adjacency_words, unit_key=unit_key_words
     )
     environment.globals.update(
-        asset=asset, home=home, places=places, plural=wording.plural, new_once=new_once
+        answer_words=ANSWER_WORDS,
+        asset=asset,
+        home=home,
+        places=places,
+        plural=wording.plural,
+        new_once=new_once,
     )
     return environment
 

@@ -24,6 +24,7 @@ from api.schemas.base import (
 from api.schemas.people import ActorBody
 from fedaudit.reports.later import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
+from fedaudit.reports.sections.part import Answer
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import ROUND_METRICS
@@ -79,6 +80,9 @@ class ExperimentBody(BaseModel):
     alarms: int | None
     """How many attacks found evidence against its guarantee; null where none was asked for, and
     before its end."""
+    answer: Answer | None
+    """Whether its model may be released, with reasons in a few words; null before its end, without
+    a report, and where it ended before this was stored."""
     retry_of: str | None
     created_at: datetime
     started_at: datetime | None

@@ -32,7 +32,7 @@ from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.comparison.parts import ComparedGuarantee
 from fedaudit.reports.figures import FIGURES
 from fedaudit.reports.report import GateSection
-from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.reports.sections.part import Answer, GateOutcome
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import FairnessFigure, Gate
@@ -85,6 +85,8 @@ class ReportBody(BaseModel):
     """A report in a list; `href` leads to the whole of it."""
 
     experiment: ListedExperiment
+    answer: Answer | None = None
+    """Whether the model may be released; null where the report is one of an earlier version."""
     verdict: str | None
     degenerate: bool | None = None
     """Whether the model decides nothing, so that its gaps and its accuracy mean nothing; null where

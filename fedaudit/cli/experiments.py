@@ -302,7 +302,8 @@ def show_experiments(experiments: Sequence[Json]) -> None:
         table.add_column(title, overflow="fold")
     for one in experiments:
         cells = (_cost(one), _result(one), _gates(one))
-        status = f"{one['status']}\n{_progress(one)}" if one["status"] in _OPEN else one["status"]
+        under = _progress(one) if one["status"] in _OPEN else _answer(one)
+        status = f"{one['status']}\n{under}".strip()
         name = "\n".join(wrap(one["name"], _ID_WIDTH))
         table.add_row(f"{escape(name)}\n{one['id']}", status, *map(escape, cells))
     standard_output().print(table)
@@ -334,6 +335,7 @@ def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
     for name in _GAPS:
         if figures[name] is not None:
             yield name.partition("_diff")[0].replace("_", " "), f"gap of {figures[name]:.4g}"
+    yield "answer", _answer(experiment, with_reasons=True)
     yield "gates", _gates(experiment)
     yield "page", page
 
@@ -362,6 +364,17 @@ def _result(experiment: Json) -> str:
         if figures[name] is not None:
             return f"{label}\n{figures[name]:.4g}"
     return ""
+
+
+def _answer(experiment: Json, *, with_reasons: bool = False) -> str:
+    from fedaudit.reports.sections.part import ANSWER_WORDS
+
+    # A service of an earlier version has none.
+    answer = experiment.get("answer")
+    if answer is None:
+        return ""
+    reasons = "; ".join(one["text"] for one in answer["reasons"])
+    return ANSWER_WORDS[answer["outcome"]] + (f": {reasons}" if with_reasons else "")
 
 
 def _gates(experiment: Json) -> str:

@@ -21,7 +21,7 @@ from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.model import MODEL, ModelSection
 from fedaudit.reports.sections.other_runs import REPEATS, SWEEP, RepeatsSection, SweepSection
 from fedaudit.reports.sections.outcome_words import with_words
-from fedaudit.reports.sections.part import GateOutcome, Part, VerdictParts
+from fedaudit.reports.sections.part import Answer, GateOutcome, Part, VerdictParts
 from fedaudit.reports.sections.privacy import PRIVACY, Privacy
 from fedaudit.reports.sections.provenance import (
     DATA,
@@ -58,6 +58,8 @@ class Report(Part):
 
     report_version: Literal[1] = 1
     experiment: Experiment
+    answer: Answer | None = None
+    """Whether the model may be released; null in reports of earlier versions."""
     verdict: str
     """The four parts below, one after the other."""
     verdict_parts: VerdictParts
@@ -101,9 +103,9 @@ OTHER_FORM = (
 
 
 def has_present_form(report: Mapping[str, Any]) -> bool:
-    """Whether a stored report has every field that this version reads: of later versions those that
-    are added may be missing, and of earlier ones those that are gone may be there."""
-    return report.keys() >= Report.model_fields.keys()
+    """Whether a stored report has every field that this version needs; what has a default came
+    later, and what is gone since then may be there."""
+    return all(name in report for name, field in Report.model_fields.items() if field.is_required())
 
 
 def assemble(material: ReportMaterial) -> dict[str, Any]:

@@ -180,11 +180,11 @@ class ExperimentRepository(RowRepository[Experiment]):
             )
         return changed
 
-    def judge_later(self, id: str, *, raised: int, alarms: int, gate_outcome: str | None) -> None:
+    def judge_later(self, id: str, *, raised: int, figures: FinalFigures) -> None:
         """Records how an ended experiment is judged after more attacks, and notifies webhooks.
-        `raised`: alarms by these attacks, of `alarms` in all."""
-        before = self.get(id)
-        self._update(id, alarms=alarms, gate_outcome=gate_outcome)
+        `raised`: alarms by these attacks."""
+        before, alarms, gate_outcome = self.get(id), figures.alarms or 0, figures.gate_outcome
+        self._update(id, alarms=alarms, gate_outcome=gate_outcome, answer=figures.answer)
         announcements = AnnouncementRepository(self.session, self.project_id)
         if raised:
             announcements.alarm_raised(id, alarms=alarms)
@@ -244,7 +244,7 @@ def _first_page(sort: str) -> PreparedRows[Experiment]:
 FIGURES = tuple(
     name
     for name in FinalFigures.__dataclass_fields__
-    if name not in ("delta", "gate_outcome", "alarms")
+    if name not in ("delta", "gate_outcome", "alarms", "answer")
 )
 """Final figures that a bound may name."""
 

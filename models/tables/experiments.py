@@ -97,6 +97,8 @@ class Experiment(Base):
     equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
     alarms: Mapped[int | None] = mapped_column(Integer)
     """Attacks that raised an alarm, later ones included; null if none was asked for."""
+    answer: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Whether its model may be released, and reasons by their codes; null without a report."""
 
 
 class ExperimentTag(Base):

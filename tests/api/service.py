@@ -25,6 +25,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.spec.parse import parse_spec
 from infrastructure.settings import Settings
 from models.database import Database
@@ -292,7 +293,11 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
         ExperimentRepository(session, api.project_id).conclude(
             experiment_id,
             status="succeeded",
-            figures=StoredFigures(**found, gate_outcome=document["gate_outcome"]),
+            figures=StoredFigures(
+                **found,
+                gate_outcome=document["gate_outcome"],
+                answer=answer_by_codes(document).model_dump(),
+            ),
             price=leakage,
         )
     return document

@@ -91,6 +91,8 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(database, context
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("succeeded", None)
     assert (experiment.rounds_done, experiment.gate_outcome) == (12, "fail")
+    assert experiment.answer is not None
+    assert experiment.answer["outcome"] == "do-not-release"
     assert unit_of(database, submitted).state == "done"
 
     rows = ledger_of(database, submitted)

@@ -194,7 +194,7 @@ class LaterAttacksRun(ClaimedUnit):
     ) -> None:
         """Stores what was found, signed behind what was found before, and judges the experiment by
         all of it: an alarm counts like one of the report. Changes nothing if it has ended."""
-        from workers.finish import GATE_EVALUATED, alarm_events, report_index
+        from workers.finish import GATE_EVALUATED, alarm_events, report_index, stored_figures
 
         row, report, key = request.row, request.report.document, self._context.signing_key
         id_, later = row.experiment_id, self._later(session)
@@ -219,10 +219,7 @@ class LaterAttacksRun(ClaimedUnit):
         EventRepository(session).append(id_, row.project_id, events)
         ReportRepository(session).restate(id_, summary=report_index(judged).summary)
         ExperimentRepository(session, row.project_id).judge_later(
-            id_,
-            raised=raised,
-            alarms=len(raised_alarms(judged)),
-            gate_outcome=judged["gate_outcome"],
+            id_, raised=raised, figures=stored_figures(judged)
         )
 
     def _end_untried(self, request: _Request, reason: str, detail: str) -> None:

@@ -111,6 +111,30 @@ class VerdictParts(Part):
     next: str
 
 
+AnswerOutcome = Literal["release", "do-not-release", "not-decided"]
+ANSWER_WORDS: Mapping[AnswerOutcome, str] = {
+    "release": "May be released",
+    "do-not-release": "Do not release",
+    "not-decided": "Not decided",
+}
+
+
+class AnswerReason(Part):
+    """One reason for the answer."""
+
+    code: str
+    """For programs; it stays when the words change."""
+    text: str
+
+
+class Answer(Part):
+    """Whether the model may be released: the same in reports, lists and pages."""
+
+    outcome: AnswerOutcome
+    reasons: list[AnswerReason]
+    """The one that weighs most first."""
+
+
 def verdict_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The parts under their titles."""
     return [(title, report["verdict_parts"][name]) for name, title in PART_TITLES.items()]

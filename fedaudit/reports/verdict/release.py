@@ -14,7 +14,7 @@ from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
-from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import (
     SENTENCES,
@@ -42,34 +42,53 @@ _COUNTS: dict[GateOutcome, str] = {
 }
 
 
-def release_part(report: Mapping[str, Any]) -> str:
-    """The answer, its reasons, and how the training went, from an otherwise complete report. The
-    answer is yes only where every reason to say no has been checked: no attack raised an alarm,
-    the model decides something, its guarantee is in force and bounds something, and all gates
-    passed."""
-    against = objections(report)
-    outcome = report["gate_outcome"]
+def answer_of(report: Mapping[str, Any]) -> Answer:
+    """The answer and its reasons, from an otherwise complete report. It is to release only where
+    every reason against it has been checked: no attack raised an alarm, the model decides
+    something, its guarantee is in force and bounds something, and all gates passed, one of them on
+    the guarantee. Where gates lack evidence, or ask too little, nothing is decided."""
+    against, outcome = objections(report), report["gate_outcome"]
     if against:
-        answer = f"No: {'; '.join(against)}."
-    elif outcome is None:
-        answer = (
-            "No requirement was set for this model: there are no gates. "
-            f"{_guarantee(report)}, and nothing else here speaks against a release."
+        undecided = [one.code for one in against] == ["gates-lack-evidence"]
+        return Answer(outcome="not-decided" if undecided else "do-not-release", reasons=against)
+    if outcome is None:
+        return _answer(
+            "not-decided", "no-gates", "no requirement was set for this model: there are no gates"
         )
-    elif not _judged_by_guarantee(report):
-        answer = (
-            "No requirement was set for this model's privacy: the gates that were set passed "
-            f"({_counts(report['gates'])}), and none of them is on its guarantee. "
-            f"{_guarantee(report)}."
+    counts = _counts(report["gates"])
+    if not _judged_by_guarantee(report):
+        return _answer(
+            "not-decided",
+            "no-gate-on-guarantee",
+            "no requirement was set for this model's privacy: the gates that were set passed "
+            f"({counts}), and none of them is on its guarantee",
         )
-    else:
-        answer = (
-            f"Yes, by the gates that were set: {_counts(report['gates'])}. {_guarantee(report)}."
-        )
-        gates = report["spec"]["gates"]
-        flags = [name for name in _EXCEPTIONS if any(gate.get(name) for gate in gates)]
-        if flags:
-            answer += f" Gates of the spec say {', '.join(flags)}."
+    return _answer("release", "gates-passed", f"by the gates that were set: {counts}")
+
+
+def _answer(outcome: AnswerOutcome, code: str, text: str) -> Answer:
+    return Answer(outcome=outcome, reasons=[AnswerReason(code=code, text=text)])
+
+
+def release_part(report: Mapping[str, Any]) -> str:
+    """The answer, its reasons, and how the training went, from an otherwise complete report."""
+    found = answer_of(report)
+    reasons = "; ".join(one.text for one in found.reasons)
+    match found.outcome:
+        case "do-not-release":
+            answer = f"No: {reasons}."
+        case "not-decided":
+            answer = f"Not decided: {reasons}."
+            if report["gate_outcome"] in (None, "pass"):
+                answer += f" {_guarantee(report)}, and nothing else here speaks against a release."
+        case "release":
+            answer = f"Yes, {reasons}. {_guarantee(report)}."
+            gates = report["spec"]["gates"]
+            flags = [name for name in _EXCEPTIONS if any(gate.get(name) for gate in gates)]
+            if flags:
+                answer += f" Gates of the spec say {', '.join(flags)}."
+        case _:
+            assert_never(found.outcome)
     if reviewed := _reviewed(report):
         answer += f" {reviewed}"
     utility = report["utility"]
@@ -99,45 +118,65 @@ def _reviewed(report: Mapping[str, Any]) -> str | None:
     return f"The spec says by `leak_reviewed` that {named} were looked at for the outcome."
 
 
-def objections(report: Mapping[str, Any]) -> list[str]:
+def objections(report: Mapping[str, Any]) -> list[AnswerReason]:
     """Reasons against a release, the most important first."""
     # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
-    alarms = [alarm_words(kind, alarm) for kind, alarm in raised_alarms(report)]
-    too_good = TOO_GOOD if report["utility"].get("too_good") else None
+    alarms = [
+        _reason("attack-raised-alarm", alarm_words(kind, alarm))
+        for kind, alarm in raised_alarms(report)
+    ]
+    too_good = _reason("model-too-good", TOO_GOOD) if report["utility"].get("too_good") else None
     found = [*alarms, _model(report), too_good, _protection(report), _gates(report)]
     return [one for one in found if one is not None]
 
 
-def _model(report: Mapping[str, Any]) -> str | None:
+def _reason(code: str, text: str) -> AnswerReason:
+    return AnswerReason(code=code, text=text)
+
+
+def _model(report: Mapping[str, Any]) -> AnswerReason | None:
     if known_ending(report["utility"]["stopped_by"]) == "diverged":
-        return "training diverged"
+        return _reason("training-diverged", "training diverged")
     why = why_not_useful(report)
     if why is None:
         return None
     if misplaced := misplaced_threshold(report["utility"], who="the model"):
-        return misplaced
+        return _reason("threshold-misplaced", misplaced)
     if report["utility"]["degenerate"]:
-        return f"the model is degenerate, it decides nothing: {why}"
-    return why
+        words = f"the model is degenerate, it decides nothing: {why}"
+        return _reason("model-decides-nothing", words)
+    return _reason("model-not-shown-useful", why)
 
 
-def _protection(report: Mapping[str, Any]) -> str | None:
+def _protection(report: Mapping[str, Any]) -> AnswerReason | None:
     guarantee = report["guarantee"]
     if guarantee["kind"] == "none":
-        return _NO_MODEL if sends_nothing(report) else _NO_GUARANTEE
+        if sends_nothing(report):
+            return _reason("no-common-model", _NO_MODEL)
+        return _reason("no-guarantee", _NO_GUARANTEE)
     if not guarantee["in_force"]:
-        return SIMULATED
+        return _reason("guarantee-not-in-force", SIMULATED)
+    return _bound(report)
+
+
+def _bound(report: Mapping[str, Any]) -> AnswerReason | None:
+    guarantee = report["guarantee"]
     if excludes_nothing(report):
-        return (
+        return _reason(
+            "guarantee-bounds-nothing",
             f"the guarantee is {guarantee['label']}, and its bound is so large that it excludes "
-            "practically nothing"
+            "practically nothing",
         )
     if delta_gives_data_away(report):
-        return f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole"
+        return _reason(
+            "delta-gives-data-away",
+            f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
+        )
     if not is_proven(report) and not _judged_by_guarantee(report):
-        return (
+        return _reason(
+            "guarantee-not-proven",
             f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "
-            "proof, and no gate says that this will do"
+            "proof, and no gate says that this will do",
         )
     return None
 
@@ -164,14 +203,18 @@ def _judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     return any(one["outcome"] == "pass" and one["figure"] in resting for one in report["gates"])
 
 
-def _gates(report: Mapping[str, Any]) -> str | None:
+def _gates(report: Mapping[str, Any]) -> AnswerReason | None:
     gates, outcome = report["gates"], report["gate_outcome"]
     if outcome in (None, "pass"):
         return None
     worst = next(gate for gate in gates if gate["outcome"] == outcome)
     of = "" if worst["attribute"] is None else f" by {worst['attribute']}"
-    word = "failed" if outcome == "fail" else "lack evidence"
-    return f"the gates {word}: {_counts(gates)}; {worst['figure']}{of}: {worst['reason']}"
+    failed = outcome == "fail"
+    word = "failed" if failed else "lack evidence"
+    return _reason(
+        "gates-failed" if failed else "gates-lack-evidence",
+        f"the gates {word}: {_counts(gates)}; {worst['figure']}{of}: {worst['reason']}",
+    )
 
 
 def _counts(gates: Sequence[Mapping[str, Any]]) -> str:

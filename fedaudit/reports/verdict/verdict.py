@@ -6,7 +6,7 @@ from typing import Any
 from fedaudit.ledger.statements import Concern
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
-from fedaudit.reports.sections.part import VerdictParts
+from fedaudit.reports.sections.part import Answer, AnswerReason, VerdictParts
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
@@ -18,6 +18,7 @@ from fedaudit.reports.verdict.advice import (
     smaller_cost,
 )
 from fedaudit.reports.verdict.release import (
+    answer_of,
     cost_part,
     excludes_nothing,
     is_proven,
@@ -40,6 +41,7 @@ def judged(report: Mapping[str, Any]) -> dict[str, Any]:
     advice = next(_suggestions(report))
     parts = _parts(report, advice.text)
     return {
+        "answer": answer_of(report).model_dump(mode="json"),
         "verdict": verdict(parts),
         "verdict_parts": parts.model_dump(mode="json"),
         "advice": advice.model_dump(mode="json"),
@@ -60,7 +62,7 @@ def verdict(parts: VerdictParts) -> str:
     return " ".join((parts.release, parts.cost, parts.fairness, parts.next))
 
 
-CONCERN_WORDS: dict[Concern, str] = {
+CONCERN_WORDS: Mapping[str, str] = {
     "model-decides-nothing": "its model decides nothing",
     "model-not-shown-useful": "its model is not shown to be better than a constant prediction",
     "model-too-good": "its accuracy is suspiciously high",
@@ -72,6 +74,25 @@ CONCERN_WORDS: dict[Concern, str] = {
     "guarantee-not-proven": "its guarantee is not proven for all datasets",
     "attack-raised-alarm": "an attack found evidence against its guarantee",
 }
+
+
+_REASON_WORDS = {
+    **CONCERN_WORDS,
+    "training-diverged": "its training diverged",
+    "threshold-misplaced": "at its threshold it gives nearly everyone the same answer",
+    "no-common-model": "each client's model stays with it",
+    "delta-gives-data-away": "its delta allows one person's data to be handed over",
+    "no-gates": "it has no gates",
+    "no-gate-on-guarantee": "none of its gates is on its guarantee",
+    "gates-passed": "its gates passed",
+}
+
+
+def answer_by_codes(report: Mapping[str, Any]) -> Answer:
+    """The answer for readers of experiments who may not read reports: without a figure of one."""
+    found = answer_of(report)
+    reasons = [AnswerReason(code=one.code, text=_REASON_WORDS[one.code]) for one in found.reasons]
+    return Answer(outcome=found.outcome, reasons=reasons)
 
 
 def concerns_of(report: Mapping[str, Any]) -> list[Concern]:
@@ -162,9 +183,9 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
     if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
         yield (
             "Some groups are suppressed because they are small: hold out more clients, or join "
-            "groups, before concluding that everybody is treated alike. Then sign off."
+            "groups, before concluding that everybody is treated alike."
         )
-    yield "Read what this report does not show, and sign off."
+    yield "Read what this report does not show, and decide whether to sign off."
 
 
 def _for_gates(report: Mapping[str, Any]) -> Iterator[Advice]:

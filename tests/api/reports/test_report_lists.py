@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fedaudit.reports.verdict.verdict import answer_by_codes
 from tests.api.service import Api
 from tests.api.stored_reports import Reports, gaps, leaks, spends
 
@@ -45,6 +46,10 @@ def test_a_report_is_listed_with_all_its_figures(api_on_both: Api) -> None:
     same += ("tags", "federation_id")
     assert one["experiment"] == {name: experiment[name] for name in same}
     assert one["verdict"] == document["verdict"]
+    assert one["answer"] == document["answer"]
+    assert experiment["answer"] == answer_by_codes(document).model_dump()
+    [listed] = api.get(f"/v1/experiments?status=succeeded").json()["items"]
+    assert listed["answer"] == experiment["answer"]
     assert one["gate_outcome"] == document["gate_outcome"]
     guarantee = dict(document["guarantee"])
     del guarantee["statement"]

@@ -67,7 +67,7 @@ def test_figures_reasons_gates_and_limits_are_on_the_page(material):
         report["integrity"]["ledger_hash"],
     ):
         assert part in text
-    assert text.count("<li>") == len(report["limits"])
+    assert text.count("<li>") == len(report["limits"]) + len(report["answer"]["reasons"])
 
 
 PARTS = {

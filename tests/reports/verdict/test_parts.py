@@ -108,7 +108,7 @@ def test_a_guarantee_that_is_not_proven_needs_a_gate_that_says_it_will_do(
 def test_gates_on_other_figures_say_nothing_of_privacy(material):
     beside = {"gates": [{"figure": "participations_max", "op": "le", "value": 1e9}]}
     release = assemble(material({**RELEASED, **ONE, **beside}))["verdict_parts"]["release"]
-    assert release.startswith("No requirement was set for this model's privacy")
+    assert release.startswith("Not decided: no requirement was set for this model's privacy")
 
 
 def test_a_delta_that_gives_somebody_away_is_no_protection(good):
@@ -130,7 +130,7 @@ def test_a_failed_gate_is_named_with_its_figure(material):
 
 def test_without_gates_nobody_has_said_what_it_must_meet(material):
     parts = assemble(material({**RELEASED, **ONE, "gates": []}))["verdict_parts"]
-    assert parts["release"].startswith("No requirement was set for this model: there are no gates")
+    assert parts["release"].startswith("Not decided: no requirement was set for this model")
     assert parts["next"].startswith("Set gates")
 
 
@@ -262,7 +262,9 @@ def test_an_interval_that_reaches_0_does_not_say_who_fares_worse(good):
 
 
 def test_what_to_do_follows_from_the_figures(good, material):
-    assert good["verdict_parts"]["next"] == "Read what this report does not show, and sign off."
+    assert good["verdict_parts"]["next"] == (
+        "Read what this report does not show, and decide whether to sign off."
+    )
     assert good["advice"]["changes"] == []
     huge = parts_with(good, privacy__log_ratio_max=182.0).next
     # By the projection of a client that is drawn in all 50 rounds, not by what this run charged.

@@ -1,0 +1,71 @@
+"""One answer: may the model be released?"""
+
+import copy
+from typing import Any
+
+import pytest
+
+from fedaudit.reports.page.html import render
+from fedaudit.reports.report import assemble
+from fedaudit.reports.verdict.release import answer_of
+from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of
+from tests.reports.verdict.test_parts import ONE, PASSING, RELEASED
+
+OPEN = {"figure": "auc", "op": "ge", "value": 0.7}
+"""A gate without evidence: the model is a regression."""
+LOOSE = {"figure": "participations_max", "op": "le", "value": 1e9}
+FAILING = {"figure": "equalized_odds_difference", "op": "le", "value": 0.01}
+CASES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    "passed": ({**RELEASED, **PASSING}, "release", ["gates-passed"]),
+    "no gates": ({**RELEASED, "gates": []}, "not-decided", ["no-gates"]),
+    "beside": ({**RELEASED, "gates": [LOOSE]}, "not-decided", ["no-gate-on-guarantee"]),
+    "open": (
+        {**RELEASED, "gates": [*PASSING["gates"], OPEN]},
+        "not-decided",
+        ["gates-lack-evidence"],
+    ),
+    "failed": (
+        {**RELEASED, "gates": [*PASSING["gates"], FAILING]},
+        "do-not-release",
+        ["gates-failed"],
+    ),
+    "simulated": (
+        {"gates": [FAILING]},
+        "do-not-release",
+        ["guarantee-not-in-force", "gates-failed"],
+    ),
+    "none": ({"privacy": {"mechanism": "none"}, "gates": []}, "do-not-release", ["no-guarantee"]),
+}
+WORDS = {"release": "Yes, ", "do-not-release": "No: ", "not-decided": "Not decided: "}
+
+
+@pytest.mark.parametrize(("changes", "outcome", "codes"), CASES.values(), ids=CASES)
+def test_outcome_and_reasons(material, changes, outcome, codes) -> None:
+    report = assemble(material({**ONE, **changes}))
+    answer = report["answer"]
+    assert answer == answer_of(report).model_dump()
+    assert (answer["outcome"], [one["code"] for one in answer["reasons"]]) == (outcome, codes)
+    assert report["verdict"].startswith(WORDS[outcome] + answer["reasons"][0]["text"])
+    assert f'class="answer answer-{outcome}"' in render(report)
+    assert set(concerns_of(report)) <= {*codes}
+    brief = answer_by_codes(report)
+    assert [one.code for one in brief.reasons] == codes
+    assert not any(any(map(str.isdigit, one.text)) for one in brief.reasons)
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "code"),
+    [
+        ("utility", "stopped_by", "diverged", "training-diverged"),
+        ("utility", "degenerate", True, "model-decides-nothing"),
+        ("utility", "too_good", True, "model-too-good"),
+        ("guarantee", "delta", 0.5, "delta-gives-data-away"),
+        ("privacy", "log_ratio_max", 900.0, "guarantee-bounds-nothing"),
+    ],
+)
+def test_what_stands_against_a_release(material, section, name, value, code) -> None:
+    report = copy.deepcopy(assemble(material({**ONE, **RELEASED, **PASSING})))
+    report[section][name] = value
+    found = answer_by_codes(report)
+    assert found.outcome == "do-not-release"
+    assert found.reasons[0].code == code
