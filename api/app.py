@@ -100,7 +100,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         BodyLimit,
         largest_bytes=settings.max_body_bytes,
-        uploads={"/v1/federations": multipart, "/v1/artifacts": artifact},
+        uploads={
+            "/v1/federations": multipart,
+            "/federations/new": multipart,
+            "/v1/artifacts": artifact,
+        },
     )
     # Each is outside those before it.
     for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):

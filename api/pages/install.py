@@ -22,6 +22,7 @@ from api.pages import (
     ledgers,
     lists,
     new_experiment,
+    new_federation,
     reports,
     sign_in,
     sweeps,
@@ -46,6 +47,7 @@ MODULES: tuple[ModuleType, ...] = (
     audits,
     ledgers,
     sweeps,
+    new_federation,
     federations,
 )
 """The more special path first: `/experiments/new` before `/experiments/{experiment_id}`."""

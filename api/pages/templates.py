@@ -31,6 +31,8 @@ class Place(NamedTuple):
     name: str
     scope: Scope | None
     """What the key needs; None for every visitor."""
+    unless: Scope | None = None
+    """With this scope another place leads here."""
 
 
 PLACES = (
@@ -42,14 +44,20 @@ PLACES = (
     Place("/ledgers", "Ledgers", "experiments:read"),
     Place("/compare", "Compare", "reports:read"),
     Place("/federations", "Federations", "federations:read"),
+    Place("/federations/new", "Bring a table", "federations:write", unless="federations:read"),
     Place("/docs", "API", None),
 )
-_HOMES = ("/", "/reports", "/federations", "/experiments/new")
+_HOMES = ("/", "/reports", "/federations", "/experiments/new", "/federations/new")
 
 
 def places(visitor: Visitor) -> list[Place]:
     """What the navigation shows this visitor."""
-    return [one for one in PLACES if one.scope is None or visitor.may(one.scope)]
+    return [
+        one
+        for one in PLACES
+        if (one.scope is None or visitor.may(one.scope))
+        and not (one.unless is not None and visitor.may(one.unless))
+    ]
 
 
 def home(visitor: Visitor) -> Place | None:

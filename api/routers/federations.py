@@ -39,7 +39,7 @@ from api.services.dispatch import dispatch
 from api.services.erasures import erase, newest_erasure
 from api.services.experiment_proposals import propose_spec
 from api.services.lookups import change_page, find_federation, list_page
-from api.services.registration_proposals import propose_registration
+from api.services.pending_uploads import propose_registration
 from api.services.registrations import (
     Registered,
     correct_registration,

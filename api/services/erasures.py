@@ -90,6 +90,7 @@ def _erase(
         "record_tables": len(leaving.record_tables),
         "attack_files": len(leaving.attacked),
         "artifacts": len(leaving.artifacts),
+        "pending_uploads": len(leaving.uploads),
         "ledgers_without_names": len(leaving.named),
     }
     others = erasures.other_projects(federation)
@@ -166,6 +167,7 @@ def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[st
     attacked = dict.fromkeys([*leaving.experiments, *leaving.attacked])
     return [
         *stored,
+        *leaving.uploads,
         # Of every run: one that failed at its very end may have stored them already.
         *(model_key(project_id, one) for one in leaving.experiments),
         *(record_table_key(project_id, one) for one in leaving.experiments),

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import conflict
+from api.http.problems import conflict, not_found
 from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
 from api.services.dispatch import (
@@ -24,7 +24,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import parse_registration, parse_uploaded
-from models.repositories import ErasureRepository, FederationRepository
+from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
 from models.tables.federations import Federation
 from models.values import NewFile
 
@@ -192,11 +192,22 @@ def registered_before(
 
 
 def register_file(
-    resources: Resources, caller: Caller, file: NewFile, idempotency: IdempotentRequest | None
+    resources: Resources,
+    caller: Caller,
+    file: NewFile,
+    idempotency: IdempotentRequest | None,
+    *,
+    pending: str | None = None,
 ) -> Registered:
-    """Enter a file that is stored, or below the sources folder. Raises ProblemError."""
+    """Enter a file that is stored, or below the sources folder. `pending`: the id of the upload
+    that waits with this file; where the federation takes the file over, the upload is forgotten in
+    the same transaction. Raises ProblemError."""
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
+        if pending is not None:
+            earlier = _taken_by_another(session, caller, pending, idempotency)
+            if earlier is not None:
+                return earlier
         across = resources.settings.budgets_across
         federations = FederationRepository(session, caller.project_id, across=across)
         before = federations.find(file.fingerprint)
@@ -227,6 +238,8 @@ def register_file(
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
             session.refresh(federation)
+        if pending is not None and federation.storage_key == file.storage_key:
+            PendingUploadRepository(session, caller.project_id).remove(pending)
         # The same request may come twice at once: refused if it differs, else harmless.
         claimed_before(session, caller, idempotency, federation.id)
         if message is not None:
@@ -239,6 +252,20 @@ def register_file(
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         resources.storage.delete(str(stored_before))
     return Registered(federation, message)
+
+
+def _taken_by_another(
+    session: Session, caller: Caller, pending: str, idempotency: IdempotentRequest | None
+) -> Registered | None:
+    """The result of an equal request that was quicker; None where the upload, locked from here on,
+    still waits. Raises ProblemError where it was discarded or removed meanwhile."""
+    uploads = PendingUploadRepository(session, caller.project_id)
+    if uploads.lock(pending, api_key_id=caller.key_id) is not None:
+        return None
+    found = earlier_result(session, caller, idempotency)
+    if found is None:
+        raise not_found("uploaded table; it was discarded or registered meanwhile")
+    return Registered(find_federation(session, caller, found), None)
 
 
 def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | None:

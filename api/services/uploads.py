@@ -3,7 +3,8 @@
 import hashlib
 import re
 import zlib
-from collections.abc import AsyncIterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,8 @@ _MAX_BOUNDARY_LENGTH = 70
 _MAX_NAME_LENGTH = 200
 _REFUSED_NAME = re.compile(r"[\x00-\x1f\x7f:]|\A~|\A\.{0,2}\Z")
 _MAX_REGISTRATION_BYTES = 2**20
-_PARTS = "send two parts: `registration` (JSON), then `file`"
+_MAX_WORD_BYTES = 1000
+_PARTS = "send two parts: `registration` (JSON or YAML), then `file`"
 
 
 class DamagedError(ValueError):
@@ -100,13 +102,14 @@ class Part:
 
     name: str
     file_name: str | None
+    media_type: str = ""
 
 
 class FormReader:
     """Takes a multipart/form-data body (RFC 7578) in chunks of any size. Raises ProblemError for a
     malformed body."""
 
-    def __init__(self, content_type: str, handler: "IncomingUpload") -> None:
+    def __init__(self, content_type: str, handler: "TextThenFile") -> None:
         """`content_type`: the header, with its boundary."""
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
@@ -164,13 +167,14 @@ class FormReader:
         kind, options = parse_options_header(disposition)
         if kind != b"form-data" or b"name" not in options:
             raise invalid("", "has a part without Content-Disposition: form-data and a name")
+        stated = self._headers.get("content-type", b"").decode("latin-1")
         try:
             name = options[b"name"].decode("utf-8")
             file_name = options[b"filename"].decode("utf-8") if b"filename" in options else None
         except UnicodeDecodeError:
             message = "has a part whose name, or file name, is not UTF-8"
             raise invalid("", message) from None
-        self._handler.begin(Part(name, file_name))
+        self._handler.begin(Part(name, file_name, stated.partition(";")[0].strip().lower()))
 
     def _on_end(self) -> None:
         self._complete = True
@@ -208,54 +212,37 @@ def _base_name(file_name: str | None) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """A complete upload, whose file is written but not yet committed."""
-
-    registration: Registration
-    file: ArrivedFile
-
-
-class IncomingUpload:
-    """Takes the parts of an upload in their order: the registration, then the file, which is
-    measured, hashed and sent to the storage as it comes; an invalid registration ends it before the
-    file. To be ended by `finish` or `abort`; after an abort nothing is stored. Each call may raise
-    ProblemError, which ends the request, or StorageError."""
+class TextThenFile(ABC):
+    """Takes the parts of a form in their order: a text, then a file, which is measured, hashed and
+    sent to the storage as it comes. To be ended by `finish` or `abort`; after an abort nothing is
+    stored. Each call may raise ProblemError, which ends the request, or StorageError."""
 
     def __init__(self, resources: Resources, project_id: str, upload_id: str) -> None:
         self._storage = resources.storage
         self._key = f"federations/{project_id}/{upload_id}"
         self._largest = resources.settings.max_upload_bytes
         self._text: bytearray | None = None
-        self._value: Any = None
-        self._registration: Registration | None = None
         self._file_name = ""
         self._size = 0
         self._hash = ContentHash(self._largest)
         self._writer: StorageWriter | None = None
 
+    @abstractmethod
     def begin(self, part: Part) -> None:
         """A part begins. Raises ProblemError for one that is not expected here."""
-        if part.name == "registration" and self._text is None:
-            self._text = bytearray()
-        elif part.name == "file" and self._text is None:
-            raise invalid("/file", "comes before the registration; " + _PARTS)
-        elif part.name == "file" and self._writer is None:
-            name = _base_name(part.file_name)
-            self._registration = parse_uploaded(self._value, file_name=name)
-            self._file_name, self._writer = name, self._storage.writer(self._key)
-        else:
-            raise invalid("", "has a part that is not expected, or one that came before; " + _PARTS)
+
+    @abstractmethod
+    def _take_text(self, text: bytearray, data: bytes) -> None: ...
+
+    def _begin_file(self, name: str) -> None:
+        self._file_name, self._writer = name, self._storage.writer(self._key)
 
     def data(self, data: bytes) -> None:
         """The next chunk of the part."""
         if self._writer is not None:
             self._take_file(self._writer, data)
         elif self._text is not None:
-            self._text += data
-            if len(self._text) > _MAX_REGISTRATION_BYTES:
-                detail = f"the registration is larger than {_MAX_REGISTRATION_BYTES} bytes"
-                raise ProblemError(413, "payload-too-large", detail)
+            self._take_text(self._text, data)
 
     def _take_file(self, writer: StorageWriter, data: bytes) -> None:
         self._size += len(data)
@@ -272,24 +259,18 @@ class IncomingUpload:
             raise invalid("/file", str(error)) from None
         writer.write(data)
 
+    @abstractmethod
     def end(self) -> None:
         """The part is complete."""
-        if self._writer is None and self._text is not None:
-            self._value = decode_json(bytes(self._text))
 
-    def finish(self) -> Arrived:
-        """The upload, once the body is complete. Raises ProblemError where a part is missing, or
-        the file is empty or damaged."""
-        if self._registration is None or self._writer is None:
-            raise invalid("", "lacks a part; " + _PARTS)
+    def _arrived(self, writer: StorageWriter) -> "ArrivedFile":
         if not self._size:
             raise invalid("/file", "is empty")
         try:
             fingerprint = self._hash.finish()
         except DamagedError as error:
             raise invalid("/file", str(error)) from None
-        file = ArrivedFile(fingerprint, self._file_name, self._size, self._key, self._writer)
-        return Arrived(self._registration, file)
+        return ArrivedFile(fingerprint, self._file_name, self._size, self._key, writer)
 
     def abort(self) -> None:
         """Abort, and leave nothing stored."""
@@ -297,8 +278,100 @@ class IncomingUpload:
             self._writer.abort()
 
 
+@dataclass(frozen=True)
+class Arrived:
+    """A complete upload, whose file is written but not yet committed."""
+
+    registration: Registration
+    file: ArrivedFile
+
+
+class IncomingUpload(TextThenFile):
+    """An upload: the registration, then the file; an invalid one ends it before the file."""
+
+    _value: Any = None
+    _registration: Registration | None = None
+
+    def begin(self, part: Part) -> None:
+        if part.name == "registration" and self._text is None:
+            self._text = bytearray()
+        elif part.name == "file" and self._text is None:
+            raise invalid("/file", "comes before the registration; " + _PARTS)
+        elif part.name == "file" and self._writer is None:
+            name = _base_name(part.file_name)
+            self._registration = parse_uploaded(self._value, file_name=name)
+            self._begin_file(name)
+        else:
+            raise invalid("", "has a part that is not expected, or one that came before; " + _PARTS)
+
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        text += data
+        if len(text) > _MAX_REGISTRATION_BYTES:
+            detail = f"the registration is larger than {_MAX_REGISTRATION_BYTES} bytes"
+            raise ProblemError(413, "payload-too-large", detail)
+
+    def end(self) -> None:
+        """The part is complete."""
+        if self._writer is None and self._text is not None:
+            self._value = decode_json(bytes(self._text))
+
+    def finish(self) -> Arrived:
+        """The upload, once the body is complete. Raises ProblemError where a part is missing."""
+        if self._registration is None or self._writer is None:
+            raise invalid("", "lacks a part; " + _PARTS)
+        return Arrived(self._registration, self._arrived(self._writer))
+
+
+class IncomingForm(TextThenFile):
+    """A browser's form: the session's word, then the file. Nothing is stored of one whose word is
+    not accepted."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        project_id: str,
+        upload_id: str,
+        *,
+        word: str,
+        check: Callable[[str], None],
+    ) -> None:
+        """`word`: the name of the field that `check` is given, which raises for a wrong one."""
+        super().__init__(resources, project_id, upload_id)
+        self._name = word
+        self._check = check
+
+    def begin(self, part: Part) -> None:
+        if part.name == self._name and self._text is None:
+            self._text = bytearray()
+        elif part.name == "file" and self._writer is None:
+            self._accept()
+            # A browser sends a part without a name where no file was chosen.
+            if not part.file_name:
+                raise invalid("/file", "choose a file")
+            self._begin_file(_base_name(part.file_name))
+        else:
+            raise invalid("", "the form has a part that is not expected; open the page again")
+
+    def _take_text(self, text: bytearray, data: bytes) -> None:
+        if len(text) < _MAX_WORD_BYTES:
+            text += data
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+
+    def _accept(self) -> None:
+        self._check((self._text or b"").decode("utf-8", "replace"))
+
+    def finish(self) -> ArrivedFile:
+        """The file, once the form is complete. Raises ProblemError where it has none."""
+        if self._writer is None:
+            self._accept()
+            raise invalid("/file", "choose a file")
+        return self._arrived(self._writer)
+
+
 @asynccontextmanager
-async def received(request: Request, incoming: IncomingUpload) -> AsyncIterator[None]:
+async def received(request: Request, incoming: TextThenFile) -> AsyncIterator[None]:
     """The body of a request, read into `incoming`. Disk and hashing are left to threads, one at a
     time. What is not committed when the block ends is removed, also where the request is cancelled.
     Raises ProblemError, StorageError."""

@@ -17,13 +17,16 @@ from fedaudit.privacy.accounting.rdp import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database
-from models.repositories import Budgets, ProjectRepository, gone_contents
+from models.repositories import Budgets, ProjectRepository, UploadRepository, gone_contents
+from models.tables.federations import PendingUpload
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import MayRead
     from infrastructure.queue import Queue
 
 log = structlog.get_logger()
+
+_EXPIRED_AT_ONCE = 100
 
 
 class Resources:
@@ -73,13 +76,32 @@ class Resources:
         return Budgets(session, project_id, across=across, price=composed_epsilon)
 
     def tidy_storage(self) -> None:
-        """Remove what is left of uploads whose process was killed."""
+        """Remove what is left of uploads whose process was killed, and of those that nobody
+        registered in time."""
         try:
             if swept := self.storage.sweep():
                 log.info("unfinished uploads removed", files=swept)
+            self.remove_expired_uploads()
             self._tidy_maps()
         except (StorageError, SQLAlchemyError, OSError) as error:
             log.warning("storage not tidied", detail=str(error)[:200])
+
+    def remove_expired_uploads(self) -> None:
+        """Remove tables that nobody registered in time. Raises StorageError."""
+        with self.database.read() as session:
+            expired = UploadRepository(session).expired(_EXPIRED_AT_ONCE)
+        for upload in expired:
+            self.discard_upload(upload)
+            log.info("unregistered upload removed", upload_id=upload.id)
+
+    def discard_upload(self, upload: PendingUpload) -> None:
+        """Remove a table and its file, unless a federation has the file by now. Raises
+        StorageError."""
+        with self.database.write() as session:
+            # The row first, which a registration of the file locks; it stays where the storage
+            # fails, and can be discarded again.
+            if UploadRepository(session).discard(upload):
+                self.storage.delete(upload.storage_key)
 
     def _tidy_maps(self) -> None:
         """Remove what is laid out here of data that every project deleted or erased."""

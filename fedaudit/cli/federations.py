@@ -291,10 +291,7 @@ def propose(
     else:
         from fedaudit.federations.proposals.commented_yaml import commented
 
-        reasons: dict[str, str] = {}
-        for one in found["reasons"]:
-            earlier = reasons.get(one["pointer"])
-            reasons[one["pointer"]] = f"{earlier}; {one['reason']}" if earlier else one["reason"]
+        reasons = {one["pointer"]: one["reason"] for one in found["reasons"]}
         write_line("\n".join(commented(found["spec"], reasons)))
     if not found["expected_useful"]:
         say(f"fedaudit: no useful model is expected: {found['needs']}")

@@ -22,6 +22,7 @@ from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.federations.table.features import refuse_gaps
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.federation import HospitalCharges
+from fedaudit.spec.table import centred
 
 # Our name of a column, and its spellings in the files of 2011 to 2023 and in copies of them.
 CHARGES: Mapping[str, tuple[str, ...]] = {
@@ -222,7 +223,8 @@ def _load(
 
 def _scaled(source: HospitalCharges, *columns: NDArray[np.float64]) -> NDArray[np.float32]:
     """FEATURES by their scales, float32 [rows, features]."""
-    scales, every = source.feature_scales, source.scale.get(EVERY_NUMBER, 1.0)
+    scales = centred(source.declared_scales, source.standardise)
+    every = scales.get(EVERY_NUMBER, 1.0)
     parts = [
         as_float32(scaled(values, scales.get(name, every))[0], name)
         for name, values in zip(FEATURES, columns, strict=True)

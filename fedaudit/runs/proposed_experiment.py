@@ -184,8 +184,8 @@ class _Draft:
     def share_of_rows(self) -> float:
         """Of a client that trains, how many of its rows do."""
         source = self.spec["federation"]
-        by_client = source["validation_unit"] == "client"
-        return 1.0 if by_client else 1 - float(source["validation_fraction"])
+        held_out = float(source["validation_fraction"])
+        return 1.0 if source["validation_unit"] == "client" else 1 - held_out
 
     @property
     def parameters(self) -> int:
@@ -227,17 +227,14 @@ def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperi
     cannot be had, such as an epsilon that no noise reaches."""
     facts = facts.with_coarse_rows()
     if aim.private and aim.epsilon is None and aim.leakage is None:
-        left = math.inf if facts.epsilon_left is None else facts.epsilon_left
-        leaks = facts.leakage_left
-        if leaks is None:
-            aim = replace(aim, epsilon=min(_EPSILON, left))
+        left = _EPSILON if facts.epsilon_left is None else facts.epsilon_left
+        if facts.leakage_left is not None:
+            aim = replace(aim, leakage=min(_EPSILON, facts.leakage_left))
         else:
-            aim = replace(aim, leakage=min(_EPSILON, leaks))
-    units: tuple[ProposedUnit, ...] = ("client", "record")
-    if not aim.private or aim.leakage is not None:
-        units = ("client",)
-    elif aim.unit is not None:
-        units = (aim.unit,)
+            aim = replace(aim, epsilon=min(_EPSILON, left))
+    units: tuple[ProposedUnit, ...] = ("client",)
+    if aim.private and aim.leakage is None:
+        units = (aim.unit,) if aim.unit else ("client", "record")
     found = [_proposed(facts, aim, unit) for unit in units]
     useful = [one for one in found if one.expected_useful]
     chosen = (useful or sorted(found, key=lambda one: one.ratio))[0]
@@ -388,8 +385,7 @@ def _put_local(draft: _Draft) -> None:
     epochs = max(1, min(5, round(5 * batch / rows)))
     local = {"epochs": epochs, "batch_size": batch, "step_size": float(f"{step:.2g}")}
     steps = max(1, round(epochs * rows / batch))
-    why = f"{steps} steps a round for a client of {_ABOUT.format(rows)}"
-    draft.put("/training/local", local, why)
+    draft.put("/training/local", local, f"{steps} steps for a client of {_ABOUT.format(rows)}")
 
 
 def _put_no_privacy(draft: _Draft) -> None:

@@ -17,7 +17,7 @@ from fedaudit.spec.sources import (
     ValidationFraction,
     below_the_sources,
 )
-from fedaudit.spec.table import Standardise, Table, centred
+from fedaudit.spec.table import Standardise, Table
 
 
 class Rotate(SpecPart):
@@ -236,11 +236,6 @@ class HospitalCharges(FileSource):
             "longitude": Range(low=-125, high=-65),
             "latitude": Range(low=24, high=50),
         }
-
-    @property
-    def feature_scales(self) -> Scales:
-        """As the model has them."""
-        return centred(self.declared_scales, self.standardise)
 
     @property
     def traits(self) -> SourceTraits:

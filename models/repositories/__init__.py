@@ -35,6 +35,8 @@ from models.repositories.files import (
     ArtifactRepository,
     ExpiredFileRepository,
     OldFileRepository,
+    PendingUploadRepository,
+    UploadRepository,
     gone_contents,
 )
 from models.repositories.ledger import LedgerRepository

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -15,7 +26,7 @@ from models.prepared import PreparedRows
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.accounts import ApiKey, IdempotencyKey, Project, RequestMinute, WebSession
 from models.tables.experiments import Experiment
-from models.tables.federations import Artifact, Federation
+from models.tables.federations import Artifact, Federation, PendingUpload
 from models.tables.reports import LaterAttacks
 from models.vocabulary import OPEN
 
@@ -249,12 +260,17 @@ class ProjectUsageRepository(ScopedRepository):
     def stored_bytes(self) -> int:
         """Of the files that the project uploaded and the service keeps."""
         total = 0
-        for table in (Federation, Artifact):
+        for table in (Federation, Artifact, PendingUpload):
             columns = table_of(table).c
             kept = select(func.sum(columns.size_bytes)).where(columns.project_id == self.project_id)
             if table is Federation:
                 # One that was registered by its path takes no room here.
                 kept = kept.where(columns.storage_key.is_not(None))
+            if table is PendingUpload:
+                # While it is registered, a federation has the same file.
+                stored = table_of(Federation).c
+                same = stored.storage_key == columns.storage_key
+                kept = kept.where(~exists().where(same, stored.project_id == self.project_id))
             total += int(self.session.scalar(kept) or 0)
         return total
 

@@ -19,6 +19,7 @@ from models.tables.federations import (
     ErasedLedger,
     Erasure,
     Federation,
+    PendingUpload,
     RowSketch,
 )
 from models.tables.ledger import Fairness, Round
@@ -43,6 +44,8 @@ class Leaving:
     `record-personalised` name budgets of records."""
     artifacts: Sequence[str]
     """Hashes of files that were brought and are such models."""
+    uploads: Sequence[str]
+    """Storage keys of the same content that waits to be registered."""
     ledgers: Sequence[str]
     """Of trainings elsewhere."""
 
@@ -132,6 +135,9 @@ class ErasureRepository(ScopedRepository):
         # Locked, so that whoever admits an experiment that starts from one is seen by `in_use`.
         brought = self._select(Artifact).where(Artifact.sha256.in_(models.values()))
         brought = brought.order_by(Artifact.sha256).with_for_update()
+        waiting = self._select(PendingUpload).where(
+            PendingUpload.fingerprint == federation.fingerprint
+        )
         tables = select(columns.id).where(
             columns.id.in_(experiments),
             columns.mechanism == "record-personalised",
@@ -154,6 +160,7 @@ class ErasureRepository(ScopedRepository):
             [*self.session.scalars(attacked), *self.session.scalars(later)],
             [*self.session.scalars(naming.order_by(columns.id)), *declared],
             [row.sha256 for row in self._all(brought)],
+            [row.storage_key for row in self._all(waiting)],
             declared,
         )
 
@@ -215,6 +222,9 @@ class ErasureRepository(ScopedRepository):
         columns = table_of(Artifact).c
         mine = columns.project_id == self.project_id
         self._execute(delete(Artifact).where(mine, columns.sha256.in_(leaving.artifacts)))
+        waiting = table_of(PendingUpload).c
+        keys = waiting.storage_key.in_(leaving.uploads)
+        self._execute(delete(PendingUpload).where(waiting.project_id == self.project_id, keys))
         self._erase_federation(federation)
         return removed
 

@@ -1,4 +1,4 @@
-"""Files of projects: parameters, and what has expired."""
+"""Files of projects: parameters, tables that wait for their registration, and what has expired."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from models.person import Actor
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.experiments import Experiment
-from models.tables.federations import Artifact, ExpiredFile, Federation
+from models.tables.federations import Artifact, ExpiredFile, Federation, PendingUpload
 from models.tables.reports import LaterAttacks, Report
 from models.values import Cursor, FileKind, GoneReason, Page
 from models.vocabulary import ENDED
@@ -115,6 +115,54 @@ def is_unneeded(kept_days: int) -> ColumnElement[bool]:
         | runs.id.in_(attacked_experiments()),
     )
     return and_(columns.created_at < before, ~needed)
+
+
+class PendingUploadRepository(ScopedRepository):
+    """A project's uploads, each seen by the key that sent it alone."""
+
+    def add(self, row: PendingUpload) -> None:
+        """Enters a stored file."""
+        self._add(row)
+
+    def get(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
+        """The key's upload, if it has not expired."""
+        return self._one(self._of_key(api_key_id).where(PendingUpload.id == upload_id))
+
+    def of_key(self, api_key_id: str) -> Sequence[PendingUpload]:
+        """The key's uploads that have not expired, newest first."""
+        return self._all(self._of_key(api_key_id).order_by(PendingUpload.id.desc()))
+
+    def _of_key(self, api_key_id: str) -> Select[PendingUpload]:
+        mine = PendingUpload.api_key_id == api_key_id
+        kept = PendingUpload.expires_at > seconds_from_now()
+        return self._select(PendingUpload).where(mine, kept)
+
+    def lock(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
+        """The key's upload, expired or not, locked; None if it was registered or removed
+        meanwhile."""
+        mine = (PendingUpload.id == upload_id, PendingUpload.api_key_id == api_key_id)
+        return self._one(self._select(PendingUpload).where(*mine).with_for_update())
+
+    def remove(self, upload_id: str) -> bool:
+        """Removes an upload; False if it was removed before."""
+        columns = table_of(PendingUpload).c
+        mine = (columns.id == upload_id) & (columns.project_id == self.project_id)
+        return self._changes(delete(PendingUpload).where(mine))
+
+
+class UploadRepository(Repository):
+    """Uploads of all projects."""
+
+    def expired(self, limit: int) -> Sequence[PendingUpload]:
+        """Some of those that have expired, the oldest first."""
+        expired = select(PendingUpload).where(PendingUpload.expires_at <= seconds_from_now())
+        return self._all(expired.order_by(PendingUpload.expires_at).limit(limit))
+
+    def discard(self, upload: PendingUpload) -> bool:
+        """Removes one; whether its file is to go too, as no federation has it by now."""
+        found = self._changes(delete(PendingUpload).where(PendingUpload.id == upload.id))
+        stored = table_of(Federation).c.storage_key == upload.storage_key
+        return found and not self._exists(stored)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "reports": "/reports",
         "federations": "/federations",
         "federation": href,
+        "new-federation": "/federations/new",
         "erasures": "/erasures",
         "erasure": erasure,
         "artifacts": "/artifacts",

@@ -1,6 +1,6 @@
 """From a file of one's own to a signed-off report: by the pages without a script, and by commands.
 
-One service for all; few rounds each.
+One service for all; few rounds each. The browser walks one of the tables in tests/browser.
 """
 
 import json
@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -17,8 +16,6 @@ import yaml
 
 from benchmarks.usefulness import TABLES
 from fedaudit.cli.main import main
-from fedaudit.federations.proposals.proposal import propose_file
-from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit_client.client import Client
 from models.vocabulary import PROJECT_SCOPES
 from tests.cli.service import Service
@@ -82,24 +79,26 @@ class Visitor:
         return str(answer.headers["location"]).partition("#")[0]
 
 
-def registered(client: Client, table: OwnTable) -> str:
-    """The path of the federation, after the corrections a person makes of what is proposed."""
-    with TemporaryDirectory() as folder:
-        Path(folder, "table.csv").write_bytes(table.content())
-        with open_path("table.csv", files=Files(Path(folder)), pointer="/path") as file:
-            found = propose_file(file, name=f"{table.name}.csv", most_rows=10_000)
-    registration = found.registration
-    registration["federation"].pop("path", None)
-    table.registration(registration)
-    content = BytesIO(table.content())
-    federation = client.upload(content, registration, file_name=f"{table.name}.csv")
-    return f"/federations/{federation['id']}"
+def registered(visitor: Visitor, table: OwnTable) -> str:
+    """The path of the federation, after the corrections a person makes."""
+    # The word of the session comes before the file, as the form has them.
+    word = visitor.form("/federations/new")["csrf"]
+    parts: list[Any] = [
+        ("csrf", (None, word)),
+        ("file", (f"{table.name}.csv", table.content(), "text/csv")),
+    ]
+    address = visitor.send("/federations/new", {}, files=parts)
+    form = visitor.form(address)
+    for column, texts in table.columns.items():
+        [name] = [one for one in form if one.endswith("-name") and form[one] == column]
+        form |= {name.replace("-name", f"-{part}"): text for part, text in texts.items()}
+    return visitor.send(address, {**form, **table.typed, "action": "register"})
 
 
 @pytest.mark.parametrize("name", OWN_TABLES)
 def test_by_the_pages(visitor: Visitor, client: Client, name: str) -> None:
     table = OWN_TABLES[name]
-    federation = registered(client, table)
+    federation = registered(visitor, table)
     ready = client.profiled(federation.rpartition("/")[2])
     assert ready["status"] == "ready", ready["errors"]
     [link] = re.findall(r'href="(/experiments/new\?federation_id=[\w-]+)"', visitor.see(federation))

@@ -34,10 +34,10 @@ def commented(
             yield f"{start} {flow(one)}"
 
 
-def comments(text: str, indent: str) -> Iterator[str]:
+def comments(text: str, indent: str = "") -> Iterator[str]:
     """A text as lines of comments; a column's name in it may hold what would end a line."""
     start = f"{indent}# "
-    yield from wrap(plain(text), 100, initial_indent=start, subsequent_indent=start)
+    yield from wrap(" ".join(text.split()), 100, initial_indent=start, subsequent_indent=start)
 
 
 def flow(value: Any) -> str:
@@ -51,8 +51,3 @@ def flow(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)
-
-
-def plain(text: str) -> str:
-    """A text without the ends of its lines."""
-    return " ".join(text.split())

@@ -372,7 +372,9 @@ def _put_features(
 ) -> None:
     outcomes = {column.name for column in targets[1:]}
     features: list[Any] = []
-    scale = _scale_of_target(targets[0])
+    # Steps of training are too small for a target of thousands.
+    power = power_above(targets[0].usual) if _is_number(targets[0]) else 1.0
+    scale = {targets[0].name: power} if power > 1 else {}
     guesses: dict[str, FeatureGuess] = {}
     for column in columns:
         if column.name in draft.left_out:
@@ -425,14 +427,6 @@ def _is_number(target: Column) -> bool:
     return target.many or len(target.distinct) > MAX_CLASS_VALUES
 
 
-def _scale_of_target(target: Column) -> dict[str, float]:
-    """A divisor of a target that is a number: steps of training are too small for thousands."""
-    if not _is_number(target):
-        return {}
-    power = power_above(target.usual)
-    return {target.name: power} if power > 1 else {}
-
-
 def _put_missing_values(draft: Proposal, survey: Survey) -> None:
     used = {draft.federation["target"], draft.federation.get("client_key")}
     used |= set(draft.fairness.get("sensitive", []))
@@ -464,9 +458,8 @@ def propose_file(
 
 
 _HEAD = (
-    "# Proposed from the file. Comments are the reasons of guesses, and fields to take over by",
-    "# taking the # away: read them, correct what is wrong, then",
-    "# `fedaudit federations add FILE --registration THIS`.",
+    "Proposed from the file. Comments are reasons of guesses, and fields to take over without the "
+    "#: read them, correct what is wrong, then `fedaudit federations add FILE --registration THIS`."
 )
 
 
@@ -476,11 +469,10 @@ def proposal_yaml(proposal: Proposal) -> str:
 
 
 def _lines(proposal: Proposal) -> Iterator[str]:
-    yield from _HEAD
+    yield from comments(_HEAD)
     if not proposal.complete:
-        yield (
-            f"# Only the first {proposal.rows} rows were read: later ones may hold other values, "
-            "and gaps."
+        yield from comments(
+            f"Only the first {proposal.rows} rows were read: later ones may hold others, and gaps."
         )
     read = {name: part for name, part in proposal.registration.items() if name != "fairness"}
     yield from commented(read, proposal.guesses)
@@ -488,8 +480,7 @@ def _lines(proposal: Proposal) -> Iterator[str]:
     for column, reason in proposal.left_out.items():
         yield from comments(f"no feature: {column} ({reason})", "  ")
     if not proposal.fairness:
-        yield "# Name the columns between whose groups fairness is measured under `sensitive` of"
-        yield "# `fairness`: no column's name sounds sensitive."
+        yield "# Name columns under `fairness.sensitive`: no column's name sounds sensitive."
         return
     yield from commented({"fairness": proposal.fairness}, proposal.guesses)
     if proposal.suggested is not None:

@@ -179,16 +179,15 @@ class _GaussianMechanism(EpsilonMechanism):
             # As the plan's last place, without the others.
             figure = self.targeted_figure(n=n, training_clients=training_clients)
             value = figure.projected(float(self.privacy.noise_multiplier))
-            reasons["budget_ends_in_round"] = "privacy.epsilon_budget is not set"
+            why = "privacy.epsilon_budget is not set"
         else:
             plan = plan or self.spending_plan(training_clients=training_clients)
             most = min(rounds, plan.steps_within(observer, self.epsilon_budget))
             value = float(plan.line(observer).epsilons[most])
             ends = most + 1 if most < rounds else None
-        if self.epsilon_budget is not None and ends is None:
-            reasons["budget_ends_in_round"] = (
-                f"all {rounds} rounds stay within privacy.epsilon_budget"
-            )
+            why = f"all {rounds} rounds stay within privacy.epsilon_budget"
+        if ends is None:
+            reasons["budget_ends_in_round"] = why
         entry = epsilon_entry(
             observer, delta=self.privacy.delta, adjacency=self.adjacency, value=value
         )

@@ -50,6 +50,7 @@ def filled(shared_api: Api) -> Filled:
         ("reports:read",),
         ("experiments:read",),
         ("experiments:write", "federations:read"),
+        ("federations:write",),
         ("ledger:read",),
         (),
     ],
@@ -66,6 +67,8 @@ def test_every_link_leads_somewhere(filled: Filled, scopes: tuple[str, ...]) -> 
         assert f"/ledgers/{ledger}" in seen
     if "reports:read" in scopes:
         assert {f"/experiments/{one}/report" for one in ids} <= set(seen)
+    if scopes == ("federations:write",):
+        assert "/federations/new" in seen
     reads = not scopes or "experiments:read" in scopes
     assert (f"/sweeps/{sweep}" in seen) == reads
     assert any("/table.csv" in path for path in seen) == (not scopes)

@@ -1,0 +1,280 @@
+"""Proposals of registrations, and tables that a form uploaded and that wait for a registration.
+
+Only the key that sent a table sees it, so its first rows are shown to no other.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from api.http.problems import ProblemError, conflict
+from api.schemas.federations import ProposalBody, ProposalRequest
+from api.services.disclosure import refuse_below_floor
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import find_federation, found_by
+from api.services.registrations import Registered, register_file, registered_before
+from api.services.uploads import ArrivedFile
+from api.shared.concurrency import stop_if_given_up
+from api.shared.data_faults import shown_reasons
+from api.shared.resources import Resources
+from api.shared.security import Caller, refuse_over_stored
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.registration import Registration
+from models.clock import seconds_from_now
+from models.repositories import PendingUploadRepository
+from models.tables.federations import PendingUpload
+from models.values import NewFile
+
+if TYPE_CHECKING:
+    from fedaudit.federations.proposals.column_survey import Survey
+    from fedaudit.federations.proposals.proposal import Proposal
+    from fedaudit.federations.reading.source_files import SourceFile, Upload
+
+KEPT_SECONDS = 24 * 3600.0
+MOST = 10
+"""Uploads of a key that wait at once."""
+MOST_COLUMNS = 200
+"""Columns of a table that a form can show."""
+FIRST_ROWS, CELL_LENGTH = 10, 40
+_ROUTE = "POST /federations/new"
+_SURVEYED_ROWS = 100_000
+"""Rows that a proposal is made from; the command line reads more."""
+_CHECKED_BYTES = 64 * 2**20
+"""Files up to this size are read to their end before they are registered; a worker reports what
+does not fit in larger ones."""
+
+
+def propose_registration(
+    resources: Resources, caller: Caller, asked: ProposalRequest
+) -> ProposalBody:
+    """What a table seems to hold, below the sources folder or of a federation. Nothing is stored.
+    Raises InvalidInputError for an unusable table, ProblemError where there is no such file."""
+    # Imported here because this package loads pyarrow.
+    from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
+
+    with _opened_source(resources, caller, asked) as (file, name):
+        stop_if_given_up()
+        found = propose_file(
+            file,
+            name=name,
+            most_rows=_SURVEYED_ROWS,
+            header=asked.header,
+            client_key=asked.client_key,
+            target=asked.target,
+        )
+    return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
+
+
+@contextmanager
+def _opened_source(
+    resources: Resources, caller: Caller, asked: ProposalRequest
+) -> Iterator[tuple["SourceFile", str]]:
+    from fedaudit.federations.reading.source_files import Files, open_path, open_stored
+
+    path, pointer = asked.path, "/path"
+    name = "" if path is None else path.rpartition("/")[2]
+    if path is None:
+        pointer = "/id"
+        with resources.database.read() as session:
+            row = find_federation(session, caller, str(asked.id))
+        name = row.file_name or row.name
+        if row.status in ("deleted", "erased") or row.registration is None:
+            raise conflict("the federation has no file; upload it again")
+        if row.storage_key is not None:
+            with (
+                resources.storage.local(row.storage_key) as place,
+                open_stored(place, name) as file,
+            ):
+                yield file, name
+            return
+        path = str(row.registration["federation"]["path"])
+    below = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
+    with open_path(path, files=below, pointer=pointer) as file:
+        yield file, name
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """What a table seems to hold, and how it begins."""
+
+    survey: "Survey"
+    proposal: "Proposal | None"
+    """None where no registration can be proposed; `why` says what is lacking."""
+    why: str
+    first_rows: list[list[str]]
+    """Cells in the order of the columns, cut to CELL_LENGTH characters."""
+
+
+def check_room(resources: Resources, caller: Caller) -> None:
+    """Raises ProblemError where too many tables of the key wait already."""
+    if len(waiting_uploads(resources, caller)) >= MOST:
+        raise conflict(
+            f"{MOST} of your tables wait for their registration; register or discard one first"
+        )
+
+
+def keep_upload(resources: Resources, caller: Caller, arrived: ArrivedFile, upload_id: str) -> None:
+    """Store a table until it is registered, discarded, or a day old. Raises StorageError."""
+    resources.remove_expired_uploads()
+    arrived.writer.commit()
+    try:
+        with resources.database.write() as session:
+            PendingUploadRepository(session, caller.project_id).add(
+                PendingUpload(
+                    id=upload_id,
+                    project_id=caller.project_id,
+                    api_key_id=caller.key_id,
+                    storage_key=arrived.storage_key,
+                    fingerprint=arrived.fingerprint,
+                    file_name=arrived.file_name,
+                    size_bytes=arrived.size_bytes,
+                    created_at=seconds_from_now(),
+                    expires_at=seconds_from_now(KEPT_SECONDS),
+                )
+            )
+            refuse_over_stored(session, caller.project_id, resources.settings)
+    except BaseException:
+        resources.storage.delete(arrived.storage_key)
+        raise
+
+
+def waiting_uploads(resources: Resources, caller: Caller) -> list[PendingUpload]:
+    """The caller's tables that wait, newest first."""
+    with resources.database.read() as session:
+        return list(PendingUploadRepository(session, caller.project_id).of_key(caller.key_id))
+
+
+def find_upload(resources: Resources, caller: Caller, upload_id: str) -> PendingUpload:
+    """The caller's table. Raises ProblemError where there is none, or not any more."""
+    with resources.database.read() as session:
+        uploads = PendingUploadRepository(session, caller.project_id)
+        return found_by(
+            lambda id_: uploads.get(id_, api_key_id=caller.key_id),
+            upload_id,
+            "uploaded table; it may have been registered or a day old",
+        )
+
+
+def discard(resources: Resources, caller: Caller, upload_id: str) -> None:
+    """Remove a table that was not registered."""
+    resources.discard_upload(find_upload(resources, caller, upload_id))
+
+
+def look_at(
+    resources: Resources,
+    upload: PendingUpload,
+    *,
+    header: bool,
+    client_key: str | None = None,
+    target: str | None = None,
+) -> LookedAt:
+    """A proposal from the table's first rows. Raises InvalidInputError for what is no table."""
+    # Imported here because this package loads pyarrow.
+    from fedaudit.federations.proposals.column_survey import survey_table
+    from fedaudit.federations.proposals.proposal import propose
+    from fedaudit.federations.reading.source_files import open_stored
+
+    with (
+        resources.storage.local(upload.storage_key) as place,
+        open_stored(place, upload.file_name) as file,
+    ):
+        rows = _first_rows(file, header=header)
+        stop_if_given_up()
+        survey = survey_table(file, header=header, most_rows=_SURVEYED_ROWS)
+    proposal, why = None, ""
+    try:
+        proposal = propose(
+            survey, name=upload.file_name, header=header, client_key=client_key, target=target
+        )
+    except InvalidInputError as error:
+        why = "; ".join(one.message for one in error.errors)
+    return LookedAt(survey, proposal, why, rows)
+
+
+def register_pending(
+    resources: Resources, caller: Caller, upload_id: str, registration: Registration
+) -> Registered:
+    """Register a table as the form says; the same form sent twice registers once. Raises
+    InvalidInputError for what does not fit, ProblemError."""
+    value = registration.model_dump(mode="json")
+    once = IdempotentRequest.of(f"upload-{upload_id}", _ROUTE, value)
+    try:
+        upload = find_upload(resources, caller, upload_id)
+    except ProblemError:
+        earlier = registered_before(resources, caller, once)
+        if earlier is None:
+            raise
+        return earlier
+    refuse_below_floor(resources.settings, registration.fairness)
+    source = registration.federation.model_copy(update={"path": upload.file_name})
+    registration = registration.model_copy(update={"federation": source})
+    if upload.size_bytes <= _CHECKED_BYTES:
+        _check_data(resources, caller, upload, registration)
+    file = NewFile(
+        fingerprint=upload.fingerprint,
+        registration=registration.model_dump(mode="json"),
+        file_name=upload.file_name,
+        size_bytes=upload.size_bytes,
+        storage_key=upload.storage_key,
+    )
+    registered = register_file(resources, caller, file, once, pending=upload.id)
+    if registered.row.storage_key != upload.storage_key:
+        # The project had the content already.
+        resources.discard_upload(upload)
+    return registered
+
+
+def _check_data(
+    resources: Resources, caller: Caller, upload: PendingUpload, registration: Registration
+) -> None:
+    """Every fault of the data at once, while the form can still be corrected."""
+    from fedaudit.federations.load import profile_registration
+    from fedaudit.federations.reading.source_files import Files
+
+    source = registration.federation.model_copy(update={"path": None, "id": upload.id})
+    try:
+        profile_registration(
+            registration.model_copy(update={"federation": source}),
+            files=Files(open_upload=_opener(resources, upload)),
+            progress=stop_if_given_up,
+        )
+    except InvalidInputError as error:
+        stored = [
+            {"pointer": one.pointer.replace("/federation/id", "/federation/path")}
+            | {"message": one.message}
+            for one in error.errors
+        ]
+        shown = shown_reasons(stored, caller=caller)
+        faults = [FieldError(one["pointer"], one["message"]) for one in shown]
+        raise InvalidInputError(faults) from None
+
+
+def _opener(resources: Resources, upload: PendingUpload) -> "Callable[[str], Any]":
+    from fedaudit.federations.reading.source_files import Upload
+
+    @contextmanager
+    def opened(_id: str) -> "Iterator[Upload]":
+        with resources.storage.local(upload.storage_key) as place:
+            yield Upload(place, upload.file_name, upload.fingerprint)
+
+    return opened
+
+
+def _first_rows(file: "SourceFile", *, header: bool) -> list[list[str]]:
+    from fedaudit.federations.reading.table_files import TableFile
+
+    def cut(cell: str) -> str:
+        return cell if len(cell) <= CELL_LENGTH else f"{cell[: CELL_LENGTH - 1]}…"
+
+    table = TableFile(file, header=header)
+    if len(table.names) > MOST_COLUMNS:
+        raise file.fault(
+            f"has {len(table.names)} columns, and the form shows {MOST_COLUMNS} at most; register "
+            "it by `fedaudit federations scaffold` and `add`, or take out columns"
+        )
+    for batch in table.batches(table.names):
+        part = batch.part(0, FIRST_ROWS)
+        columns = [part.text(name, "/federation/path").to_pylist() for name in table.names]
+        return [[cut(cell) for cell in row] for row in zip(*columns, strict=True)]
+    return []

@@ -1,0 +1,76 @@
+"""The whole way in a browser: a file of one's own, registered, trained on, read and signed off."""
+
+import re
+
+import httpx
+from playwright.sync_api import Browser, expect
+
+from models.vocabulary import PROJECT_SCOPES
+from tests.browser.visit import visiting
+from tests.cli.service import Service
+from tests.end_to_end.own_tables import OWN_TABLES
+
+_ENDED_MS = 120_000
+
+
+def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
+    """Codes with labels; the other kinds walk the same pages in tests/end_to_end."""
+    table = OWN_TABLES["coded"]
+    key = _key_of_a_person(service)
+    with visiting(browser, service) as visit:
+        page = visit.page
+        visit.open("/sign-in")
+        page.get_by_label("API key").fill(key)
+        page.get_by_role("button", name="Sign in").click()
+        visit.open("/federations")
+        page.get_by_role("link", name="Bring a table").click()
+        visit.check_accessibility()
+        page.get_by_label("CSV or Parquet").set_input_files(
+            {"name": "coded.csv", "mimeType": "text/csv", "buffer": table.content(seed=2)}
+        )
+        page.get_by_role("button", name="Send").click()
+        expect(page.get_by_role("heading", name="Register coded.csv")).to_be_visible()
+        visit.check_accessibility()
+
+        column = page.get_by_role("group", name=re.compile("^sex"))
+        column.get_by_text("Divisor, groups and labels").click()
+        column.get_by_label("Labels").fill("1 men")
+        page.get_by_label("Name", exact=True).fill("")
+        page.locator("#registration").get_by_role("button", name="Register").last.click()
+        expect(page.get_by_role("alert")).to_contain_text("2 things to correct")
+        expect(column.get_by_label("Labels")).to_have_value("1 men")
+        visit.check_accessibility()
+        column.get_by_label("Labels").fill("1 = men\n2 = women")
+        page.get_by_label("Name", exact=True).fill("coded people")
+        page.locator("#registration").get_by_role("button", name="Register").last.click()
+
+        expect(page.get_by_role("heading", name="coded people")).to_be_visible()
+        new = page.get_by_role("link", name="New experiment")
+        while not new.is_visible():
+            page.wait_for_timeout(300)
+            page.reload()
+        expect(page.get_by_text("men (1)").first).to_be_visible()
+        new.click()
+        page.locator("[name='/training/rounds']").fill("20")
+        page.locator("[name='/privacy/noise']").select_option("release")
+        page.get_by_role("button", name="What would it cost?").last.click()
+        expect(page.locator(".guarantee-formal, .guarantee-suspended").first).to_be_visible()
+        page.get_by_role("button", name="Submit").click()
+        report = page.get_by_role("link", name="Open the report")
+        expect(report).to_be_visible(timeout=_ENDED_MS)
+        report.click()
+        expect(page.get_by_role("heading", name="Verdict")).to_be_visible()
+        page.get_by_label("Decision").select_option("rejected")
+        page.get_by_label(re.compile("^Note")).fill("For the record.")
+        page.get_by_role("button", name="Sign off").click()
+        expect(page.get_by_text("by Ada Lovelace").first).to_be_visible()
+        visit.check_accessibility()
+
+
+def _key_of_a_person(service: Service) -> str:
+    asked = {"name": "ada", "scopes": list(PROJECT_SCOPES), "person": {"name": "Ada Lovelace"}}
+    headers = {"Authorization": f"Bearer {service.api_key}"}
+    address = f"{service.url}/v1/api-keys"
+    with httpx.Client(headers=headers, timeout=30, trust_env=False) as http:
+        made = http.post(address, json=asked).raise_for_status()
+    return str(made.json()["key"])
