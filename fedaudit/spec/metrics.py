@@ -163,7 +163,7 @@ ROUND_METRICS = (
 """Those for which rounds and experiments have columns of their own."""
 
 NOT_IN_REPORT = "the report does not have this figure"
-"""Why a figure is missing from a report that an earlier version made."""
+"""Why a figure is missing where the report itself gives no reason."""
 
 
 def is_ratio(metric: str) -> bool:

@@ -34,7 +34,11 @@ class DataSet:
         """The example with so many hypotheses, without gates: they are not what is looked at."""
         spec: Json = yaml.safe_load((EXAMPLES / f"{self.example}.yaml").read_text("utf-8"))
         spec = copy.deepcopy({**spec, "gates": []})
-        spec["training"]["hypotheses"] = hypotheses
+        if spec["privacy"]["mechanism"] != "record-personalised":  # which takes one hypothesis
+            spec["training"]["hypotheses"] = hypotheses
+        if spec["privacy"]["mechanism"] == "gaussian-central":
+            # Its server has no single uploads to cluster.
+            spec["training"]["clustering"] = {"method": "reported"}
         if self.rounds is not None:
             spec["training"]["rounds"] = self.rounds
         if self.attributes:

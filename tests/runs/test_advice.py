@@ -266,6 +266,7 @@ def test_advice_helps_on_real_tables(data_dir: Path, example: str, name: str) ->
     document = yaml.safe_load(Path(f"examples/{example}.yaml").read_text())
     privacy, step_size = BAD[name]
     document |= {"privacy": privacy, "gates": [], "attacks": []}
+    document["federation"]["validation_unit"] = "client"
     document["training"] |= {"hypotheses": 1, "rounds": 30, "local": {"step_size": step_size}}
     document["training"]["stopping"] = {"patience": None}
     document["training"].pop("clustering", None)

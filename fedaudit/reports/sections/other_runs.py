@@ -30,8 +30,7 @@ class SweepSection(Part):
     cells: int
     position: int
     tries: Annotated[int | None, WHERE_GIVEN] = None
-    """Runs of all cells by then: one that was tried again counts as often as it was tried. Absent
-    from earlier reports."""
+    """Runs of all cells by then, each as often as it was tried."""
     values: dict[str, Any]
     """By field, what distinguishes this cell."""
     sweep_epsilon_max: float | None

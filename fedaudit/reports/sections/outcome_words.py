@@ -105,11 +105,6 @@ def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str
     return _BETWEEN.join(group_in_words(part, one, labels=labels) for part, one in combined)
 
 
-def group_label(report: Mapping[str, Any], *, attribute: str, value: str) -> str | None:
-    """What the spec calls a group; None where it leaves the code as it is."""
-    return _group_labels(report, attribute).get(value)
-
-
 def with_words(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The fairness sections of a report with their outcome and the groups' labels in words."""
     outcome = derived_outcome(report)
@@ -131,10 +126,7 @@ def with_words(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def for_readers(report: Mapping[str, Any]) -> dict[str, Any]:
     """The report with labels for the codes of groups, for pages and charts; the JSON keeps both."""
-    sections = value_at(report, "fairness")
-    if not isinstance(sections, list) or not _labels_of_report(report):
-        return dict(report)
-    return {**report, "fairness": [_with_labels(report, section) for section in sections]}
+    return {**report, "fairness": [_with_labels(section) for section in report["fairness"]]}
 
 
 def derived_outcome(report: Mapping[str, Any]) -> str | None:
@@ -237,25 +229,19 @@ def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
     return found
 
 
-def _with_labels(report: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
-    labels = _group_labels(report, section["attribute"])
-
-    def shown(value: str) -> str:
-        return labels.get(value, value)
+def _with_labels(section: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {group["value"]: group.get("label") for group in section["groups"]}
 
     def named(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [{**group, "value": shown(group["value"])} for group in groups]
+        return [{**one, "value": labels.get(one["value"]) or one["value"]} for one in groups]
 
-    reference = section.get("reference_group")
-    labelled = {
+    reference, costs = section["reference_group"], section["privacy_cost_by_group"]
+    return {
         **section,
-        "reference_group": None if reference is None else shown(reference),
+        "reference_group": labels.get(reference) or reference,
         "groups": named(section["groups"]),
+        "privacy_cost_by_group": costs and {**costs, "groups": named(costs["groups"])},
     }
-    costs = section["privacy_cost_by_group"]
-    if costs is not None:
-        labelled["privacy_cost_by_group"] = {**costs, "groups": named(costs["groups"])}
-    return labelled
 
 
 def words_checks(report: Mapping[str, Any]) -> Iterator[Check]:

@@ -85,7 +85,7 @@ class Privacy(Part):
     """One for each observer; empty where there is no epsilon with a delta."""
     epsilon_planned: float | None = None
     """The largest epsilon of all rounds that were planned, where validation losses ended the run
-    early: what is proven then. None where they did not, and in earlier reports."""
+    early: what is proven then. None where they did not."""
     records: RecordsSection | None
     noise_multiplier: Annotated[float | None, Shown("Noise multiplier", "exact")] = None
     """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""

@@ -28,7 +28,7 @@ _NOT_ASKED = "there is no AUC to be sure of"
 
 
 class RankingFigures(Part):
-    """Of two outcomes. Earlier reports have none of them.
+    """Of two outcomes.
 
     Of a target with two classes AUC, Brier score and calibration are of the second class, the
     positive one. Precision, recall and balanced accuracy are of the favourable outcome, as the

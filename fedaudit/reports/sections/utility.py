@@ -98,7 +98,7 @@ class MethodSection(Part):
     """What left a client that trained, in words; None where nothing did."""
     of_common_model: Annotated[bool | None, WHERE_GIVEN] = None
     """Whether the figures are of the common model, which may leave; absent where training makes
-    none, and from earlier reports."""
+    none."""
 
 
 class Measured(Part):
@@ -106,11 +106,11 @@ class Measured(Part):
 
     The constant is fitted to the same rows, for each hypothesis to those that it predicts: always
     their most frequent class, or the number with the smallest loss. Where clients make models of
-    their own, it is fitted for each of them. Earlier reports have no figure of it.
+    their own, it is fitted for each of them.
     """
 
     method: Annotated[MethodSection | None, WHERE_GIVEN] = None
-    """Absent for the method `hypotheses`, and from earlier reports."""
+    """Absent for the method `hypotheses`."""
 
     validation_loss: Annotated[float | None, Shown("Validation loss", beside="baseline_loss")]
     selection_loss: Annotated[float | None, Shown("Selection loss (for stopping only)")]
@@ -159,7 +159,7 @@ class Utility(RankingFigures, Measured):
         int | None, Shown("Rounds that trained one hypothesis of several", where_given=True)
     ] = None
     """Rounds whose uploads all fell into one of several clusters, so that one hypothesis alone was
-    trained. None where there is one hypothesis, and in earlier reports."""
+    trained. None where there is one hypothesis."""
     stopped_by: StoppedBy
     reasons: dict[str, str]
 

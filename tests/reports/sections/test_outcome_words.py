@@ -7,12 +7,7 @@ import pytest
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.report import assemble
-from fedaudit.reports.sections.outcome_words import (
-    derived_outcome,
-    for_readers,
-    group_label,
-    group_words,
-)
+from fedaudit.reports.sections.outcome_words import derived_outcome, for_readers, group_words
 
 TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "two_year_recid"}
 CODES = {"SEX": {"1": "male", "2": "female"}, "two_year_recid": {"0": "not re-arrested"}}
@@ -89,7 +84,6 @@ def test_groups_are_called_by_their_labels_and_codes_by_their_attribute():
     assert group_words(found, attribute="SEX", value="9") == "SEX 9"
     assert group_words(found, attribute="age", value="<30") == "age <30"
     assert group_words(found, attribute="race", value="Black") == "Black"
-    assert group_label(found, attribute="age", value="<30") is None
     assert group_words(found, attribute="SEX", value="1.0") == "male"
 
 
@@ -100,11 +94,9 @@ def test_a_combination_is_called_by_the_labels_of_its_parts():
         section("SEX_race", "1, Black", "1, 1, 2", of=["SEX", "race"]),
     ]
     found = report(labels={"SEX": {"1": "male", "2": "female"}}, sections=sections)
-    assert group_label(found, attribute="SEX_race", value="1, Black") == "male, Black"
+    assert group_words(found, attribute="SEX_race", value="1, Black") == "male, Black"
     assert group_words(found, attribute="SEX_race", value="1, 1, 2") == "male, race 1, 2"
-    assert group_label(found, attribute="SEX_race", value="1, 1, 2") == "male, race 1, 2"
     plain = report(sections=sections)
-    assert group_label(plain, attribute="SEX_race", value="1, Black") is None
     assert group_words(plain, attribute="SEX_race", value="1, Black") == "SEX 1, Black"
 
 
