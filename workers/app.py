@@ -63,9 +63,7 @@ def serve(context: WorkerContext) -> int:
     signals.setup_logging.connect(
         lambda **_: configure_logs(context.settings.log_format), weak=False
     )
-    signals.worker_ready.connect(
-        lambda **_: log.info("worker ready", device=context.device), weak=False
-    )
+    signals.worker_ready.connect(lambda **_: _ready(context), weak=False)
     if context.settings.embedded:
         # Whoever runs the service on a folder of theirs chose the user; JSON alone is accepted.
         warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -76,6 +74,12 @@ def serve(context: WorkerContext) -> int:
         context.heartbeat.end()
     log.info("worker stopped", device=context.device)
     return int(worker.exitcode or 0)
+
+
+def _ready(context: WorkerContext) -> None:
+    """The first sign of life: a unit may begin before the loop's own, and end without a broker."""
+    context.heartbeat.beat()
+    log.info("worker ready", device=context.device)
 
 
 def _worker(app: Celery, context: WorkerContext) -> Worker:

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from api import metrics as names
 from fedaudit.privacy.accounting.rdp import composed_epsilon
 from models.repositories import Budgets
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.ledgers.trainings import CENTRAL, declared, epsilon, opened, post, reserve
-from tests.api.metrics.scrapes import scrape, value
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api
 
@@ -199,6 +197,3 @@ def test_what_trainers_declare_is_told_apart_from_what_runs_here_spent(api: Api)
     assert max(before["spent"], found["declared"]) < found["spent"]
     assert found["spent"] < before["spent"] + found["declared"]
     assert "as declared by the trainer" in signed_in(api).get(f"/federations/{federation}").text
-    labels = {"federation_id": federation, "book": "release", "figure": "epsilon"}
-    share = value(scrape(api), names.BUDGET_DECLARED, **labels)
-    assert share == pytest.approx(found["declared"] / 100.0)

@@ -48,7 +48,7 @@ def test_a_report_is_listed_with_all_its_figures(api_on_both: Api) -> None:
     assert one["verdict"] == document["verdict"]
     assert one["answer"] == document["answer"]
     assert experiment["answer"] == answer_by_codes(document).model_dump()
-    [listed] = api.get(f"/v1/experiments?status=succeeded").json()["items"]
+    [listed] = api.get("/v1/experiments?status=succeeded").json()["items"]
     assert listed["answer"] == experiment["answer"]
     assert one["gate_outcome"] == document["gate_outcome"]
     guarantee = dict(document["guarantee"])
