@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, Rotated
 from fedaudit.privacy.accounting.rdp import RdpAccountant
@@ -16,7 +15,6 @@ from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.banded_noise import banded_root, noise_of_sums
 from fedaudit.privacy.planning.cost_projection import noise_ratio
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client
 from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one, random_federation, table_cell
@@ -167,14 +165,3 @@ def test_what_is_said_names_what_is_public_and_how_noise_is_correlated() -> None
     assert less is not None
     assert more is not None
     assert less / more == pytest.approx(noise_of_sums(4, 10))
-
-
-def test_canaries_are_refused_where_their_law_is_not_known() -> None:
-    one = cell_with(
-        None,
-        training__rounds=10,
-        **CORRELATED,
-        attacks=[{"kind": "canaries", "unit": "client", "count": 3}],
-    )
-    with pytest.raises(InvalidInputError, match="cohorts in rotation leave them out"):
-        check_attacks(one)

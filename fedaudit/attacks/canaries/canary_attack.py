@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
@@ -172,7 +173,7 @@ class CanaryAudit:
             return int(self._found.participations.max())
         result = self._trainer.result(0)
         self._planted.see_model(result.hypotheses[0], round_=result.best_round)
-        return self.rounds
+        return ceil(self.rounds / self._planned.claim.law.every)
 
 
 def audit_beside(cell: Cell, *, device: str) -> CanaryAudit | None:

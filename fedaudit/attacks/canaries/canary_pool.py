@@ -10,7 +10,6 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import Purpose, Source, uniforms
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.errors import FieldError
-from fedaudit.spec.training import RotationCohort
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import record_use_of, split_of, training_records
 
@@ -55,12 +54,6 @@ def draw_pool(cell: Cell, count: int, source: Source) -> CanaryPool:
 
 def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
     """Why the data cannot hold these canaries; `pointer` is that of the attack."""
-    if isinstance(cell.spec.training.cohort, RotationCohort):
-        message = (
-            "canaries are found by the law of secret cohorts and of noise that is independent over "
-            "rounds; with cohorts in rotation leave them out, or use another cohort"
-        )
-        return [FieldError(f"{pointer}/kind", message, of_spec=True)]
     role, n = mechanism_of(cell.spec).facts.applied_by, cell.shape.n
     match role:
         case "clients" | "server":

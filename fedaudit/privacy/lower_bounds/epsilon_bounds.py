@@ -256,22 +256,37 @@ class QuietSum:
     """[releases]. A unit that chooses its signs adds its own length to the sum."""
     precision: NDArray[np.float64]
     """[releases, releases]: the inverse of the covariance."""
+    lengths: NDArray[np.float64]
+    """[moments]: what a unit adds to the sum at each that it enters; they add up to 1."""
 
     @classmethod
-    def of_noise(cls, noise: NDArray[np.float64], moments: NDArray[np.int64]) -> Self:
+    def of_noise(
+        cls, noise: NDArray[np.float64], moments: NDArray[np.int64], *, every: int = 1
+    ) -> Self:
         """By `noise` [releases, numbers]; a unit sends the same to releases of one number in
-        `moments` [releases]."""
+        `moments` [releases]. It enters one moment of `every`, in the place that has the quietest
+        sum."""
         covariance = noise @ noise.T / noise.shape[1]
         size = float(np.trace(covariance)) / len(noise) or 1.0
         precision = np.linalg.inv(covariance + _TINY * size * np.eye(len(noise)))
-        entering = (moments[:, None] == np.unique(moments)).astype(np.float64)
+        entered = (np.unique(moments[moments % every == one]) for one in np.unique(moments % every))
+        return min(
+            (cls._entering(precision, moments[:, None] == times) for times in entered),
+            key=lambda found: float(found.weights @ covariance @ found.weights),
+        )
+
+    @classmethod
+    def _entering(cls, precision: NDArray[np.float64], which: NDArray[np.bool_]) -> Self:
+        """`which` [releases, moments]: whether a release is of a moment that the unit enters."""
+        entering = which.astype(np.float64)
         # Of signs c the sum's squared ratio is c' gained c; turning signs never lowers it.
         gained = entering.T @ (precision + precision.T) @ entering / 2
         signs = np.column_stack([np.ones(len(gained)), np.linalg.eigh(gained)[1]])
         for _ in range(_TURNS):
             signs = np.where(gained @ signs < 0, -1.0, 1.0)
         weights = precision @ entering @ signs[:, np.argmax((signs * (gained @ signs)).sum(0))]
-        return cls(weights / np.abs(entering.T @ weights).sum(), precision)
+        lengths = np.abs(entering.T @ weights)
+        return cls(weights / lengths.sum(), precision, lengths / lengths.sum())
 
     def least_ratio(
         self, released: NDArray[np.float64], signal: NDArray[np.float64], *, significance: float
@@ -363,8 +378,8 @@ def summed_power(
 
     `weight`: of the canaries in one release, as in `SignalFit`; `numbers`: kept of each release.
     """
-    count = releases_in_sum(law.compositions, numbers)
-    reached, measured = round(weight), numbers // 2
+    count = releases_in_sum(law.compositions * law.every, numbers)
+    reached, measured = round(weight * law.every), numbers // 2
     if law.is_sampled or not count or reached < 2:
         return 0.0
     generator, freedom = np.random.default_rng(count), numbers - measured - 1
@@ -378,6 +393,6 @@ def summed_power(
         / float(scipy.stats.chi2.ppf(significance / 2, freedom))
     )
     # Measuring a covariance of so many releases costs this share of what the best sum would tell.
-    told = ratio * math.sqrt(count * (1 - count / measured))
+    told = ratio * math.sqrt(count / law.every * (1 - count / measured))
     needed = claimed / law.reach * math.sqrt(law.compositions)
     return float((told * least / largest > needed).mean())
