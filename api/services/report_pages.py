@@ -67,7 +67,7 @@ def live_figures(session: Session, experiment: Experiment, *, after: int = 0) ->
         fairness = [row for row in found if row.round == validated]
 
     def row(number: int) -> RoundRow | None:
-        found = number > after and rounds.after(id_, number - 1, 1, planes=False)
+        found = number > after and rounds.after(id_, number - 1, 1)
         return found[0] if found else None
 
     return LiveFigures(
@@ -118,7 +118,7 @@ def stored_series(
 
     def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
         begin = after if last is None else last.round
-        return rounds.after(experiment_id, begin, _AT_ONCE, planes=False, **chosen)
+        return rounds.after(experiment_id, begin, _AT_ONCE, **chosen)
 
     return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
 

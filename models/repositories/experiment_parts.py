@@ -101,19 +101,16 @@ class RoundRepository(ExperimentPartRepository):
         round_: int = 0,
         limit: int = 1000,
         *,
-        planes: bool = True,
         every: int = 1,
         among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
-        """Rounds above `round_`, in order, without `planes` if asked; only those that `every`
-        divides, or those `among`."""
+        """Rounds above `round_`, in order; only those that `every` divides, or those `among`."""
         statement = self._select(Round, experiment_id).where(Round.round > round_)
         if every > 1:
             statement = statement.where(Round.round % every == 0)
         if among is not None:
             statement = statement.where(Round.round.in_(among))
-        names = [name for name in RoundRow.__dataclass_fields__ if planes or name != "plane"]
-        columns: list[Any] = [getattr(Round, name) for name in names]
+        columns: list[Any] = [getattr(Round, name) for name in RoundRow.__dataclass_fields__]
         chosen = statement.with_only_columns(*columns).order_by(Round.round).limit(limit)
         found = self.session.execute(chosen)
         return [RoundRow(**row._mapping) for row in found]
