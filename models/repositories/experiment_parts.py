@@ -9,7 +9,6 @@ from sqlalchemy import bindparam, delete, select, tuple_, update
 
 from models.arrays import to_json
 from models.clock import seconds_from_now, utc_now
-from models.prepared import Prepared
 from models.repositories.base import ExperimentPartRepository, Repository
 from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
@@ -197,7 +196,7 @@ class CheckpointRepository(ExperimentPartRepository):
 
 
 # Locked, so that no erasure removes it before this transaction refers to it.
-_HELD = Prepared(
+_HELD = (
     select(SubjectSet.id).where(SubjectSet.id == bindparam("id")).with_for_update(key_share=True)
 )
 
@@ -209,7 +208,7 @@ class SubjectSetRepository(Repository):
         """The id of the set with these names in this order, stored if it is new."""
         text = to_json(list(names))
         set_id = hashlib.sha256(text.encode()).hexdigest()
-        while not _HELD.rows(self.session, id=set_id):
+        while not self._rows(_HELD, id=set_id):
             if self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)}):
                 break
         return set_id
