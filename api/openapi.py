@@ -43,7 +43,6 @@ _WHAT = {
     404: "There is no such thing in the key's project.",
     409: "The request does not fit the present state.",
     410: "It was there and was removed; `reason` and `gone_at` say why and when.",
-    412: "Precondition failed: the resource changed or already exists.",
     413: "The body is too large.",
     415: "The body has another media type than declared.",
     422: "The input is not valid; `errors` says where.",

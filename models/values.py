@@ -312,8 +312,6 @@ class RoundRow:
     equal_opportunity_difference: float | None = None
     leakage_by_cluster: Sequence[Mapping[str, Any]] | None = None
     """Objects of cluster, clients, leakage_median and leakage_max."""
-    plane: Mapping[str, Any] | None = None
-    """`hypotheses` and `uploads` as points, `clusters` of the uploads; of synthetic data only."""
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -82,11 +82,7 @@ class DatabaseSink:
 
     def write(self, block: Block) -> None:
         self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])
-        rounds = [
-            RoundRow(**{**vars(one), "plane": None if one.plane is None else one.plane.as_dict()})
-            for one in block.rounds
-        ]
-        self._rounds.insert(*self._owner, rounds)
+        self._rounds.insert(*self._owner, [RoundRow(**vars(one)) for one in block.rounds])
         fairness = [FairnessRow(**vars(one)) for one in block.fairness]
         FairnessRepository(self._session).insert(*self._owner, fairness)
 

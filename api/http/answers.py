@@ -2,10 +2,9 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
@@ -62,14 +61,6 @@ def _accept(request: Request) -> str:
 Accept = Annotated[str, Depends(_accept)]
 
 
-@dataclass(frozen=True)
-class WrittenPage:
-    """A page of a long list whose JSON is written already."""
-
-    content: bytes
-    next_cursor: str | None
-
-
 def json_answer(
     body: BaseModel, *, status_code: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
@@ -77,42 +68,6 @@ def json_answer(
     FastAPI has a thread check a body that a route returns, and writes it in the event loop, where
     every other request waits. This does neither, so the route names its `response_model` itself."""
     return Response(body.model_dump_json(), status_code, headers, media_type=JSON)
-
-
-class _Page(Protocol):
-    next_cursor: str | None
-
-
-AnyPage = TypeVar("AnyPage", bound=_Page)
-
-
-async def _linked(request: Request, response: Response) -> Callable[[AnyPage], AnyPage]:
-    def link(page: AnyPage) -> AnyPage:
-        response.headers.update(link_headers(request, page.next_cursor))
-        return page
-
-    return link
-
-
-async def _linked_answer(request: Request) -> Callable[[WrittenPage], Response]:
-    return lambda page: Response(
-        page.content, headers=link_headers(request, page.next_cursor), media_type=JSON
-    )
-
-
-def link_headers(request: Request, cursor: str | None) -> dict[str, str]:
-    """The header `Link` to the next page (RFC 8288); none behind the last."""
-    if cursor is None:
-        return {}
-    following = request.url.include_query_params(cursor=cursor)
-    # Relative: a proxy in front may serve it at another address.
-    return {"Link": f'<{following.path}?{following.query}>; rel="next"'}
-
-
-Linked = Annotated[Callable[[AnyPage], AnyPage], Depends(_linked)]
-"""Gives a page back, and its answer the header `Link` to the next one."""
-LinkedAnswer = Annotated[Callable[[WrittenPage], Response], Depends(_linked_answer)]
-"""Answers with a page that is written, and with the same header."""
 
 
 def encode_cursor(route: str, key: Sequence[Any] | None) -> str | None:

@@ -104,13 +104,6 @@ KINDS: dict[str, Kind] = {
         "The same `Idempotency-Key` was sent before with another body.",
         "Use a new key for a new request, and the old one only to repeat a request unchanged.",
     ),
-    "precondition-failed": Kind(
-        "It is no longer as it was",
-        (412,),
-        "`If-Match` names a state that is no longer the present one, or `If-None-Match: *` "
-        "something that exists already. Nothing was changed.",
-        "Get it again, decide anew, and send its present `ETag`.",
-    ),
     "payload-too-large": Kind(
         "The body is too large",
         (413,),

@@ -1,20 +1,16 @@
 """One experiment: its state, its newest figures and curves, its end, and later attacks."""
 
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.answers import SmallInteger
 from api.http.problems import ProblemError
 from api.pages.live import (
     GapReadings,
     Reading,
-    curves,
     ending_words,
     final_gaps,
     gap_readings,
@@ -23,12 +19,10 @@ from api.pages.live import (
     why_ended,
     with_final_figures,
 )
-from api.pages.session import COOKIE
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, faults_by_field
 from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
 from api.services.dispatch import IdempotentRequest
-from api.services.experiments import EventLog
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
@@ -46,7 +40,6 @@ from models.repositories import (
     FederationRepository,
     ReportRepository,
     SweepRepository,
-    WebSessionRepository,
 )
 from models.tables.experiments import Experiment
 from models.vocabulary import ENDED, OPEN
@@ -54,14 +47,13 @@ from models.vocabulary import ENDED, OPEN
 router = APIRouter(prefix="/experiments/{experiment_id}")
 
 _REFRESH_SECONDS = 5
-_After = Annotated[SmallInteger, Query()]
 
 
 @router.get("")
 def experiment_page(
     experiment_id: str, visit: ExperimentsVisit, refresh: Annotated[str | None, Query()] = None
 ) -> HTMLResponse:
-    """The experiment as it is now. Without scripts the page reloads itself while it runs."""
+    """The experiment as it is now; the page looks again by itself until it has ended."""
     with visit.reading() as session:
         row = find_experiment(session, visit.caller, experiment_id)
         gone = gone_words(session, visit.project_id, "model", experiment_id)
@@ -103,60 +95,6 @@ def experiment_page(
         document=as_yaml(row.spec),
         refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,
     )
-
-
-@router.get("/figures")
-def experiment_figures(
-    experiment_id: str, visit: ExperimentsVisit, after: _After = 0
-) -> JSONResponse:
-    """The state and the figures of the rounds above `after`, for the page's own script."""
-    with visit.reading() as session:
-        row = find_experiment(session, visit.caller, experiment_id)
-        live = live_figures(session, row, after=after)
-        report = _report(session, visit, row)
-    shown, found = _figures(row, live, report)
-    gaps = [reading for one in found for reading in one.gaps]
-    return JSONResponse(
-        {
-            "status": row.status,
-            "round": row.rounds_done,
-            "rounds": row.rounds_total,
-            "pace": _pace(row),
-            "best": _best(report),
-            "last": live.series.rounds[-1] if live.series.rounds else after,
-            "readings": [vars(one) for one in (*shown, *gaps)],
-            "curves": curves(live.series),
-        },
-        headers={"Cache-Control": "no-store"},
-    )
-
-
-def _event_log(experiment_id: str, visit: ExperimentsVisit) -> EventLog:
-    token = visit.request.cookies[COOKIE]
-    with visit.reading() as session:
-        found = find_experiment(session, visit.caller, experiment_id)
-    return EventLog(
-        visit.resources,
-        visit.project_id,
-        found.id,
-        in_force=lambda session: WebSessionRepository(session).find(token) is not None,
-    )
-
-
-async def _place(visit: ExperimentsVisit) -> AsyncIterator[None]:
-    async with visit.resources.streams.place(visit.caller.key_id):
-        yield
-
-
-@router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(_place)])
-async def experiment_stream(
-    log: Annotated[EventLog, Depends(_event_log)],
-    after: _After = 0,
-    last_event_id: Annotated[SmallInteger, Header()] = 0,
-) -> AsyncIterator[ServerSentEvent]:
-    """The experiment's events above `after`; a browser that connects again names the last one."""
-    async for message in log.follow(max(after, last_event_id)):
-        yield message
 
 
 @router.post("/cancel")

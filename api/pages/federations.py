@@ -187,8 +187,6 @@ def _change_words(change: ChangeBody) -> str:
             return f"what may be asked of groups: {names.replace('_', ' ')}"
         case "simulation":
             return f"simulated noise: {NONE if value is None else value['simulation']}"
-        case "gates":
-            return "gates"
         case _:
             assert_never(change.setting)
 

@@ -1,4 +1,4 @@
-"""What a page shows of an experiment: newest figures, curves, the time left, and how it ended."""
+"""What a page shows of an experiment: newest figures, the time left, and how it ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,40 +9,19 @@ from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.report_pages import LiveFigures
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.reports.charts.line_chart import Series, kept_places
 from fedaudit.reports.sections.utility import ENDING_WORDS
-from fedaudit.spec.metrics import METRICS, ROUND_METRICS
+from fedaudit.spec.metrics import ROUND_METRICS
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow
 
 Report = Mapping[str, Any]
-Lines = Sequence[tuple[str, Sequence[float | None]]]
 
-MAX_POINTS = 1000
-_MAX_CLUSTERS = 6
-"""As many as there are colours and dashes; the drawings show the extremes of more."""
 _NO_ROUND = "no round is stored yet"
 _NOT_VALIDATED = "no round was validated yet"
 _LEAKAGE_RESTS_ON = {
     "formal": "formal, within the fixed radius",
     "heuristic": "heuristic: the papers' convention, not proven",
     "none": "nothing is proven",
-}
-_CURVES = (
-    ("leakage", "Leakage of a client", "so far", ("leakage_max", "leakage_median")),
-    ("epsilon", "Epsilon", "spent so far", ("epsilon_max",)),
-    ("loss", "Loss", "on held-out clients", ("validation_loss", "selection_loss")),
-    ("accuracy", "Accuracy", "share of rows classified correctly", ("accuracy",)),
-    ("separation", "Separation of clusters", "below 1: they are separate", ("separation",)),
-)
-_LINES = {
-    "leakage_max": "largest",
-    "leakage_median": "median",
-    "epsilon_max": "largest epsilon",
-    "validation_loss": "validation loss",
-    "selection_loss": "selection loss (for stopping)",
-    "accuracy": "accuracy",
-    "separation": "separation",
 }
 _WHY_ENDED = {
     "worker-lost": (
@@ -95,22 +74,20 @@ class GapReadings:
 
 
 def readings(experiment: Experiment, live: LiveFigures, kind: GuaranteeKind) -> list[Reading]:
-    """The costs so far, the loss and, of classifiers, the accuracy. A figure without a value is
-    left out where `live` does not begin with the first round: an earlier value then still holds."""
+    """The costs so far, the loss and, of classifiers, the accuracy."""
     found = _costs(experiment, live.newest, kind)
     found.append(_last(live, "validation_loss", "Validation loss"))
     if experiment.spec["training"]["loss"] == "cross-entropy":
         found.append(_last(live, "accuracy", "Accuracy"))
-    return found if live.from_the_start else [one for one in found if one.value != NONE]
+    return found
 
 
 def gap_readings(experiment: Experiment, live: LiveFigures) -> list[GapReadings]:
-    """The newest gaps of each attribute, in the experiment's order; left out as in `readings`."""
+    """The newest gaps of each attribute, in the experiment's order."""
     rows = {row.attribute: row for row in live.fairness}
     return [
         GapReadings(name, tuple(_gap(name, metric, rows.get(name)) for metric in ROUND_METRICS))
         for name in experiment.attributes
-        if name in rows or live.from_the_start
     ]
 
 
@@ -228,56 +205,3 @@ def _length(time: timedelta) -> str:
     if seconds < 100:
         return f"{seconds} s"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"
-
-
-def curves(series: Series) -> list[dict[str, Any]]:
-    """Name, title, unit (in words), rounds and lines of each curve that has a value: the same
-    figures as in the drawings. Rounds without any value are left out, and of very many rounds all
-    but MAX_POINTS."""
-    figures, rounds = series.figures, series.rounds
-    found = [
-        _curve(name, title, unit, rounds, [(_LINES[n], figures[n]) for n in names if n in figures])
-        for name, title, unit, names in _CURVES
-    ]
-    for attribute, gaps in series.gaps.items():
-        lines = [
-            (METRICS[metric].family.words, gaps.values[metric])
-            for metric in ROUND_METRICS
-            if metric in gaps.values
-        ]
-        title = f"Gaps between groups of {attribute}"
-        found.append(_curve(f"gaps {attribute}", title, "differences of rates", gaps.rounds, lines))
-    sizes = series.cluster_sizes
-    uploads = [
-        (f"cluster {place}", [one[place] if place < len(one) else None for one in sizes])
-        for place in range(max(map(len, sizes), default=0))
-    ]
-    leakage = [(f"cluster {name}", values) for name, values in series.cluster_leakage.items()]
-    for name, title, unit, clusters in (
-        ("clusters", "Uploads in each cluster", "a round", uploads),
-        ("cluster leakage", "Largest leakage in each cluster", "so far", leakage),
-    ):
-        if 1 < len(clusters) <= _MAX_CLUSTERS:
-            found.append(_curve(name, title, unit, rounds, clusters))
-    return [curve for curve in found if curve["rounds"]]
-
-
-def _curve(name: str, title: str, unit: str, rounds: Sequence[int], lines: Lines) -> dict[str, Any]:
-    shown = [(label, values) for label, values in lines if any(one is not None for one in values)]
-    present = [
-        place
-        for place in range(len(rounds))
-        if any(values[place] is not None for _, values in shown)
-    ]
-    columns = [[values[place] for place in present] for _, values in shown]
-    kept = kept_places(columns, most=MAX_POINTS)
-    return {
-        "name": name,
-        "title": title,
-        "unit": unit,
-        "rounds": [rounds[present[place]] for place in kept],
-        "lines": [
-            {"name": label, "values": [column[place] for place in kept]}
-            for (label, _), column in zip(shown, columns, strict=True)
-        ],
-    }

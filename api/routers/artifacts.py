@@ -7,7 +7,6 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
-from api.http.answers import Linked
 from api.http.bodies import broke_off, media_type
 from api.http.problems import ProblemError
 from api.openapi import BINARY, located, problems
@@ -71,13 +70,10 @@ async def upload_artifact(
 
 @router.get("", responses=problems())
 def list_artifacts(
-    caller: ExperimentsReader,
-    parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
-    linked: Linked[ArtifactPage],
+    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
 ) -> ArtifactPage:
     """The project's files of parameters, newest first, and the experiments that start from them."""
-    return linked(artifact_page(resources, caller, parameters))
+    return artifact_page(resources, caller, parameters)
 
 
 @router.get("/{artifact_id}", responses=problems(404, 410))

@@ -7,7 +7,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
-from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, Linked, bundle_response, preferred
+from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
 from api.http.bodies import JsonBody
 from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
@@ -71,16 +71,13 @@ async def create_audit(
 
 @router.get("", responses=problems())
 def list_audits(
-    caller: ExperimentsReader,
-    parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
-    linked: Linked[AuditPage],
+    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
 ) -> AuditPage:
     """The project's audits, newest first."""
     with resources.database.read() as session:
         rows = AuditRepository(session, caller.project_id).list
         bodies = partial(map, partial(_body, caller=caller))
-        return linked(list_page(AuditPage, "audits", parameters, rows, bodies))
+        return list_page(AuditPage, "audits", parameters, rows, bodies)
 
 
 @router.get("/{audit_id}", responses=problems(404))

@@ -12,10 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from api.http.answers import (
     JSON,
     Accept,
-    Linked,
-    LinkedAnswer,
     SmallInteger,
-    WrittenPage,
     decode_cursor,
     encode_cursor,
     key_type,
@@ -77,7 +74,6 @@ def list_rounds(
     parameters: Annotated[PageParameters, Query()],
     resources: Shared,
     accept: Accept,
-    linked: Linked[RoundPage],
 ) -> RoundPage | StreamingResponse:
     """The figures of each round, in order. CSV, NDJSON and Parquet carry all of them."""
     form = asked_form(accept)
@@ -88,7 +84,7 @@ def list_rounds(
         table = RoundTable(caller.project_id, find_experiment(session, caller, experiment_id).id)
         page = read_page(table, session, start=start, limit=parameters.limit)
     following = encode_cursor("rounds", page.next)
-    return linked(RoundPage.model_validate({"items": page.lines, "next_cursor": following}))
+    return RoundPage.model_validate({"items": page.lines, "next_cursor": following})
 
 
 @router.get("/rounds.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
@@ -112,14 +108,13 @@ def list_ledger(
     parameters: Annotated[LedgerParameters, Query()],
     resources: Shared,
     accept: Accept,
-    linked: LinkedAnswer,
 ) -> Response:
     """What each round cost each subject. Files carry all that the filters let through."""
     form = asked_form(accept)
     if form is not None:
         return export_ledger(experiment_id, form, caller, parameters, resources)
     table = partial(_ledger_table, resources, caller, experiment_id, parameters)
-    return linked(ledger_page(resources, "ledger", parameters, table))
+    return ledger_page(resources, "ledger", parameters, table)
 
 
 @router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
@@ -145,7 +140,6 @@ def list_fairness(
     parameters: Annotated[FairnessParameters, Query()],
     resources: Shared,
     accept: Accept,
-    linked: Linked[FairnessPage],
 ) -> FairnessPage | StreamingResponse:
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
     form = asked_form(accept)
@@ -159,7 +153,7 @@ def list_fairness(
     groups = None
     if caller.may("ledger:read"):
         groups = [line for row in page.begun for line in group_lines(row, experiment.attributes)]
-    found = FairnessPage.model_validate(
+    return FairnessPage.model_validate(
         {
             "items": page.lines,
             "groups": groups,
@@ -167,7 +161,6 @@ def list_fairness(
             "next_cursor": encode_cursor("fairness", page.next),
         }
     )
-    return linked(found)
 
 
 @router.get("/fairness.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
@@ -230,23 +223,22 @@ def asked_form(accept: str) -> Form | None:
 
 def ledger_page(
     resources: Resources, route: str, parameters: LedgerParameters, table: Callable[[], LedgerTable]
-) -> WrittenPage:
+) -> Response:
     """A page of a ledger's lines; `route` is that of its cursors. `table` may refuse, and does so
     after a faulty cursor."""
     start = _start_of(route, parameters, _AFTER_ENTRY)
     asked = table()
     with resources.database.read() as session:
         page = read_page(asked, session, start=start, limit=parameters.limit)
-    following = encode_cursor(route, page.next)
     # Fields as `LedgerPage` has them: to check a thousand lines takes longer than to find them.
     salt = asked.salt
     value = {
         "items": page.lines,
         "salt": None if salt is None else salt.hex(),
         "reasons": page_reasons(page.lines, salt=salt),
-        "next_cursor": following,
+        "next_cursor": encode_cursor(route, page.next),
     }
-    return WrittenPage(orjson.dumps(value), following)
+    return Response(orjson.dumps(value), media_type=JSON)
 
 
 def _start_of(route: str, parameters: PageParameters, kind: TypeAdapter[Any]) -> Position:

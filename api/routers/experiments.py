@@ -7,7 +7,7 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Request,
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
-from api.http.answers import SmallInteger, json_answer, link_headers
+from api.http.answers import SmallInteger, json_answer
 from api.http.bodies import JsonBody
 from api.openapi import located, problems, request_body
 from api.schemas.base import IdempotencyHeader
@@ -15,7 +15,7 @@ from api.schemas.experiments import (
     BudgetRoom,
     ExperimentBody,
     ExperimentPage,
-    ListParameters,
+    ExperimentParameters,
     ProjectionBody,
     SubmissionParameters,
     SubmittedBody,
@@ -85,15 +85,12 @@ async def submit_experiment(
 
 @router.get("", response_model=ExperimentPage, responses=problems())
 def list_experiments(
-    request: Request,
     caller: ExperimentsReader,
-    parameters: Annotated[ListParameters, Query()],
+    parameters: Annotated[ExperimentParameters, Query()],
     resources: Shared,
 ) -> Response:
     """The project's experiments, newest first unless sorted otherwise."""
-    with_specs = parameters.omit != "spec"
-    page = experiment_page(resources, caller, parameters, with_specs=with_specs)
-    return json_answer(page, headers=link_headers(request, page.next_cursor))
+    return json_answer(experiment_page(resources, caller, parameters))
 
 
 @router.get("/{experiment_id}", responses=problems(404))

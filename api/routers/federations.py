@@ -6,14 +6,11 @@ from typing import Annotated, Any
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 
-from api.http.answers import Linked
 from api.http.bodies import JsonBody, media_type, read_value, validated
-from api.http.conditional import Stated, tag_of
 from api.http.problems import conflict
 from api.openapi import located, problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.federations import (
-    BudgetBody,
     BudgetList,
     BudgetSetting,
     DisclosureBody,
@@ -131,7 +128,6 @@ def list_federations(
     caller: FederationsReader,
     parameters: Annotated[FederationParameters, Query()],
     resources: Shared,
-    linked: Linked[FederationPage],
 ) -> FederationPage:
     """The project's federations, newest first: each is data that experiments are run on."""
     with resources.database.read() as session:
@@ -139,7 +135,7 @@ def list_federations(
         rows = partial(
             FederationRepository(session, caller.project_id).list, status=parameters.status
         )
-        return linked(list_page(FederationPage, "federations", parameters, rows, bodies))
+        return list_page(FederationPage, "federations", parameters, rows, bodies)
 
 
 @router.get("/{federation_id}", responses=problems(404))
@@ -173,43 +169,27 @@ def get_profile(federation_id: str, caller: FederationsReader, resources: Shared
 
 
 @router.get("/{federation_id}/budget", responses=problems(404))
-def get_budgets(
-    federation_id: str, caller: FederationsReader, resources: Shared, response: Response
-) -> BudgetList:
+def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
-    return _tagged(budgets_of(resources, caller, federation_id), response)
+    return BudgetList(items=budgets_of(resources, caller, federation_id))
 
 
 @router.put(
     "/{federation_id}/budget",
-    responses=problems(404, 409, 412, 415),
+    responses=problems(404, 409, 415),
     openapi_extra=request_body(BudgetSetting),
 )
 def set_budget(
-    *,
-    federation_id: str,
-    caller: FederationsWriter,
-    value: JsonBody,
-    resources: Shared,
-    stated: Stated,
-    response: Response,
+    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
 ) -> BudgetList:
     """Set one budget. A total below what is spent only stops what is still to come.
 
     Where another project owns the content, its total cannot be raised, and a smaller one holds for
-    the caller's project alone. With the ETag of the budgets in `If-Match` nothing is set where a
-    total has changed since; what runs reserve and spend meanwhile does not matter. A total of null
-    removes one: what was spent under it stays charged, and the history has who did so.
+    the caller's project alone. A total of null removes one: what was spent under it stays charged,
+    and the history has who did so.
     """
     setting = validated(BudgetSetting, value)
-    changed = change_budget(resources, caller, federation_id, setting, stated=stated)
-    return _tagged(changed, response)
-
-
-def _tagged(items: list[BudgetBody], response: Response) -> BudgetList:
-    budgets = BudgetList(items=items)
-    response.headers["ETag"] = tag_of(budgets, settings=budgets.settings())
-    return budgets
+    return BudgetList(items=change_budget(resources, caller, federation_id, setting))
 
 
 @router.get("/{federation_id}/history", responses=problems(404))
@@ -245,36 +225,25 @@ def set_simulation(
 
 @router.get("/{federation_id}/disclosure", responses=problems(404))
 def get_disclosure(
-    federation_id: str, caller: FederationsReader, resources: Shared, response: Response
+    federation_id: str, caller: FederationsReader, resources: Shared
 ) -> DisclosureBody:
     """What its owner lets anyone ask of the federation's groups, and the service's floor."""
-    found = read_disclosure(resources, caller, federation_id)
-    response.headers["ETag"] = tag_of(found)
-    return found
+    return read_disclosure(resources, caller, federation_id)
 
 
 @router.put(
     "/{federation_id}/disclosure",
-    responses=problems(404, 412, 415),
+    responses=problems(404, 415),
     openapi_extra=request_body(DisclosurePolicy),
 )
 def set_disclosure(
-    *,
-    federation_id: str,
-    caller: FederationsWriter,
-    value: JsonBody,
-    resources: Shared,
-    stated: Stated,
-    response: Response,
+    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
 ) -> DisclosureBody:
     """Set the whole policy; a field that is left out is left to each request.
 
     It binds what is submitted, retried or registered from then on, and stays with the content.
-    With its ETag in `If-Match` nothing is set where it has changed since.
     """
-    changed = change_disclosure(resources, caller, federation_id, value, stated=stated)
-    response.headers["ETag"] = tag_of(changed)
-    return changed
+    return change_disclosure(resources, caller, federation_id, value)
 
 
 @router.post(

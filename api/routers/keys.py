@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from api.http.answers import Linked
 from api.http.bodies import JsonBody, validated
 from api.http.problems import not_found
 from api.openapi import problems, request_body
@@ -94,13 +93,10 @@ def revoke_key(key_id: str, caller: Administrator, resources: Shared) -> Respons
 
 @router.get("/audit-log", responses=problems())
 def list_audit_log(
-    caller: Administrator,
-    parameters: Annotated[AuditLogParameters, Query()],
-    resources: Shared,
-    linked: Linked[AuditLogPage],
+    caller: Administrator, parameters: Annotated[AuditLogParameters, Query()], resources: Shared
 ) -> AuditLogPage:
     """Who did what in the project, newest first: ids, names and settings, never data."""
-    return linked(audit_log_page(resources, caller, parameters))
+    return audit_log_page(resources, caller, parameters)
 
 
 @router.get("/audit-log/verification", responses=problems())

@@ -13,8 +13,6 @@ from api.http.answers import (
     JSON,
     ZIP,
     Accept,
-    Linked,
-    LinkedAnswer,
     bundle_response,
     decode_cursor,
     encode_cursor,
@@ -90,10 +88,7 @@ def create_ledger(
 
 @router.get("", responses=problems())
 def list_ledgers(
-    caller: ExperimentsReader,
-    parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
-    linked: Linked[DeclaredLedgerList],
+    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
 ) -> DeclaredLedgerList:
     """The project's ledgers, newest first."""
     cursor = decode_cursor("ledgers", parameters.cursor, _KEY)
@@ -101,11 +96,9 @@ def list_ledgers(
         page = DeclaredLedgerRepository(session, caller.project_id).list(
             cursor=cursor, limit=parameters.limit
         )
-    return linked(
-        DeclaredLedgerList(
-            items=[summary(row) for row in page.items],
-            next_cursor=encode_cursor("ledgers", page.next_cursor),
-        )
+    return DeclaredLedgerList(
+        items=[summary(row) for row in page.items],
+        next_cursor=encode_cursor("ledgers", page.next_cursor),
     )
 
 
@@ -170,14 +163,13 @@ def list_declared_entries(
     parameters: Annotated[LedgerParameters, Query()],
     resources: Shared,
     accept: Accept,
-    linked: LinkedAnswer,
 ) -> Response:
     """What each declared round cost each client. Files carry all that the filters let through."""
     form = asked_form(accept)
     if form is not None:
         return export_declared_entries(ledger_id, form, caller, parameters, resources)
     table = partial(_table, resources, caller, ledger_id, parameters)
-    return linked(ledger_page(resources, "declared-ledger", parameters, table))
+    return ledger_page(resources, "declared-ledger", parameters, table)
 
 
 @router.get(

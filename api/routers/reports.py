@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, Linked, bundle_response, preferred
+from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
 from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader
@@ -172,13 +172,10 @@ def create_sign_off(
 
 @router.get("/reports", responses=problems())
 def list_reports(
-    caller: ReportsReader,
-    parameters: Annotated[ReportParameters, Query()],
-    resources: Shared,
-    linked: Linked[ReportPage],
+    caller: ReportsReader, parameters: Annotated[ReportParameters, Query()], resources: Shared
 ) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
-    return linked(report_page(resources, caller.project_id, parameters))
+    return report_page(resources, caller.project_id, parameters)
 
 
 @router.get("/comparisons", responses=problems(404, 409))

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from starlette.responses import JSONResponse
 
-from api.http.answers import JSON, Accept, Linked, preferred
+from api.http.answers import JSON, Accept, preferred
 from api.http.bodies import JsonBody
 from api.openapi import TEXT, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
@@ -85,16 +85,13 @@ async def submit_sweep_of_experiments(
 
 @router.get("", responses=problems())
 def list_sweeps(
-    caller: ExperimentsReader,
-    parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
-    linked: Linked[SweepPage],
+    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
 ) -> SweepPage:
     """The project's sweeps, newest first."""
     with resources.database.read() as session:
         rows = SweepRepository(session, caller.project_id).list
         bodies = partial(listed_bodies, session, caller)
-        return linked(list_page(SweepPage, "sweeps", parameters, rows, bodies))
+        return list_page(SweepPage, "sweeps", parameters, rows, bodies)
 
 
 @router.get("/{sweep_id}", responses=problems(404))

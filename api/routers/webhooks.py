@@ -5,9 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from api.http.answers import Linked
 from api.http.bodies import JsonBody, validated
-from api.http.conditional import Stated, tag_of
 from api.http.problems import conflict, invalid, not_found
 from api.openapi import located, problems, request_body
 from api.schemas.base import PageParameters
@@ -45,13 +43,10 @@ _MOST = 20
 
 @router.get("", responses=problems())
 def list_webhooks(
-    caller: Administrator,
-    parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
-    linked: Linked[WebhookPage],
+    caller: Administrator, parameters: Annotated[PageParameters, Query()], resources: Shared
 ) -> WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
-    return linked(webhook_page(resources, caller, parameters))
+    return webhook_page(resources, caller, parameters)
 
 
 @router.post(
@@ -84,26 +79,16 @@ def create_webhook(
 
 
 @router.get("/{webhook_id}", responses=problems(404))
-def get_webhook(
-    webhook_id: str, caller: Administrator, resources: Shared, response: Response
-) -> WebhookBody:
+def get_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> WebhookBody:
     """One webhook."""
-    found = get_webhook_body(resources, caller, webhook_id)
-    response.headers["ETag"] = tag_of(found)
-    return found
+    return get_webhook_body(resources, caller, webhook_id)
 
 
 @router.patch(
-    "/{webhook_id}", responses=problems(404, 412, 415), openapi_extra=request_body(WebhookChange)
+    "/{webhook_id}", responses=problems(404, 415), openapi_extra=request_body(WebhookChange)
 )
 def change_webhook(
-    *,
-    webhook_id: str,
-    caller: Administrator,
-    value: JsonBody,
-    resources: Shared,
-    stated: Stated,
-    response: Response,
+    webhook_id: str, caller: Administrator, value: JsonBody, resources: Shared
 ) -> WebhookBody:
     """Change an address, its events, or whether it is enabled; its secret stays.
 
@@ -114,7 +99,6 @@ def change_webhook(
         _check_url(resources, asked.url)
     with resources.database.write() as session:
         row = find_webhook(session, caller, webhook_id, lock=True)
-        stated.demand(WebhookBody.of(row))
         changes = asked.model_dump(include={"url", "events", "description"}, exclude_none=True)
         changes |= _enabling(row, asked.enabled, caller)
         WebhookEndpointRepository(session, caller.project_id).change(
@@ -122,7 +106,6 @@ def change_webhook(
         )
         body = WebhookBody.of(row)
         note(session, caller, "webhook.changed", row.id, changed=sorted(changes))
-    response.headers["ETag"] = tag_of(body)
     return body
 
 
@@ -192,10 +175,9 @@ def list_webhook_deliveries(
     caller: Administrator,
     parameters: Annotated[PageParameters, Query()],
     resources: Shared,
-    linked: Linked[DeliveryPage],
 ) -> DeliveryPage:
     """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
-    return linked(delivery_page(resources, caller, webhook_id, parameters))
+    return delivery_page(resources, caller, webhook_id, parameters)
 
 
 @router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))

@@ -21,17 +21,6 @@ class ClusterLeakageBody(BaseModel):
     leakage_max: float
 
 
-class PlaneBody(BaseModel):
-    """A round of a model of two parameters, as the server saw it: of synthetic data only."""
-
-    hypotheses: list[tuple[float, float]]
-    """Those that came of the round."""
-    uploads: list[tuple[float, float]]
-    """At most 100, evenly spaced over the clients that took part."""
-    clusters: list[int]
-    """The cluster that each upload was put into."""
-
-
 class RoundBody(BaseModel):
     """One round."""
 
@@ -50,7 +39,6 @@ class RoundBody(BaseModel):
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
     leakage_by_cluster: list[ClusterLeakageBody] | None
-    plane: PlaneBody | None
     reasons: Reasons
 
 

@@ -116,14 +116,7 @@ class SubmittedBody(ExperimentBody):
     """Such as a budget for release that does not count it."""
 
 
-class ListedExperimentBody(ExperimentBody):
-    """An experiment in a list."""
-
-    spec: dict[str, Any] | None  # type: ignore[assignment]
-    """Null where the list was asked to leave it out."""
-
-
-class ExperimentPage(Page[ListedExperimentBody]):
+class ExperimentPage(Page[ExperimentBody]):
     """Some experiments."""
 
 
@@ -209,13 +202,6 @@ if TYPE_CHECKING:
     ExperimentParameters = ExperimentFilters
 else:
     ExperimentParameters = with_bounds("ExperimentParameters", ExperimentFilters, FIGURES)
-
-
-class ListParameters(ExperimentParameters):
-    """Filters, and what of each experiment is shown."""
-
-    omit: Literal["spec"] | None = None
-    """Leave this out of each item, where it is null then: specs are most of a long list."""
 
 
 _FIGURES = tuple(name for name in Figures.model_fields if name != "reasons")

@@ -1,6 +1,5 @@
 """Federations: what is known of them, proposed, disclosed, spent and erased."""
 
-import json
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -434,24 +433,10 @@ def _why(budget: Budget, gap: Gap) -> str:
     return words[gap]
 
 
-_SETTING = ("book", "figure", "delta", "adjacency", "observer", "radius", "clip")
-_SET = ("total", "own_total", "is_owner", "across")
-
-
 class BudgetList(BaseModel):
     """Every budget that was set or spent from."""
 
     items: list[BudgetBody]
-
-    def settings(self) -> bytes:
-        """The totals alone, and what they are for: what runs do not change by spending."""
-        totals = [
-            {name: getattr(one, name) for name in (*_SETTING, *_SET)}
-            | {"for_clients": one.unit_key if one.total_names_clients else None}
-            for one in self.items
-            if one.total is not None or one.own_total is not None
-        ]
-        return json.dumps(sorted(json.dumps(one, sort_keys=True) for one in totals)).encode()
 
 
 _HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False, "log_ratio": False}

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
 
-from api.http.conditional import Preconditions
 from api.http.problems import ProblemError, conflict
-from api.schemas.federations import BudgetBody, BudgetList, BudgetSetting
+from api.schemas.federations import BudgetBody, BudgetSetting
 from api.services.lookups import find_federation, note_setting
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -19,7 +18,7 @@ from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
 from fedaudit.spec.experiment import ExperimentSpec
 from models.leakage_terms import LeakageTerms
-from models.repositories import Budgets, FederationRepository
+from models.repositories import Budgets
 from models.repositories.budgets.counting import (
     EpsilonCost,
     EpsilonRefusal,
@@ -32,24 +31,14 @@ from models.values import Budget, BudgetFigure
 
 
 def set_budget(
-    resources: Resources,
-    caller: Caller,
-    federation_id: str,
-    setting: BudgetSetting,
-    *,
-    stated: Preconditions | None = None,
+    resources: Resources, caller: Caller, federation_id: str, setting: BudgetSetting
 ) -> list[BudgetBody]:
     """Set one budget; returns all of the federation's budgets afterwards. A total below what is
     already spent only prevents further spending. Raises ProblemError where the caller's project has
-    no such federation, another project owns the content and has set less, or the totals are not as
-    `stated`."""
+    no such federation, or another project owns the content and has set less."""
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         budgets = resources.budgets(session, caller.project_id)
-        if stated is not None and stated.given:
-            FederationRepository(session, caller.project_id).lock(found.id)
-            now = BudgetList(items=_bodies(budgets, found.id))
-            stated.demand(now, settings=now.settings())
         share = resources.settings.webhooks_low_budget_share
         with announcing_low(budgets, found.id, share=share):
             budget = budgets.set_budget(found.id, **setting.stored_fields())

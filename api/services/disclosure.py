@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.http.conditional import Preconditions
 from api.http.problems import ProblemError
 from api.schemas.federations import DisclosureBody, SimulationSetting
 from api.services.lookups import find_federation, note_setting
@@ -67,11 +66,11 @@ def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> 
 
 
 def set_disclosure(
-    resources: Resources, caller: Caller, federation_id: str, value: Any, *, stated: Preconditions
+    resources: Resources, caller: Caller, federation_id: str, value: Any
 ) -> DisclosureBody:
     """Set the whole policy, for what is submitted or registered from then on. Raises
     InvalidInputError for one that contradicts itself or is below the service's floor, ProblemError
-    where the project has no such federation, or its policy is not as `stated`."""
+    where the project has no such federation."""
     policy = parse_disclosure_policy(value)
     faults = []
     for name, least in vars(floor_of(resources.settings)).items():
@@ -83,9 +82,6 @@ def set_disclosure(
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
-        if stated.given:
-            federations.lock(found.id)
-            stated.demand(_body(resources, find_federation(session, caller, federation_id)))
         stored = stored_policy(policy)
         changed = federations.set_disclosure(found.id, stored)
         note_setting(session, caller, found.id, "disclosure", stored)

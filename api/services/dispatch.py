@@ -115,9 +115,7 @@ class IdempotentRequest:
             )
         return found
 
-    def claim(
-        self, session: Session, caller: Caller, resource_id: str, *, status_code: int = 202
-    ) -> bool:
+    def claim(self, session: Session, caller: Caller, resource_id: str) -> bool:
         """Claim the key in the caller's transaction; False where it is already claimed. A second,
         simultaneous request waits here for the first one."""
         return IdempotencyRepository(session).add(
@@ -127,7 +125,6 @@ class IdempotentRequest:
             key=self.key,
             body_hash=self.body_hash,
             resource_id=resource_id,
-            status_code=status_code,
         )
 
 

@@ -16,7 +16,6 @@ from api.schemas.experiments import (
     ExperimentBody,
     ExperimentPage,
     ExperimentParameters,
-    ListedExperimentBody,
     SubmittedBody,
 )
 from api.services.lookups import list_page
@@ -49,11 +48,7 @@ def submitted_body(submitted: Submitted, *, caller: Caller) -> SubmittedBody:
 
 
 def experiment_page(
-    resources: Resources,
-    caller: Caller,
-    parameters: ExperimentParameters,
-    *,
-    with_specs: bool = True,
+    resources: Resources, caller: Caller, parameters: ExperimentParameters
 ) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
     names = ExperimentFilters.__dataclass_fields__.keys() - {"bounds"}
@@ -65,12 +60,10 @@ def experiment_page(
     with resources.database.read() as session:
         experiments = ExperimentRepository(session, caller.project_id)
 
-        def bodies(rows: Sequence[Experiment]) -> Iterator[ListedExperimentBody]:
+        def bodies(rows: Sequence[Experiment]) -> Iterator[ExperimentBody]:
             tags = experiments.tags([row.id for row in rows])
             for row in rows:
-                detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
-                body = ListedExperimentBody.of(row, list(tags[row.id]), status_detail=detail)
-                yield body if with_specs else body.model_copy(update={"spec": None})
+                yield experiment_body(row, list(tags[row.id]), caller=caller)
 
         return list_page(
             ExperimentPage,

@@ -16,7 +16,6 @@ from fedaudit.ledger.columns import Column, LedgerColumns, Words
 from fedaudit.spreadsheet import plain_text
 
 _TEXT, _INTEGER, _NUMBER = pa.string(), pa.int64(), pa.float64()
-_POINTS = pa.list_(pa.list_(_NUMBER))
 _ROWS_AT_ONCE = 10_000
 """Rows of a row group, at least; the last may have fewer."""
 _FEW = 100
@@ -53,7 +52,6 @@ SCHEMAS = {
                 _of(_INTEGER, "cluster", "clients") | _of(_NUMBER, "leakage_median", "leakage_max")
             )
         ),
-        plane=pa.struct(_of(_POINTS, "hypotheses", "uploads") | {"clusters": pa.list_(_INTEGER)}),
         reasons=pa.map_(_TEXT, _TEXT),
     ),
     "fairness": _schema(

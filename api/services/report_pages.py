@@ -39,7 +39,7 @@ Row = TypeVar("Row", RoundRow, FairnessRow)
 
 @dataclass(frozen=True)
 class LiveFigures:
-    """The rounds above a number, and the newest of them separately."""
+    """The rounds that are drawn, and the newest of them separately."""
 
     series: Series
     every: int
@@ -50,33 +50,30 @@ class LiveFigures:
     """The last round that was validated; None where none was."""
     fairness: Sequence[FairnessRow]
     """The gaps of each attribute, in that round."""
-    from_the_start: bool
-    """Whether the series begins with the first round."""
 
 
-def live_figures(session: Session, experiment: Experiment, *, after: int = 0) -> LiveFigures:
-    """The public figures of the rounds above `after`; counts of groups are not shown."""
+def live_figures(session: Session, experiment: Experiment) -> LiveFigures:
+    """The public figures of the rounds so far; counts of groups are not shown."""
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     between = experiment.spec["training"]["stopping"]["validate_every"]
     validated = done if done == experiment.rounds_total else done - done % between
-    every = _spaced(done - after, between)
+    every = _spaced(done, between)
     rounds = RoundRepository(session, project_id)
     fairness: list[FairnessRow] = []
-    if validated > after:
+    if validated:
         found = FairnessRepository(session, project_id).after(id_, validated - 1, _MAX_ATTRIBUTES)
         fairness = [row for row in found if row.round == validated]
 
     def row(number: int) -> RoundRow | None:
-        found = number > after and rounds.after(id_, number - 1, 1, planes=False)
+        found = number and rounds.after(id_, number - 1, 1)
         return found[0] if found else None
 
     return LiveFigures(
-        series=stored_series(session, project_id, id_, after=after, every=every),
+        series=stored_series(session, project_id, id_, every=every),
         every=every,
         newest=row(done),
         validated=row(validated),
         fairness=fairness,
-        from_the_start=after == 0,
     )
 
 
@@ -101,24 +98,23 @@ def stored_series(
     project_id: str,
     experiment_id: str,
     *,
-    after: int = 0,
     every: int = 1,
     among: Sequence[int] | None = None,
 ) -> Series:
-    """The public figures of the stored rounds above `after`, without counts of groups: those of
-    `among`, or multiples of `every`."""
+    """The public figures of the stored rounds, without counts of groups: those of `among`, or
+    multiples of `every`."""
     chosen: dict[str, Any] = {"every": every} if among is None else {"among": among}
     rounds = RoundRepository(session, project_id)
     fairness = FairnessRepository(session, project_id)
 
     def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
-        round_, attribute = (after, None) if last is None else (last.round, last.attribute)
+        round_, attribute = (0, None) if last is None else (last.round, last.attribute)
         place = {"after_attribute": attribute, "counts": False, **chosen}
         return fairness.after(experiment_id, round_, _AT_ONCE, **place)
 
     def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
-        begin = after if last is None else last.round
-        return rounds.after(experiment_id, begin, _AT_ONCE, planes=False, **chosen)
+        begin = 0 if last is None else last.round
+        return rounds.after(experiment_id, begin, _AT_ONCE, **chosen)
 
     return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
 

@@ -214,7 +214,7 @@ def sign_off_report(
             signed_off_at=utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
         if idempotency is not None:
-            idempotency.claim(session, caller, str(number), status_code=201)
+            idempotency.claim(session, caller, str(number))
         about: dict[str, Any] = {
             "number": number,
             "decision": asked.decision,

@@ -169,6 +169,9 @@ def _read_all(
         size = min(_MAX_ROWS, max(1, _LINES_A_BLOCK // max(1, lines_a_row)))
 
 
+_NOT_RECORDED = "the round was stored by a version that did not record it"
+
+
 class RoundTable:
     """The rounds of one experiment: one line each."""
 
@@ -192,10 +195,11 @@ class RoundTable:
 
     def _line(self, row: RoundRow) -> Line:
         line = {name: getattr(row, name) for name in self.columns}
-        missing = [name for name in ("leakage_by_cluster", "plane") if line[name] is None]
-        why = "the round was stored by a version that did not record it"
-        line["reasons"] = {**dict.fromkeys(missing, why), **row.reasons}
-        return line
+        found = dict(row.reasons)
+        found.pop("plane", None)  # a figure of earlier versions
+        if row.leakage_by_cluster is None:
+            found.setdefault("leakage_by_cluster", _NOT_RECORDED)
+        return {**line, "reasons": found}
 
 
 class FairnessTable:

@@ -159,7 +159,7 @@ def _kept_figure(figure: Json) -> KeptFigure:
 
 def _kept_cell(client: Client, experiment_id: str, values: Mapping[str, Any]) -> KeptCell:
     report, rounds = client.report(experiment_id), list(client.rows(experiment_id, "rounds"))
-    plane = kept_plane(report, rounds)
+    plane = kept_plane(report)
     privacy = report["privacy"]
     leakage = ("leakage_quantiles", "leakage_max", "leakage_by_cluster", "records")
     return {

@@ -1,10 +1,12 @@
-"""Runs of two parameters in their plane (Galli et al., Figure 1), from the service's rounds."""
+"""Runs of two parameters in their plane (Galli et al., Figure 1), from runs played again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
+from fedaudit.attacks.replay.watched_run import play
+from fedaudit.federations.load import load_federation
 from fedaudit.reports.charts.drawing import (
     PLOT_LEFT,
     PLOT_RIGHT,
@@ -23,29 +25,34 @@ from fedaudit.reports.charts.drawing import (
     value_scale,
 )
 from fedaudit.spec.federation import SyntheticLinear
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell
 
 Point = Sequence[float]
 _PLANE_HEIGHT = 300.0
 _MOST_STEPS = 50
 
 
-def kept_plane(
-    report: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]
-) -> dict[str, Any] | None:
+def kept_plane(report: Mapping[str, Any]) -> dict[str, Any] | None:
     """What is drawn of a run: its best round, up to 50 rounds on the way there, and the parameters
-    that generated the data; None where its rounds have no plane."""
-    best = report["utility"]["best_round"]
-    planes = {one["round"]: one["plane"] for one in rounds if one["plane"] is not None}
-    if best not in planes:
+    that generated the data; None for other data.
+
+    The run is played again here, observed round by round: with simulated noise it is the same.
+    """
+    spec, best = parse_spec(report["spec"]), report["utility"]["best_round"]
+    if not isinstance(spec.federation, SyntheticLinear):
         return None
-    earlier = [number for number in sorted(planes) if number < best]
-    steps = earlier[:: -(-len(earlier) // _MOST_STEPS) or 1]
-    source = SyntheticLinear.model_validate(report["spec"]["federation"])
+    run = play(Cell(spec, load_federation(spec, sources_dir=None)), rounds=best)
+    (uploads,) = run.passed.uploads[best]
+    clusters = run.records[-1].clusters
+    hypotheses = [each.tolist() for each in run.hypotheses]
     return {
-        **planes[best],
+        "hypotheses": hypotheses[best],
+        "uploads": uploads.uploads.numpy()[clusters >= 0].tolist(),
+        "clusters": clusters[clusters >= 0].tolist(),
         "parameters": ["weight of x1", "weight of x2"],
-        "path": [{"hypotheses": planes[number]["hypotheses"]} for number in steps],
-        "truth": [list(theta) for theta in source.thetas],
+        "path": [{"hypotheses": each} for each in hypotheses[: best : -(-best // _MOST_STEPS)]],
+        "truth": [list(theta) for theta in spec.federation.thetas],
     }
 
 

@@ -16,7 +16,7 @@ from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
 from fedaudit.reports.sections.integrity import signature_check
 from fedaudit.reports.sections.model import ModelSection
-from fedaudit.reports.sections.part import GateOutcome, Part, VerdictParts
+from fedaudit.reports.sections.part import Answer, AnswerReason, GateOutcome, Part, VerdictParts
 from fedaudit.reports.sections.predictions import (
     AUDIT,
     EQUAL_TRUTH,
@@ -59,6 +59,9 @@ class AuditReport(Part):
     subject: Literal["predictions"] = "predictions"
     """What was audited; reports of runs have no such field."""
     experiment: AuditIdentity
+    answer: Answer | None = None
+    """Whether the model may be released, which predictions alone never show; null in reports of
+    earlier versions."""
     verdict: str
     verdict_parts: VerdictParts
     guarantee: NoGuarantee
@@ -115,13 +118,43 @@ def _judged(_material: AuditMaterial, so_far: Values) -> Values:
         fairness=fairness_part(so_far),
         next=next(_next(so_far)),
     )
-    return {"verdict": verdict(parts), "verdict_parts": parts.model_dump()}
+    return {
+        "answer": _answer(so_far).model_dump(),
+        "verdict": verdict(parts),
+        "verdict_parts": parts.model_dump(),
+    }
 
 
 _FAIRNESS_ALONE = (
     "This concerns fairness alone: the privacy of the training is no part of this audit, and "
     "whether the model may be released cannot be decided from it."
 )
+
+
+def _answer(report: Mapping[str, Any]) -> Answer:
+    """Predictions may speak against a release, and never for one."""
+    against = list(_objections(report))
+    if against:
+        return Answer(outcome="do-not-release", reasons=against)
+    return Answer(
+        outcome="not-decided",
+        reasons=[AnswerReason(code="training-not-audited", text=_FAIRNESS_ALONE)],
+    )
+
+
+def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+    utility = report["utility"]
+    if report["predictions"]["equal_truth"]:
+        yield AnswerReason(code="predictions-equal-truth", text=EQUAL_TRUTH)
+    elif misplaced := misplaced_threshold(utility, who="the score"):
+        yield AnswerReason(code="threshold-misplaced", text=misplaced)
+    elif utility["degenerate"] is True:
+        words = f"the predictions decide nothing: {utility['reasons']['degenerate']}"
+        yield AnswerReason(code="model-decides-nothing", text=words)
+    if report["gate_outcome"] == "fail":
+        worst = next(one for one in report["gates"] if one["outcome"] == "fail")
+        words = f"a gate failed: {worst['figure']}: {worst['reason']}"
+        yield AnswerReason(code="gates-failed", text=words)
 
 
 def _release(report: Mapping[str, Any]) -> Iterator[str]:

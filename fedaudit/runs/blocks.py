@@ -32,13 +32,7 @@ from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
-from fedaudit.training.base.rounds import (
-    FinalResult,
-    PlayedRounds,
-    RoundColumns,
-    RoundPlot,
-    RoundRecord,
-)
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds, RoundColumns, RoundRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +53,6 @@ class RoundFigures:
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
     leakage_by_cluster: Sequence[ClusterLeakage] | None
-    plane: RoundPlot | None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -233,7 +226,6 @@ _OF_HELD_OUT = ("selection_loss", "validation_loss", "accuracy")
 _NOT_VALIDATED = "this round was not validated"
 _NOT_FINITE = "the loss is not finite"
 _NO_ACCURACY = "the target is a number, so there is no accuracy"
-_NOT_FINITE_HYPOTHESIS = "a hypothesis is not finite"
 _NO_SEPARATION = "needs two or more hypotheses, and uploads to compare"
 _NO_ATTRIBUTE = "fairness.sensitive names no attribute"
 _SEVERAL = "fairness.sensitive names several attributes; see the fairness of the round"
@@ -280,10 +272,6 @@ def figures_of_rounds(
             reasons |= dict.fromkeys(_OF_HELD_OUT, WITHHELD)
         if by_cluster is None:
             reasons["leakage_by_cluster"] = _why_no_cost(inputs)
-        plane = played.plane(at)
-        if plane is None:
-            missing = run.plot_unavailable_reason or _NOT_FINITE_HYPOTHESIS
-            reasons["plane"] = _NOT_VALIDATED if place < 0 else missing
         for name, value in values.items():
             if value is None and name not in reasons:
                 reasons[name] = _why_missing(name, place, inputs)
@@ -293,7 +281,6 @@ def figures_of_rounds(
                 cluster_sizes=tuple(sizes[at]),
                 collapsed=collapsed,
                 leakage_by_cluster=None if by_cluster is None else by_cluster[at],
-                plane=plane,
                 reasons=reasons,
                 **values,
             )

@@ -23,7 +23,7 @@ from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import spending_of
-from fedaudit.training.base.rounds import PlannedRound, plot_unavailable_reason
+from fedaudit.training.base.rounds import PlannedRound
 
 if TYPE_CHECKING:
     from fedaudit.runs.sampled_rounds import SampledRounds
@@ -138,11 +138,6 @@ class Run:
     def training_clients(self) -> int:
         """How many clients train."""
         return training_clients(self.federation.clients, self.spec.federation)
-
-    @cached_property
-    def plot_unavailable_reason(self) -> str | None:
-        """Why its rounds cannot be drawn in a plane; None where they can."""
-        return plot_unavailable_reason(self.cell)
 
 
 def new_run(cell: Cell, *, experiment_id: str, started_at: datetime) -> Run:

@@ -210,7 +210,6 @@ class ByLength(Engine):
                 places,
                 selection_loss=np.array([losses[0].mean()]),
                 validation_loss=np.array([losses[1].mean()]),
-                k=k,
                 per_client=per_client,
             )
 

@@ -125,7 +125,7 @@ class SideBySide(Engine):
             if scored is not None:
                 lanes = with_scored(lanes, scored[part])
             found = self._measure(theta[part], lanes, sizes[part].argmax(-1), tuned=tuned)
-            parts.append(self._figures(found, lanes, columns[part], theta.shape[1], per_client))
+            parts.append(self._figures(found, lanes, columns[part], per_client))
         return parts[0] if len(parts) == 1 else joined_figures(parts)
 
     def _compiled_score(
@@ -143,12 +143,12 @@ class SideBySide(Engine):
         return Figures(selection_loss, validation_loss, None, counts)
 
     def _figures(
-        self, found: Evaluation, lanes: Lanes, columns: NDArray[np.int64], k: int, per_client: bool
+        self, found: Evaluation, lanes: Lanes, columns: NDArray[np.int64], per_client: bool
     ) -> Figures:
         final, accuracy = None, found.accuracy
         if per_client:
             rows, places = scored_rows(found, lanes), self._counter.rows(columns[0])
-            final = final_groups(self._counter, rows, places, k=k)
+            final = final_groups(self._counter, rows, places)
             counts = self._counter.count_clients(rows.predictions, places, scored=rows.scored)
         else:
             predictions = found.predictions.permute(1, 2, 0).cpu().numpy()

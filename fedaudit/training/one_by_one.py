@@ -462,6 +462,5 @@ class ClientByClient(Engine):
             places,
             selection_loss=selection_loss,
             validation_loss=validation_loss,
-            k=self._k,
             per_client=per_client,
         )

@@ -56,7 +56,6 @@ class RowValidator:
             places,
             selection_loss=np.array([self._mean(values, every, places, clients=clients)]),
             validation_loss=np.array([self._mean(values, scored, places, clients=clients)]),
-            k=1,
             per_client=per_client,
         )
 

@@ -28,7 +28,6 @@ from fedaudit.training.base.rounds import (
     PlannedRound,
     PlayedRounds,
     Trainer,
-    plot_unavailable_reason,
 )
 from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
@@ -78,7 +77,6 @@ class Stack:
         caps = [participation_cap(cell) for cell in cells]
         self._bounded = any(cap is not None for cap in caps)
         self._caps = np.array([NEVER if cap is None else cap for cap in caps])
-        self._in_plane = [plot_unavailable_reason(cell) is None for cell in cells]
         self._stopping = EarlyStopping.of_specs([cell.spec for cell in cells])
         self._stopped: dict[int, RunEnd] = {}
         self._audited = np.full(len(self._cells), NEVER)
@@ -136,7 +134,7 @@ class Stack:
                     raise RuntimeError("rounds with `release` noise must be planned first")
                 block = self._block_of(self._engine.rounds_ahead(len(self.active)))
                 if not stretches or stretches[-1].positions is not self._running:
-                    stretches.append(Stretch(self._running, self._in_plane))
+                    stretches.append(Stretch(self._running))
                 stride = min(left, self._stride(), block.left)
                 self._play_stride(block, stride, stretches[-1])
                 left -= stride
@@ -168,7 +166,7 @@ class Stack:
         validated = self._rule.validates(block.rounds[steps], last_round=last)
         due = np.flatnonzero(validated.any(axis=1)).tolist()
         figures = self._validate(block, [steps[step] for step in due], [played[s] for s in due])
-        gathered = gather_to_host(cohorts, played, drawn=any(self._in_plane))
+        gathered = gather_to_host(cohorts, played)
         losses = np.full(validated.shape, np.nan)
         if figures is not None:
             losses[due] = figures.selection_loss.reshape(len(due), -1)

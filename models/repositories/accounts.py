@@ -22,7 +22,6 @@ from sqlalchemy import (
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor, Person
-from models.prepared import PreparedRows
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.accounts import ApiKey, IdempotencyKey, Project, RequestMinute, WebSession
 from models.tables.experiments import Experiment
@@ -85,11 +84,11 @@ class ApiKeyRepository(Repository):
     def find(self, plain: str) -> ApiKey | None:
         """The key with this plain text, unless revoked. The look-up is by hash, so its duration
         reveals nothing."""
-        return _OPENED.one(self.session, secret_hash=hash_of_key(plain))
+        return self._one(_OPENED, secret_hash=hash_of_key(plain))
 
     def is_in_force(self, secret_hash: str) -> bool:
         """Whether a secret that opened a key before still does."""
-        return _OPENED.one(self.session, secret_hash=secret_hash) is not None
+        return self._one(_OPENED, secret_hash=secret_hash) is not None
 
     def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:
         """The key with a new secret, and its plain text; None if this project has no such key in
@@ -132,9 +131,7 @@ def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
     return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
 
 
-_OPENED = PreparedRows(
-    select(ApiKey).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
-)
+_OPENED = select(ApiKey).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
 
 
 def _new_secret() -> str:
@@ -178,7 +175,7 @@ class WebSessionRepository(Repository):
             .where(
                 WebSession.token_hash == hash_of_key(token),
                 WebSession.expires_at > seconds_from_now(),
-                or_(opens(table_of(WebSession).c.key_hash), _unrecorded()),
+                opens(table_of(WebSession).c.key_hash),
             )
         ).one_or_none()
         return None if found is None else FoundSession(*found)
@@ -188,18 +185,10 @@ class WebSessionRepository(Repository):
         self._execute(delete(WebSession).where(WebSession.token_hash == hash_of_key(token)))
 
 
-def _unrecorded() -> ColumnElement[bool]:
-    """A session of before its secret was recorded, with a key that still has its first one."""
-    unknown = and_(WebSession.key_hash.is_(None), ApiKey.rotated_at.is_(None))
-    return and_(unknown, ApiKey.revoked_at.is_(None))
-
-
-_TAKEN = PreparedRows(
-    select(IdempotencyKey).where(
-        IdempotencyKey.api_key_id == bindparam("api_key_id"),
-        IdempotencyKey.route == bindparam("route"),
-        IdempotencyKey.key == bindparam("key"),
-    )
+_TAKEN = select(IdempotencyKey).where(
+    IdempotencyKey.api_key_id == bindparam("api_key_id"),
+    IdempotencyKey.route == bindparam("route"),
+    IdempotencyKey.key == bindparam("key"),
 )
 
 
@@ -208,7 +197,7 @@ class IdempotencyRepository(Repository):
 
     def find(self, api_key_id: str, route: str, key: str) -> IdempotencyKey | None:
         """What this caller's earlier request with the key came to; compare its `body_hash`."""
-        return _TAKEN.one(self.session, api_key_id=api_key_id, route=route, key=key)
+        return self._one(_TAKEN, api_key_id=api_key_id, route=route, key=key)
 
     def add(
         self,
@@ -218,14 +207,13 @@ class IdempotencyRepository(Repository):
         route: str,
         key: str,
         body_hash: str,
-        resource_id: str | None = None,
-        status_code: int | None = None,
+        resource_id: str,
     ) -> bool:
         """Takes the key; False if it is taken. Call it first in the transaction: a simultaneous
         request then waits and sees False, so that the work is done once."""
         owner = {"project_id": project_id, "api_key_id": api_key_id, "route": route, "key": key}
-        answer = {"resource_id": resource_id, "status_code": status_code, "response": None}
-        row = {**owner, **answer, "body_hash": body_hash, "created_at": utc_now()}
+        answer = {"resource_id": resource_id, "body_hash": body_hash, "created_at": utc_now()}
+        row = {**owner, **answer}
         return self._insert_absent(IdempotencyKey, row)
 
     def forget(self, older_than: timedelta, *, limit: int) -> int:

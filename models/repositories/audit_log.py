@@ -10,7 +10,6 @@ from models.audit_chain import first_link, next_link
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.person import Actor
-from models.prepared import Prepared, PreparedRows
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.accounts import AuditEntry, AuditHead, SettingChange
 from models.values import Cursor, Page
@@ -18,10 +17,8 @@ from models.vocabulary import AuditAction, AuditOrigin
 
 _COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
 _END = table_of(AuditHead).c
-_HEAD = PreparedRows(
-    select(AuditHead).where(_END.project_id == bindparam("project_id")).with_for_update()
-)
-_LENGTHEN = Prepared(
+_HEAD = select(AuditHead).where(_END.project_id == bindparam("project_id")).with_for_update()
+_LENGTHEN = (
     table_of(AuditHead)
     .update()
     .where(_END.project_id == bindparam("of_project"))
@@ -60,7 +57,7 @@ class AuditLogRepository(ScopedRepository):
         entry.link = next_link(head.link, entry.content())
         self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
         end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
-        _LENGTHEN.run(self.session, [end])
+        self._execute(_LENGTHEN, end)
 
     def list(
         self,
@@ -107,7 +104,7 @@ class AuditLogRepository(ScopedRepository):
 
     def _head(self) -> AuditHead:
         """The end of the log, locked until this transaction ends."""
-        if (known := _HEAD.one(self.session, project_id=self.project_id)) is not None:
+        if (known := self._one(_HEAD, project_id=self.project_id)) is not None:
             return known
         empty = {
             "project_id": self.project_id,
@@ -118,7 +115,7 @@ class AuditLogRepository(ScopedRepository):
             "signed_at": None,
         }
         self._insert_absent(AuditHead, empty)
-        found = _HEAD.one(self.session, project_id=self.project_id)
+        found = self._one(_HEAD, project_id=self.project_id)
         if found is None:
             raise LookupError(f"project {self.project_id} has no audit log")
         return found

@@ -130,6 +130,10 @@ class Repository:
         """The rows as they are now; `values` as in `_one`."""
         return list(self.session.scalars(statement, values, execution_options=_AS_IT_IS))
 
+    def _rows(self, statement: Select[*tuple[Any, ...]], **values: object) -> Sequence[Any]:
+        """Columns as they are now; `values` as in `_one`."""
+        return rows_of(self.session, statement, **values)
+
     def _page(
         self,
         statement: Select[Row],
@@ -235,6 +239,15 @@ def ordered(
     if column is not identifier:
         order = [column.is_(None), column.desc() if descending else column.asc(), *order]
     return statement.order_by(*order)
+
+
+def rows_of(
+    session: Session, statement: Select[*tuple[Any, ...]], **values: object
+) -> Sequence[Any]:
+    """What a statement finds with these values, after what the session has still to write: of
+    columns of tables, SQLAlchemy would not write it first."""
+    session.flush()
+    return session.execute(statement, values).all()
 
 
 def table_of(table: type[Base]) -> Table:

@@ -22,7 +22,7 @@ from models.tables.federations import (
     PendingUpload,
     RowSketch,
 )
-from models.tables.ledger import Fairness, Round
+from models.tables.ledger import Fairness
 from models.tables.reports import LaterAttacks, PredictionAudit, Report
 from models.values import Cursor, Page
 from models.vocabulary import ENDED, OPEN
@@ -234,7 +234,6 @@ class ErasureRepository(ScopedRepository):
         units = select(Experiment.unit_id).where(mine)
         quoting = or_(Unit.id.in_(units), Unit.id == federation.unit_id)
         self._execute(update(Unit).where(quoting).values(last_error=None))
-        self._execute(update(Round).where(Round.experiment_id.in_(ids)).values(plane=None))
         self._execute(update(Experiment).where(mine).values(status_detail=None))
         of_reports = update(Report).where(Report.experiment_id.in_(ids))
         self._execute(of_reports.values(model_layout=None))

@@ -9,7 +9,6 @@ from sqlalchemy import bindparam, delete, select, tuple_, update
 
 from models.arrays import to_json
 from models.clock import seconds_from_now, utc_now
-from models.prepared import Prepared
 from models.repositories.base import ExperimentPartRepository, Repository
 from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
@@ -101,19 +100,16 @@ class RoundRepository(ExperimentPartRepository):
         round_: int = 0,
         limit: int = 1000,
         *,
-        planes: bool = True,
         every: int = 1,
         among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
-        """Rounds above `round_`, in order, without `planes` if asked; only those that `every`
-        divides, or those `among`."""
+        """Rounds above `round_`, in order; only those that `every` divides, or those `among`."""
         statement = self._select(Round, experiment_id).where(Round.round > round_)
         if every > 1:
             statement = statement.where(Round.round % every == 0)
         if among is not None:
             statement = statement.where(Round.round.in_(among))
-        names = [name for name in RoundRow.__dataclass_fields__ if planes or name != "plane"]
-        columns: list[Any] = [getattr(Round, name) for name in names]
+        columns: list[Any] = [getattr(Round, name) for name in RoundRow.__dataclass_fields__]
         chosen = statement.with_only_columns(*columns).order_by(Round.round).limit(limit)
         found = self.session.execute(chosen)
         return [RoundRow(**row._mapping) for row in found]
@@ -200,7 +196,7 @@ class CheckpointRepository(ExperimentPartRepository):
 
 
 # Locked, so that no erasure removes it before this transaction refers to it.
-_HELD = Prepared(
+_HELD = (
     select(SubjectSet.id).where(SubjectSet.id == bindparam("id")).with_for_update(key_share=True)
 )
 
@@ -212,7 +208,7 @@ class SubjectSetRepository(Repository):
         """The id of the set with these names in this order, stored if it is new."""
         text = to_json(list(names))
         set_id = hashlib.sha256(text.encode()).hexdigest()
-        while not _HELD.rows(self.session, id=set_id):
+        while not self._rows(_HELD, id=set_id):
             if self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)}):
                 break
         return set_id

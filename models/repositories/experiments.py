@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, update
 
 from models.clock import utc_now
 from models.person import Actor
-from models.prepared import Prepared, PreparedRows
 from models.repositories.base import RowRepository, ordered, page_of, table_of
 from models.repositories.budgets.budgets import SUMS, Budgets
 from models.repositories.budgets.counting import REPORT, counts_report
@@ -21,14 +19,12 @@ from models.tables.experiments import Experiment, ExperimentTag, Unit
 from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, NewExperiment, Page
 from models.vocabulary import ENDED, OPEN
 
-_UNFILTERED = ExperimentFilters()
-_OF_PROJECT = select(Experiment).where(Experiment.project_id == bindparam("project_id"))
-_BY_ID = _OF_PROJECT.where(Experiment.id == bindparam("id"))
-_TAGS = Prepared(
-    select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
-        ExperimentTag.project_id == bindparam("project_id"),
-        ExperimentTag.experiment_id.in_(bindparam("ids", expanding=True)),
-    )
+_BY_ID = select(Experiment).where(
+    Experiment.project_id == bindparam("project_id"), Experiment.id == bindparam("id")
+)
+_TAGS = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
+    ExperimentTag.project_id == bindparam("project_id"),
+    ExperimentTag.experiment_id.in_(bindparam("ids", expanding=True)),
 )
 
 _columns = table_of(Experiment).c
@@ -76,12 +72,8 @@ class ExperimentRepository(RowRepository[Experiment]):
     ) -> Page[Experiment]:
         """One page; `cursor`: the previous page's `next_cursor`, same sort. Raises ValueError for
         an unknown sort or bound."""
-        if cursor is None and filters in (None, _UNFILTERED):
-            first = {"project_id": self.project_id, "most": limit + 1}
-            items = _first_page(sort).all(self.session, **first)
-        else:
-            statement = _filtered(self._select(Experiment), filters or _UNFILTERED)
-            items = self._all(_paged(statement, sort, cursor).limit(limit + 1))
+        statement = _filtered(self._select(Experiment), filters or ExperimentFilters())
+        items = self._all(_paged(statement, sort, cursor).limit(limit + 1))
         return page_of(items, limit, lambda last: _cursor_of(last, sort))
 
     def of_unit(self, unit_id: str) -> "Sequence[Experiment]":
@@ -95,7 +87,7 @@ class ExperimentRepository(RowRepository[Experiment]):
     def tags(self, ids: Sequence[str]) -> dict[str, Sequence[str]]:
         """The tags of several experiments, sorted; one query for a whole page."""
         tags: dict[str, Any] = {id_: [] for id_ in ids}
-        rows = _TAGS.rows(self.session, project_id=self.project_id, ids=ids)
+        rows = self._rows(_TAGS, project_id=self.project_id, ids=ids)
         for experiment_id, tag in rows:
             tags[experiment_id].append(tag)
         # By code points, whatever the database's collation is.
@@ -233,12 +225,6 @@ class ExperimentRepository(RowRepository[Experiment]):
             events = EventRepository(self.session)
             events.append(id, self.project_id, [("status.changed", event)])
         return changed
-
-
-@cache
-def _first_page(sort: str) -> PreparedRows[Experiment]:
-    """What is asked for most, without filters. Raises ValueError for an unknown sort."""
-    return PreparedRows(_paged(_OF_PROJECT, sort, None).limit(bindparam("most")))
 
 
 FIGURES = tuple(

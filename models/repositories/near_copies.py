@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select, text
 
-from models.prepared import Prepared
 from models.repositories.base import Repository
 from models.row_sketches import NEAR, Sketch, shared_rows
 from models.tables.federations import Federation, NearCopy, RowSketch
@@ -14,7 +13,7 @@ from models.tables.federations import Federation, NearCopy, RowSketch
 _ADVISORY_LOCK = 4_216_990_387_015_529
 
 
-_NEAR = Prepared(
+_NEAR = (
     select(NearCopy.federation_id, NearCopy.other_id, Federation.project_id, NearCopy.share)
     .join(Federation, Federation.id == NearCopy.other_id)
     .where(NearCopy.federation_id.in_(bindparam("federation_ids", expanding=True)))
@@ -53,7 +52,7 @@ class NearCopyRepository(Repository):
 
     def of(self, federation_ids: Sequence[str]) -> list[NearCopyOf]:
         """The near-copies of these federations, the closest first."""
-        rows = _NEAR.rows(self.session, federation_ids=federation_ids)
+        rows = self._rows(_NEAR, federation_ids=federation_ids)
         return [NearCopyOf(*row) for row in rows]
 
     def _others(self, federation_id: str) -> list[tuple[str, Sketch]]:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
-from models.prepared import Prepared
 from models.repositories.audits import AuditRepository, LaterAttacksRepository
 from models.repositories.base import Repository, table_of
 from models.repositories.experiments import ExperimentRepository
@@ -21,12 +20,6 @@ from models.tables.operations import OutboxMessage, SweeperLease
 from models.values import LeakagePrice, ReclaimedUnit
 from models.vocabulary import ENDED
 
-_PUBLISHED = Prepared(
-    table_of(OutboxMessage)
-    .update()
-    .where(table_of(OutboxMessage).c.id.in_(bindparam("ids", expanding=True)))
-    .values(published_at=seconds_from_now())
-)
 _DUE = table_of(OutboxMessage).insert().values(available_at=seconds_from_now())
 
 
@@ -56,7 +49,8 @@ class OutboxRepository(Repository):
 
     def mark_published(self, ids: Sequence[str]) -> None:
         """Notes that these messages were sent."""
-        _PUBLISHED.run(self.session, [{"ids": ids}])
+        these = update(OutboxMessage).where(OutboxMessage.id.in_(ids))
+        self._execute(these.values(published_at=seconds_from_now()))
 
     def postpone(self, id: str, seconds: float) -> None:
         """Counts a failed attempt and leaves the message for later."""

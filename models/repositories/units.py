@@ -8,36 +8,17 @@ lost its lease, however late it wakes, writes nothing.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    and_,
-    bindparam,
-    case,
-    exists,
-    func,
-    or_,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, true, update
 from sqlalchemy.orm import aliased
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
-from models.prepared import Prepared
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import Experiment, Unit
 from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
 from models.vocabulary import ENDED
 
 _MAX_BACKOFF_SECONDS = 300.0
-_PUBLISHED = Prepared(
-    table_of(Unit)
-    .update()
-    .where(table_of(Unit).c.id.in_(bindparam("ids", expanding=True)))
-    .values(published_at=seconds_from_now())
-)
 _WAITING = table_of(Unit).insert().values(available_at=seconds_from_now())
 
 
@@ -130,7 +111,8 @@ class UnitRepository(Repository):
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that these units were published to the queue just now."""
-        _PUBLISHED.run(self.session, [{"ids": unit_ids}])
+        these = update(Unit).where(Unit.id.in_(unit_ids))
+        self._execute(these.values(published_at=seconds_from_now()))
 
     def expired(self, limit: int = 100) -> list[Unit]:
         """Units whose lease has run out, locked for this (write) transaction."""

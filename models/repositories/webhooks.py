@@ -14,9 +14,8 @@ from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor
-from models.prepared import Prepared
 from models.repositories.accounts import ProjectRepository
-from models.repositories.base import Repository, RowRepository, ScopedRepository, table_of
+from models.repositories.base import Repository, RowRepository, ScopedRepository, rows_of, table_of
 from models.repositories.budgets.budgets import Budgets
 from models.tables.federations import Federation
 from models.tables.operations import WebhookDelivery, WebhookEndpoint
@@ -397,7 +396,7 @@ def _claimable() -> ColumnElement[bool]:
 LOW_SHARE = 0.1
 
 _LOW: WebhookEvent = "budget.low"
-_ENABLED = Prepared(
+_ENABLED = (
     select(Federation.project_id, Federation.id, WebhookEndpoint.events)
     .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
     .where(
@@ -417,7 +416,7 @@ def announcing_low(
     federation's id, and without a webhook that subscribes to it no budget is read. Else the content
     is locked, so that of two transactions that draw at once only one crosses."""
     sharing = budgets.sharing_ids(federation_id)
-    enabled = _ENABLED.rows(budgets.session, federation_ids=sharing)
+    enabled = rows_of(budgets.session, _ENABLED, federation_ids=sharing)
     notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)
     if notified:
         budgets.hold(federation_id)

@@ -54,7 +54,7 @@ class WebSession(Base):
     api_key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     key_hash: Mapped[str | None] = mapped_column(String(64))
-    """Of the secret that it was begun with, and ends with; null before that was recorded."""
+    """Of the secret that it was begun with, and ends with; without one it is not in force."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
@@ -70,8 +70,6 @@ class IdempotencyKey(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     body_hash: Mapped[str] = mapped_column(String(64))
     resource_id: Mapped[str | None] = mapped_column(String(36))
-    status_code: Mapped[int | None] = mapped_column(Integer)
-    response: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(index=True)
 
 

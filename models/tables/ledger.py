@@ -124,7 +124,6 @@ class Round(Base):
     equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
     equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
     leakage_by_cluster: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    plane: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     reasons: Mapped[dict[str, Any]]
 
 

@@ -81,6 +81,8 @@ def test_every_missing_figure_has_a_reason_and_nothing_reads_like_a_guarantee(
         assert all(one["value"] is not None or one["reason"] for one in section["metrics"].values())
     assert {group["label"] for group in report["fairness"][0]["groups"]} == {"women", "men"}
     assert "concerns fairness alone" in report["verdict_parts"]["release"]
+    assert report["answer"]["outcome"] == "not-decided"
+    assert [one["code"] for one in report["answer"]["reasons"]] == ["training-not-audited"]
     assert "no privacy cost is stated" in report["verdict_parts"]["cost"]
 
 
@@ -129,6 +131,8 @@ def test_one_answer_for_everybody_is_called_so(tmp_path: Path) -> None:
     report = audited(tmp_path, gates=gates)
     assert report["utility"]["degenerate"] is True
     assert "decide nothing" in report["verdict_parts"]["release"]
+    assert report["answer"]["outcome"] == "do-not-release"
+    assert report["answer"]["reasons"][0]["code"] == "model-decides-nothing"
     assert report["gate_outcome"] == "insufficient_evidence"
 
 

@@ -2,10 +2,9 @@
 
 import re
 from pathlib import Path
-from time import monotonic
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.visit import Visit, visiting
 from tests.cli.service import Service
@@ -58,7 +57,7 @@ def test_from_the_form_to_the_report(visit: Visit) -> None:
     # It ends before our eyes: nobody loads the page anew.
     expect(page.get_by_role("link", name="Open the report")).to_be_visible(timeout=_ENDED_MS)
     expect(page.locator("#progress-text")).to_contain_text("Finished in round")
-    expect(page.locator("#curves canvas").first).to_be_visible()
+    expect(page.locator("#curves svg").first).to_be_visible()
     visit.check_accessibility()
 
     page.get_by_role("link", name="Open the report").click()
@@ -94,36 +93,6 @@ def test_a_run_is_cancelled_from_its_page(visit: Visit) -> None:
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#status")).to_contain_text("cancelled", timeout=_ENDED_MS)
     expect(page.get_by_text("cancelled-by-caller")).to_be_visible()
-
-
-def test_a_page_that_was_refused_its_stream_asks_again(visit: Visit) -> None:
-    visit.sign_in()
-    page, asked = visit.page, []
-
-    def refuse_twice(route: Route) -> None:
-        asked.append(monotonic())
-        if len(asked) > 2:
-            route.continue_()
-            return
-        status = (429, 503)[len(asked) - 1]
-        route.fulfill(status=status, content_type="application/problem+json", body="{}")
-
-    page.route("**/stream?after=*", refuse_twice)
-    fill(visit, name="refused", hypotheses=2, rounds=100_000)
-    page.locator("[name='/training/stopping/patience']").fill("100000")
-    page.get_by_role("button", name="Submit").click()
-    expect(page.get_by_text("The connection is lost")).to_be_visible()
-    expect(page.get_by_text("The connection is lost")).to_be_hidden(timeout=_ENDED_MS)
-    assert len(asked) == 3
-    assert asked[2] - asked[1] > asked[1] - asked[0] > 1.5
-    # The stream moves the page again.
-    shown = page.locator("#progress-text").inner_text()
-    expect(page.locator("#progress-text")).not_to_have_text(shown, timeout=_ENDED_MS)
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.locator("#status")).to_contain_text("cancelled", timeout=_ENDED_MS)
-    refused = [one for one in visit.errors if re.search("status of (429|503)", one)]
-    assert len(refused) == 2
-    visit.errors[:] = [one for one in visit.errors if one not in refused]
 
 
 def test_without_script_the_form_and_the_run_work_too(browser: Browser, service: Service) -> None:

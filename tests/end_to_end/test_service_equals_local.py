@@ -16,7 +16,7 @@ from infrastructure.queue import Queue
 from models.database import Database
 from models.repositories import FairnessRepository, RoundRepository
 from tests.api.service import Api, running_api, settings_for
-from tests.training.specs import groups_spec, linear_spec
+from tests.training.specs import groups_spec
 from tests.training.test_methods import method_names
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -52,7 +52,6 @@ def by_record(**privacy: Any) -> dict[str, Any]:
 
 SPECS: Mapping[str, dict[str, Any]] = {
     "laplace-l2 adaptive": small(),
-    "laplace-l2 adaptive in the plane": linear_spec(training__rounds=ROUNDS),
     "laplace-l2 fixed, with refusals": small(
         privacy={
             "mechanism": "laplace-l2",

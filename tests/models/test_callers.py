@@ -16,7 +16,8 @@ def _key(database: Database) -> tuple[str, ApiKey, str]:
 
 
 def _take(database: Database, api_key_id: str, project_id: str, **changes: str) -> bool:
-    values = {"route": "POST /v1/experiments", "key": "k", "body_hash": "a" * 64, **changes}
+    values = {"route": "POST /v1/experiments", "key": "k", "body_hash": "a" * 64}
+    values |= {"resource_id": "x", **changes}
     with database.write() as session:
         return IdempotencyRepository(session).add(
             project_id=project_id, api_key_id=api_key_id, **values

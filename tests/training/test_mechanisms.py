@@ -21,7 +21,6 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Draws
 from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.base.records import record_use_of, spending_of
-from fedaudit.training.base.rounds import plot_unavailable_reason
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
@@ -190,8 +189,6 @@ def test_nothing_is_said_about_its_subjects_and_their_spending() -> None:
     one = with_invented(cell(linear_spec()))
     with pytest.raises(AssertionError, match="Invented"):
         spending_of(one.spec, one.federation)
-    with pytest.raises(AssertionError, match="Invented"):
-        plot_unavailable_reason(one)
 
 
 class LooksRight:

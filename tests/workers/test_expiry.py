@@ -121,7 +121,12 @@ def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(api, serve
         key_id = api.get("/v1/api-keys").json()["items"][0]["id"]
         for name in ("old", "new"):
             IdempotencyRepository(session).add(
-                project_id=api.project_id, api_key_id=key_id, route="r", key=name, body_hash="x"
+                project_id=api.project_id,
+                api_key_id=key_id,
+                route="r",
+                key=name,
+                body_hash="x",
+                resource_id="x",
             )
         long_ago = utc_now() - timedelta(days=31)
         old = IdempotencyKey.key == "old"

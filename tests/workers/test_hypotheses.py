@@ -1,8 +1,5 @@
 """Clusters and hypotheses of stored runs: over rounds, after interruptions, and in the report."""
 
-from dataclasses import replace
-from pathlib import Path
-
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.ledger_totals import LedgerTotals
@@ -40,29 +37,3 @@ def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(database, context
         assert row.leakage_max == max(one["leakage_max"] for one in row.leakage_by_cluster or ())
     # The best round's radii are found even where a lost release of it stands before them.
     assert report["privacy"]["between_hypotheses"]["pairs"][0]["epsilon_max"] > 0
-
-
-def test_uploads_of_real_clients_are_shown_to_nobody(database, context):
-    examples = Path(__file__).parents[2] / "examples"
-    spec = spec_with(
-        federation={
-            "source": "table",
-            "path": "people.csv",
-            "target": "hours",
-            "features": [{"name": "age", "kind": "numeric", "missing": "drop-row"}],
-            "partition": {"method": "iid", "clients": 30},
-        },
-        model={"kind": "linear", "intercept": True},
-        training__rounds=2,
-        fairness={},
-    )
-    settings = context.settings.model_copy(update={"sources_dir": examples})
-    submitted = submit(database, spec, sources_dir=examples)
-    run_unit(replace(context, settings=settings), submitted.unit_id)
-    assert experiment_of(database, submitted).status == "succeeded"
-    report = document_of(database, submitted)
-    assert report["data"]["parameters"] == 2
-    for row in rounds_of(database, submitted):
-        assert row.plane is None
-        assert "real clients" in row.reasons["plane"]
-        assert row.leakage_by_cluster

@@ -88,9 +88,7 @@ def open_ledger(
         made = _row(caller, terms)
         ledgers.add(made)
         hold_budget(resources, session, made, terms)
-        if idempotency is not None and not idempotency.claim(
-            session, caller, made.id, status_code=201
-        ):
+        if idempotency is not None and not idempotency.claim(session, caller, made.id):
             raise ProblemError(
                 409, "conflict", "the same request is being answered; send it again for its answer"
             )

@@ -107,10 +107,6 @@ class IdempotencyMismatchError(ConflictError):
     """The idempotency key was used with another body."""
 
 
-class PreconditionFailedError(ProblemError):
-    """It has changed since it was read."""
-
-
 class PayloadTooLargeError(ProblemError):
     """The body or the file is larger than the service takes."""
 
@@ -145,7 +141,6 @@ PROBLEMS: dict[str, type[ProblemError]] = {
     "budget-exhausted": BudgetExhaustedError,
     "simulation-forbidden": SimulationForbiddenError,
     "idempotency-mismatch": IdempotencyMismatchError,
-    "precondition-failed": PreconditionFailedError,
     "payload-too-large": PayloadTooLargeError,
     "unsupported-media-type": ProblemError,
     "request-timeout": ProblemError,

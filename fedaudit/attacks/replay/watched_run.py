@@ -25,7 +25,7 @@ from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.optimisers import OptimiserState
 from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
-from fedaudit.training.base.rounds import RoundPlot, RoundRecord, Trainer
+from fedaudit.training.base.rounds import RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -493,10 +493,7 @@ def _state(
 def _published(sink: MemorySink, rounds: int) -> Sequence[Mapping[str, Any]]:
     found: list[dict[str, Any]] = [{} for _ in range(rounds)]
     for figures in sink.rounds:
-        own = {**vars(figures)}
-        if isinstance(own["plane"], RoundPlot):
-            own["plane"] = own["plane"].as_dict()
-        found[figures.round - 1].update(own)
+        found[figures.round - 1].update(vars(figures))
     for fairness in sink.fairness:
         name = f"fairness of {fairness.attribute}"
         found[fairness.round - 1][name] = list(fairness.figures)

@@ -5,15 +5,9 @@ Kasiviswanathan 2019 (theorem 27) for samples of a fixed size; its conversion is
 al. 2020, clipped at 0. Theorem 27 is a bound that for large samples exceeds the divergence without
 sampling; the smaller of the two is used here, because a sample never reveals more than the whole
 (the divergence is quasi-convex: van Erven and Harremoes 2014, theorem 13).
-
-For theorem 27 the library computes each fractional order from the two whole ones around it, and for
-each of these all forward differences anew, of which the largest order's contain every other's. Here
-both are kept within one curve: the same calls give the same numbers, to the last bit
-(`tests/privacy/accounting/test_fixed_size.py`), in less than half of the time.
 """
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, assert_never
@@ -44,76 +38,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     known_event,
 )
 from fedaudit.privacy.accounting.random_allocation import allocation_curve
-
-_MOST_EXACT = 256
-"""The library's: beyond, it takes a simpler bound without differences."""
-
-
-def fixed_size_curve(
-    rate: float, noise_multiplier: float, orders: Sequence[float]
-) -> NDArray[np.float64]:
-    """The divergence at each order, of a sample of `rate` of all units under replacement.
-
-    `noise_multiplier`: the standard deviation over the distance of neighbouring sums. `orders`:
-    finite and above 1.
-    """
-    if rate == 1.0:
-        return np.array([order / (2 * noise_multiplier**2) for order in orders])
-    whole = {bound for order in orders for bound in (math.floor(order), math.ceil(order))}
-    exact = [order for order in whole if order <= _MOST_EXACT]
-    logs = _Logs(rate, noise_multiplier, max(exact, default=2))
-    known = {order: logs.of(order) for order in sorted(whole)}
-    return np.array([_between(order, known) / (order - 1) for order in orders])
-
-
-def _between(order: float, known: dict[int, float]) -> float:
-    """Corollary 10 of Wang, Balle and Kasiviswanathan: interpolation bounds what lies between."""
-    if float(order).is_integer():
-        return known[int(order)]
-    low, high = math.floor(order), math.ceil(order)
-    share = order - low
-    return (1 - share) * known[low] + share * known[high]
-
-
-class _Logs:
-    """log(A) of theorem 27 at whole orders; as the library's, term by term."""
-
-    def __init__(self, rate: float, noise_multiplier: float, most: int) -> None:
-        from dp_accounting.rdp import rdp_privacy_accountant as library
-
-        self._library = library
-        self._rate = rate
-        self._double_variance = 2.0 * noise_multiplier**2
-        self._deltas, _ = library._get_forward_diffs(self._moment, most)
-
-    def of(self, order: int) -> float:
-        """At one order; 0 at the first."""
-        if order == 1:
-            return 0.0
-        total: float = 0
-        for place in range(2, order + 1):
-            term = self._second(order) if place == 2 else self._later(place, order)
-            total = self._library._log_add(total, term)
-        return float(total)
-
-    def _second(self, order: int) -> float:
-        divergence = 2.0 / self._double_variance
-        less_one = divergence + math.log1p(-np.exp(-divergence))
-        least = np.minimum(np.log(4) + less_one, divergence + np.log(2))
-        return float(2 * np.log(self._rate) + self._library._log_comb(order, 2) + least)
-
-    def _later(self, place: int, order: int) -> float:
-        least = np.log(2) + self._moment(place - 1)
-        if order <= _MOST_EXACT:
-            low = self._deltas[int(2 * np.floor(place / 2.0)) - 1]
-            high = self._deltas[int(2 * np.ceil(place / 2.0)) - 1]
-            least = np.minimum(np.log(4) + 0.5 * (low + high), least)
-        drawn = place * np.log(self._rate) + self._library._log_comb(order, place)
-        return float(least + drawn)
-
-    def _moment(self, place: float) -> float:
-        return place * 1.0 * (place + 1) / self._double_variance
-
 
 _CLIPS_APART: dict[Adjacency, float] = {"add-or-remove-one": 1.0, "replace-one": 2.0}
 """The distance between neighbouring sums, in clips."""
@@ -172,16 +96,14 @@ def event_curve(
     logging.getLogger("absl").addFilter(_is_no_excluded_order)
     # The library's noise multiplier is relative to the sensitivity, two clips under replacement.
     clips = _CLIPS_APART[adjacency]
-    if isinstance(event, FixedSizeSampled) and isinstance(event.event, Gaussian):
-        rate, noise_multiplier = event.sample / event.population, event.event.noise_multiplier
-        curve = fixed_size_curve(rate, noise_multiplier / clips, orders)
-        curve = np.minimum(curve, event_curve(event.event, orders, adjacency))
-    elif isinstance(event, RandomAllocated) and isinstance(event.event, Gaussian):
+    if isinstance(event, RandomAllocated) and isinstance(event.event, Gaussian):
         curve = allocation_curve(event.rounds, event.event.noise_multiplier, orders)
     else:
         library = Library(list(orders), library_relation(adjacency))
         library.compose(library_event(event, clips=clips))
         curve = np.array(library._rdp, dtype=np.float64)
+        if isinstance(event, FixedSizeSampled):
+            curve = np.minimum(curve, event_curve(event.event, orders, adjacency))
     curve.flags.writeable = False
     return curve
 

@@ -6,7 +6,7 @@ Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) i
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, assert_never, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,51 +14,14 @@ from numpy.typing import NDArray
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.spec.models import Linear
-from fedaudit.spec.training import QFfl
-from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import RecordTable
 from fedaudit.training.base.stopping import RunEnd
 from fedaudit.utility import ConstantComparison
 
-_MAX_UPLOADS = 100
 _OF_SUBJECTS = ("subjects", "outcomes", "radii", "releases", "chosen", "clusters")
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
 _POOLED = 3
 """Axes of the counts of rounds over all clients: rounds, groups and the four counts."""
-
-
-@dataclass(frozen=True)
-class RoundPlot:
-    """A round of a model of two parameters, as the server saw it. For synthetic data only."""
-
-    hypotheses: NDArray[np.float32]
-    """[k, 2], the hypotheses after the round."""
-    uploads: NDArray[np.float32]
-    """[uploads, 2]."""
-    clusters: NDArray[np.int16]
-    """[uploads]: the cluster that the server put each into."""
-
-    def as_dict(self) -> dict[str, list[Any]]:
-        """The same as lists, for JSON."""
-        return {name: values.tolist() for name, values in vars(self).items()}
-
-
-def round_plot(
-    *, hypotheses: NDArray[np.float32], uploads: NDArray[np.float32], clusters: NDArray[np.int16]
-) -> RoundPlot | None:
-    """A round with the resulting hypotheses [k, 2]; None where one of these is not finite.
-
-    `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Where there are
-    more than 100 releases, 100 are kept, evenly spaced over the clients.
-    """
-    if not np.isfinite(hypotheses).all():
-        return None
-    released = np.flatnonzero(clusters >= 0)
-    if len(released) > _MAX_UPLOADS:
-        released = released[np.linspace(0, len(released) - 1, _MAX_UPLOADS).astype(np.int64)]
-    return RoundPlot(hypotheses.copy(), uploads[released], clusters[released])
 
 
 @dataclass(frozen=True)
@@ -106,8 +69,6 @@ class RoundRecord:
     by_client: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     """Attribute -> [validation clients, groups, 4]: the counts of `fairness` client by client,
     where noise bounds what each of them adds (`counts_clients`). Confidential."""
-    plane: RoundPlot | None = None
-    """Of validated rounds, where the run can be drawn (`fedaudit.training.base.rounds`)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,10 +100,6 @@ class RoundColumns:
     counts: Mapping[str, NDArray[np.int64]]
     """Attribute -> [places, groups, 4]; [places, clients, groups, 4] where counted by client."""
     compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
-    hypotheses: NDArray[np.float32] | None = None
-    """[rounds, k, 2], those that came of the round; None for a run that cannot be drawn."""
-    uploads: NDArray[np.float32] | None = None
-    """[rounds, clients, 2]; likewise."""
 
     def __len__(self) -> int:
         return len(self.round)
@@ -195,15 +152,6 @@ class RoundColumns:
             else {},
             compositions={observer: counts[at] for observer, counts in self.compositions.items()},
             by_client=by_client,
-            plane=self.plane(at),
-        )
-
-    def plane(self, at: int) -> RoundPlot | None:
-        """The plot of the round at a position; None where it has none."""
-        if self.place[at] < 0 or self.hypotheses is None or self.uploads is None:
-            return None
-        return round_plot(
-            hypotheses=self.hypotheses[at], uploads=self.uploads[at], clusters=self.clusters[at]
         )
 
 
@@ -272,12 +220,8 @@ class FinalResult:
     collapsed_rounds: int
     scores: Mapping[str, GroupScores] = field(default_factory=dict)
     """Attribute -> loss and accuracy of each validation client's rows, by group."""
-    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    """Attribute -> [k, groups, 4]: counts as in RoundRecord, by the hypothesis that predicted."""
     predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
     """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
-    predicting: NDArray[np.int64] | None = None
-    """[rows]: the hypothesis that predicted each scored row; None for one only. Confidential."""
     records: RecordTable | None = None
     """Of `record-personalised`: every record's own figures. Confidential."""
     against_constant: ConstantComparison | None = None
@@ -337,49 +281,3 @@ class Trainer(Protocol):
 
 Checkpoints = Sequence[bytes | None]
 """The checkpoint of each cell; None to start from the beginning."""
-
-
-PARAMETERS = 2
-_REAL = "the data are not synthetic: what real clients sent is never shown"
-_NOT_LINEAR = "the model is not the linear one that generated the data"
-_UNSEEN = "the mechanism shows the server no client's upload by itself"
-_WEIGHTED = "what clients send with q-ffl is weighted and lies elsewhere than the parameters"
-_RECORDS = "the run protects records, and what silos sent is not kept"
-
-
-def plot_unavailable_reason(cell: Cell) -> str | None:
-    """Why a run has no parameter plot; None where it has one."""
-    if cell.federation.truth is None:
-        return _REAL
-    if not isinstance(cell.spec.model, Linear):
-        return _NOT_LINEAR
-    if cell.shape.n != PARAMETERS:
-        return f"the model has {cell.shape.n} parameters, and a plane has two"
-    role = mechanism_of(cell.spec).facts.applied_by
-    match role:
-        case "clients":
-            return _WEIGHTED if isinstance(cell.spec.training.method, QFfl) else None
-        case "server":
-            return _UNSEEN
-        case "local-steps":
-            return _RECORDS
-        case _:
-            assert_never(role)
-
-
-def axis_names(cell: Cell) -> tuple[str, str]:
-    """The names of the two parameters, in the vector's order."""
-    weights = [f"weight of {name}" for name in cell.federation.feature_names]
-    first, second = [*weights, "intercept"][:PARAMETERS]
-    return first, second
-
-
-def truth_points(cell: Cell) -> NDArray[np.float64]:
-    """The parameters that generated the data: [distributions, 2]. Raises ValueError for real
-    data."""
-    truth = cell.federation.truth
-    if truth is None:
-        raise ValueError("the parameters that generated real data are unknown")
-    if truth.thetas.shape[1] == PARAMETERS:
-        return truth.thetas
-    return np.column_stack([truth.thetas, truth.intercepts])

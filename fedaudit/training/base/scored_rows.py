@@ -339,18 +339,12 @@ class FinalGroups:
     """By sensitive attribute; see `FinalResult`."""
 
     scores: dict[str, GroupScores]
-    by_hypothesis: dict[str, NDArray[np.int64]]
     rows: ScoredRows
     """The rows from which all of it was added up."""
 
 
-def final_groups(
-    counter: GroupCounter, rows: ScoredRows, places: RowPlaces, *, k: int
-) -> FinalGroups:
-    """Scores of each client's groups, and counts of what each of k hypotheses predicted.
-
-    `places`: where the rows lie in the data of the counter.
-    """
+def final_groups(counter: GroupCounter, rows: ScoredRows, places: RowPlaces) -> FinalGroups:
+    """Scores of each client's groups; `places`: where the rows lie in the data of the counter."""
     right = counter.right(rows.predictions, places.place)
     scores = {}
     for name, (groups, codes) in counter.codes(places.place).items():
@@ -361,13 +355,7 @@ def final_groups(
             correct=None if right is None else tally.count(right),
             loss=tally.add(rows.values),
         )
-    predicting = rows.hypotheses
-    if predicting is None:
-        predicting = np.zeros(len(places.place), dtype=np.int64)
-    by_hypothesis = counter.count_rows(
-        rows.predictions, places.place, predicting, slots=k, scored=rows.scored
-    )
-    return FinalGroups(scores, by_hypothesis, rows)
+    return FinalGroups(scores, rows)
 
 
 class _Tally:
@@ -416,20 +404,6 @@ def predicted_rows(
             true_classes=truth[chosen].astype(np.int64) if federation.classes else None,
             predicted_classes=predicted[chosen].astype(np.int64) if federation.classes else None,
         )
-    return found
-
-
-def predicting_hypotheses(
-    federation: Federation, fairness: Fairness, rows: ScoredRows, place: NDArray[np.int64]
-) -> NDArray[np.int64] | None:
-    """The hypothesis that predicted each scored row, client after client: [rows]. Confidential.
-
-    Of all rows that `runs.held_out_groups` gives, in the same order. None where there is one only.
-    """
-    if rows.hypotheses is None:
-        return None
-    rules = _rules_of(federation, fairness, place)
-    found: NDArray[np.int64] = rows.hypotheses[_counted(rules, rows)]
     return found
 
 
@@ -552,9 +526,7 @@ class RowFigures:
     """See the fields of the same names of `FinalResult`."""
 
     scores: Mapping[str, GroupScores]
-    by_hypothesis: Mapping[str, NDArray[np.int64]]
     predicted: Mapping[str, PredictedRows]
-    predicting: NDArray[np.int64] | None
     against_constant: ConstantComparison
     threshold: float | None
 
@@ -564,13 +536,11 @@ def row_figures(
 ) -> RowFigures:
     """The figures of the rows at `place` [rows] of the cell's federation; `by_client` as in
     `against_constant`."""
-    grouped = bool(cell.spec.fairness.attributes)
-    of_rows = cell.federation, cell.spec.fairness, final.rows, place
     return RowFigures(
         scores=final.scores,
-        by_hypothesis=final.by_hypothesis,
-        predicted=predicted_rows(*of_rows) if grouped else {},
-        predicting=predicting_hypotheses(*of_rows) if grouped else None,
+        predicted=predicted_rows(cell.federation, cell.spec.fairness, final.rows, place)
+        if cell.spec.fairness.attributes
+        else {},
         against_constant=against_constant(cell, final.rows, place, by_client=by_client),
         threshold=cell.threshold,
     )

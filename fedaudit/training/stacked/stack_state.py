@@ -152,10 +152,6 @@ class Gathered:
     """[rounds, cells, k]; [rounds, cells, 0] where they are secret."""
     separation: NDArray[np.float64]
     """NaN for one hypothesis, and where uploads are secret."""
-    hypotheses: NDArray[np.float32] | None = None
-    """[rounds, cells, k, 2], those that came of a round; of runs that can be drawn only."""
-    uploads: NDArray[np.float32] | None = None
-    """[rounds, cells, clients, 2]; likewise."""
 
     @property
     def collapsed(self) -> NDArray[np.bool_]:
@@ -172,8 +168,6 @@ class Stretch:
 
     positions: NDArray[np.int64]
     """Where the cells stand in the stack."""
-    in_plane: Sequence[bool]
-    """Of all cells of the stack, whether they are shown in the plane of their parameters."""
     _kept: list[NDArray[np.int64]] = field(default_factory=list)
     _columns: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     _figures: list[Figures] = field(default_factory=list)
@@ -202,8 +196,7 @@ class Stretch:
         cells = len(self.positions)
         stacked: dict[str, Any] = {
             name: np.concatenate([part[name] for part in self._columns])
-            for name, values in self._columns[0].items()
-            if values is not None
+            for name in self._columns[0]
         }
         validated = stacked.pop("validated")
         place = np.cumsum(validated.any(axis=1)) - 1
@@ -212,12 +205,8 @@ class Stretch:
         kept = np.sum(self._kept, axis=0)
         found = {}
         for row in np.flatnonzero(kept).tolist():
-            position = int(self.positions[row])
-            own = {name: values[: kept[row], row] for name, values in stacked.items()}
-            if not self.in_plane[position]:
-                own |= {"hypotheses": None, "uploads": None}
-            found[position] = RoundColumns(
-                **own,
+            found[int(self.positions[row])] = RoundColumns(
+                **{name: values[: kept[row], row] for name, values in stacked.items()},
                 selection_losses=figures.selection_loss[:, row],
                 validation_losses=figures.validation_loss[:, row],
                 accuracies=None if figures.accuracy is None else figures.accuracy[:, row],
@@ -250,13 +239,8 @@ def joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def gather_to_host(
-    cohorts: Sequence[Cohort], played: Sequence[RoundResult], *, drawn: bool
-) -> Gathered:
-    """Copies rounds to the host, and measures how well their hypotheses were separated.
-
-    `drawn`: whether any of the cells is shown in the plane of its two parameters.
-    """
+def gather_to_host(cohorts: Sequence[Cohort], played: Sequence[RoundResult]) -> Gathered:
+    """Copies rounds to the host, and measures how well their hypotheses were separated."""
     sent = [part.sent for part in played if part.sent is not None]
     if not sent:
         return _gather_population(cohorts)
@@ -293,9 +277,6 @@ def gather_to_host(
         "cluster_sizes": _copied([part.sizes for part in played]),
         "separation": separated.cpu().numpy().astype(np.float64),
     }
-    if drawn:
-        columns["hypotheses"] = _copied([part.hypotheses for part in played])
-        columns["uploads"] = _copied([part.uploads for part in sent])
     apart = (rounds, cells)
     return Gathered(
         **{name: values.reshape(*apart, *values.shape[1:]) for name, values in columns.items()}

@@ -320,17 +320,16 @@ def flat_figures(
     *,
     selection_loss: NDArray[np.float64],
     validation_loss: NDArray[np.float64],
-    k: int,
     per_client: bool,
 ) -> Figures:
-    """Figures as of a stack of one; the losses are [1]. `k`: hypotheses."""
+    """Figures as of a stack of one; the losses are [1]."""
     right, accuracy = counter.right(rows.predictions, places.place), None
     if right is not None:
         scored = right if rows.scored is None else right[rows.scored]
         accuracy = np.array([int(scored.sum()) / len(scored)])
     final = None
     if per_client:
-        final = final_groups(counter, rows, places, k=k)
+        final = final_groups(counter, rows, places)
         counts = counter.count_clients(rows.predictions, places, scored=rows.scored)
     else:
         together = np.zeros(len(places.place), dtype=np.int64)

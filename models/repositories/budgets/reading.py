@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, bindparam, exists, select
+from sqlalchemy import BindParameter, Select, bindparam, exists, select
 from sqlalchemy.orm import Session
 
 from models.arrays import BINARY_RESULTS
-from models.prepared import Prepared, PreparedRows
-from models.repositories.base import table_of
+from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
     BOOKED_COLUMNS,
     POOL,
@@ -36,11 +35,11 @@ _BUDGET, _RESERVED = table_of(FederationBudget).c, table_of(Reservation).c
 _IDS: BindParameter[Any] = bindparam("federation_ids", expanding=True)
 _BUSY = exists().where(*(_RESERVED[name] == _BUDGET[name] for name in BUDGET_KEY))
 _ROWS = select(*(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")), _BUSY)
-_ROWS_OF = Prepared(_ROWS.where(_BUDGET.federation_id.in_(_IDS)))
+_ROWS_OF = _ROWS.where(_BUDGET.federation_id.in_(_IDS))
 _EPSILONS = select(*(_RESERVED[name] for name in BOOKED_COLUMNS)).where(
     _RESERVED.figure == "epsilon"
 )
-_DECLARED = Prepared(
+_DECLARED = (
     select(
         *(_RESERVED[name] for name in ("federation_id", "experiment_id", *POOL)),
         *(_RESERVED.unit_key, _RESERVED.spent),
@@ -55,16 +54,14 @@ _HELD_FEDERATION = (
     .with_for_update(key_share=True)
 )
 _HELD = {
-    name: PreparedRows(_HELD_FEDERATION.where(table_of(Federation).c[name] == bindparam(name)))
+    name: _HELD_FEDERATION.where(table_of(Federation).c[name] == bindparam(name))
     for name in ("id", "fingerprint")
 }
 _OF_DATA = select(Content).where(Content.fingerprint == bindparam("fingerprint"))
-_CONTENT, _HELD_CONTENT = PreparedRows(_OF_DATA), PreparedRows(_OF_DATA.with_for_update())
-_ALIKE = Prepared(
-    select(
-        Federation.id, Federation.project_id, Federation.simulation, Federation.fingerprint
-    ).where(Federation.fingerprint == bindparam("fingerprint"))
-)
+_CONTENT, _HELD_CONTENT = _OF_DATA, _OF_DATA.with_for_update()
+_ALIKE = select(
+    Federation.id, Federation.project_id, Federation.simulation, Federation.fingerprint
+).where(Federation.fingerprint == bindparam("fingerprint"))
 
 
 @dataclass(frozen=True)
@@ -107,10 +104,10 @@ class BudgetReader:
         for one in self._federations.values():
             if one.project_id == project_id and getattr(one, name) == value:
                 return one
-        found = _HELD[name].one(self._session, project_id=project_id, **by)
+        found = self._now(_HELD[name], project_id=project_id, **by)
         if found is None:
             return None
-        content = _HELD_CONTENT.one(self._session, fingerprint=found.fingerprint)
+        content = self._now(_HELD_CONTENT, fingerprint=found.fingerprint)
         sharing = self._sharing_of(found, content, across)
         self._federations[found.id] = found
         self._known.update((found.id, *sharing.ids))
@@ -127,12 +124,10 @@ class BudgetReader:
         if asked in self._sharings:
             return self._sharings[asked]
         mine = (Federation.id == federation_id, Federation.project_id == project_id)
-        own = self._session.scalars(
-            select(Federation).where(*mine), execution_options={"populate_existing": True}
-        ).one_or_none()
+        own = self._now(select(Federation).where(*mine))
         if own is None:
             return None
-        content = _CONTENT.one(self._session, fingerprint=own.fingerprint)
+        content = self._now(_CONTENT, fingerprint=own.fingerprint)
         sharing = self._sharing_of(own, content, across)
         if federation_id in self._known:
             self._sharings[asked] = sharing
@@ -167,7 +162,7 @@ class BudgetReader:
 
     def declared(self, federation_ids: Sequence[str]) -> list[DeclaredSum]:
         """The reservations of trainings elsewhere."""
-        found = _DECLARED.rows(self._session, federation_ids=federation_ids)
+        found = rows_of(self._session, _DECLARED, federation_ids=federation_ids)
         return [
             DeclaredSum(federation_id, ledger_id, tuple(pool), unit_key, spent)
             for federation_id, ledger_id, *pool, unit_key, spent in found
@@ -199,12 +194,17 @@ class BudgetReader:
         """`content`: None of data that were made up, which are each project's own."""
         if content is None or not counts_together(across):
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
-        rows = _ALIKE.rows(self._session, fingerprint=own.fingerprint)
+        rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
         return Sharing.among(own.id, content.owner_project_id, rows)
 
     def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
-        rows = _ROWS_OF.rows(self._session, federation_ids=federation_ids)
+        rows = rows_of(self._session, _ROWS_OF, federation_ids=federation_ids)
         return [BookedBudget(*row) for row in rows]
+
+    def _now(self, statement: Select[Row], **values: object) -> Row | None:
+        """The row as it is now, even if this session has read it before."""
+        as_it_is = {"populate_existing": True}
+        return self._session.scalars(statement, values, execution_options=as_it_is).one_or_none()
 
     def _epsilons(self, counts: Counts) -> list[BookedEpsilon]:
         mine = _EPSILONS.where(

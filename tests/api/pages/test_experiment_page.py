@@ -4,12 +4,10 @@ import html
 import re
 from typing import Any
 
-import httpx
 import pytest
 
-from api.pages.session import COOKIE
 from tests.api.pages.browser import signed_in, text_of
-from tests.api.service import ROUNDS, Api, fail, finish, play, served
+from tests.api.service import ROUNDS, Api, fail, finish, play
 
 
 def path_of(experiment: dict[str, Any]) -> str:
@@ -96,73 +94,20 @@ def test_forms_from_elsewhere_change_nothing(api: Api, action: str) -> None:
     assert api.stored(experiment["id"]).status == "queued"
 
 
-@pytest.mark.parametrize("part", ["", "/figures", "/stream"])
-def test_another_project_s_experiment_is_not_found(api: Api, part: str) -> None:
+def test_another_project_s_experiment_is_not_found(api: Api) -> None:
     theirs = api.submit(key=api.key_with("experiments:write", project="clinic"))
     visitor = signed_in(api)
-    assert visitor.get(f"{path_of(theirs)}{part}").status_code == 404
+    assert visitor.get(path_of(theirs)).status_code == 404
     assert visitor.post(f"{path_of(theirs)}/cancel").status_code == 404
 
 
-def test_the_figures_for_the_script_are_those_of_the_page(api: Api) -> None:
-    experiment = api.submit()
-    play(api, experiment["id"])
-    visitor = signed_in(api)
-    state = visitor.get(f"{path_of(experiment)}/figures").json()
-    assert (state["status"], state["round"], state["rounds"], state["last"]) == (
-        "running",
-        ROUNDS,
-        4,
-        ROUNDS,
-    )
-    by_name = {curve["name"]: curve for curve in state["curves"]}
-    assert by_name["loss"]["rounds"] == [1, 2, 3]
-    assert by_name["loss"]["lines"][0] == {"name": "validation loss", "values": [1.5, 0.75, 0.5]}
-    assert "gaps group" in by_name
-    assert "accuracy" not in by_name
-    readings = {one["name"]: one["value"] for one in state["readings"]}
-    assert readings["leakage_max"] == "3"
-    assert "group equalized_odds_difference" in readings
-
-
-def test_the_script_is_sent_what_is_new_only(api: Api) -> None:
-    experiment = api.submit()
-    play(api, experiment["id"])
-    visitor = signed_in(api)
-    state = visitor.get(f"{path_of(experiment)}/figures?after=2").json()
-    assert {tuple(curve["rounds"]) for curve in state["curves"]} == {(3,)}
-    state = visitor.get(f"{path_of(experiment)}/figures?after=3").json()
-    assert (state["curves"], state["readings"], state["last"]) == ([], [], 3)
-
-
-def test_the_stream_has_the_events_behind_a_number_under_the_session(api: Api) -> None:
-    experiment = api.submit()
+def test_it_looks_again_only_while_there_is_something_to_come(api: Api) -> None:
+    experiment, visitor = api.submit(), signed_in(api)
+    running = visitor.get(path_of(experiment)).text
+    assert 'data-refresh="5"' in running
+    assert "/live.js" in running
+    stopped = visitor.get(f"{path_of(experiment)}?refresh=no").text
+    assert "data-refresh" not in stopped
+    assert "/live.js" not in stopped
     finish(api, experiment["id"])
-    visitor = signed_in(api)
-    answer = visitor.get(f"{path_of(experiment)}/stream?after=2")
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    assert re.findall(r"^id: (\d+)", answer.text, re.MULTILINE)[0] == "3"
-    assert answer.text.count("event: round.completed") == ROUNDS
-    assert '"status":"succeeded"' in answer.text.replace(" ", "")
-    # A browser that connects again names the last event that it has.
-    again = visitor.get(f"{path_of(experiment)}/stream?after=2", headers={"Last-Event-ID": "5"})
-    assert re.findall(r"^id: (\d+)", again.text, re.MULTILINE)[0] == "6"
-
-
-def test_the_stream_needs_the_session(api: Api) -> None:
-    path = f"{path_of(api.submit())}/stream"
-    assert api.client.get(path, follow_redirects=False).status_code == 303
-
-
-def test_the_stream_ends_with_the_session(api: Api) -> None:
-    path, visitor = f"{path_of(api.submit())}/stream", signed_in(api)
-    cookies = {COOKIE: visitor.token or ""}
-    with (
-        served(api) as url,
-        httpx.Client(base_url=url, cookies=cookies, timeout=30) as client,
-        client.stream("GET", path) as response,
-    ):
-        lines = response.iter_lines()
-        assert next(lines).startswith("event: ")
-        assert visitor.post("/sign-out").status_code == 303
-        list(lines)
+    assert "data-refresh" not in visitor.get(path_of(experiment)).text

@@ -67,35 +67,29 @@ def test_rounds(api: Api, done: str) -> None:
     assert items[1]["reasons"]["accuracy"] == "the target is a number"
 
 
-def test_clusters_and_the_plane_of_rounds(api: Api) -> None:
-    """In pages and in files; rounds of an earlier version say why they have neither."""
+def test_clusters_of_rounds(api: Api) -> None:
+    """In pages and in files; rounds of earlier versions say why they have none, and nothing of the
+    plane that these kept."""
     id_ = api.submit()["id"]
     by_cluster = [{"cluster": 1, "clients": 3, "leakage_median": 0.5, "leakage_max": 1.0}]
-    plane = {"hypotheses": [[0.5, 0.1]], "uploads": [[1.5, -2.25]], "clusters": [0]}
-    reasons = {"plane": "real"}
     rows = [
-        RoundRow(round=1, leakage_by_cluster=by_cluster, plane=plane),
-        RoundRow(round=2, leakage_by_cluster=by_cluster, reasons=reasons),
-        RoundRow(round=3),
+        RoundRow(round=1, leakage_by_cluster=by_cluster, reasons={"plane": "real"}),
+        RoundRow(round=2),
     ]
     with api.database.write() as session:
         RoundRepository(session).insert(id_, api.project_id, rows)
     path = f"/v1/experiments/{id_}/rounds"
-    now, without, older = _pages(api, path)
-    assert (now["leakage_by_cluster"], now["plane"]) == (by_cluster, plane)
-    assert (without["plane"], without["reasons"]) == (None, reasons)
-    for name in ("leakage_by_cluster", "plane"):
-        assert older[name] is None
-        assert "did not record it" in older["reasons"][name]
+    now, older = _pages(api, path)
+    assert (now["leakage_by_cluster"], now["reasons"]) == (by_cluster, {})
+    assert older["leakage_by_cluster"] is None
+    assert "did not record it" in older["reasons"]["leakage_by_cluster"]
     lines = [json.loads(line) for line in api.get(f"{path}.ndjson").text.splitlines()]
-    assert lines == [now, without, older]
+    assert lines == [now, older]
     rows_read = list(csv.DictReader(io.StringIO(api.get(f"{path}.csv").text)))
-    assert json.loads(rows_read[0]["plane"]) == plane
-    assert json.loads(rows_read[1]["leakage_by_cluster"]) == by_cluster
-    assert rows_read[2]["plane"] == ""
+    assert json.loads(rows_read[0]["leakage_by_cluster"]) == by_cluster
+    assert rows_read[1]["leakage_by_cluster"] == ""
     table = pq.read_table(io.BytesIO(api.get(f"{path}.parquet").content)).to_pylist()
-    for name in ("plane", "leakage_by_cluster"):
-        assert [row[name] for row in table] == [now[name], without[name], older[name]]
+    assert [row["leakage_by_cluster"] for row in table] == [by_cluster, None]
 
 
 def test_the_ledger_has_a_line_for_each_subject(api: Api, done: str) -> None:

@@ -91,7 +91,6 @@ def check_consistent(result: FinalResult, *, declared: bool = True) -> None:
         counts = result.fairness[name]
         if declared:
             assert (scores.rows == counts.sum(-1)).all()
-            assert (result.by_hypothesis[name].sum(0) == counts.sum(0)).all()
         assert scores.rows.dtype == np.int64
         assert (scores.loss[scores.rows == 0] == 0).all()
         if scores.correct is not None:
@@ -144,11 +143,8 @@ def test_a_regression_row_by_row(loss: str) -> None:
         assert scores.correct is None
         assert (scores.rows == tallied(codes, groups, np.ones(codes.shape))).all()
         np.testing.assert_allclose(scores.loss, tallied(codes, groups, own), rtol=1e-4)
-        for hypothesis, counts in enumerate(result.by_hypothesis[attribute.name]):
-            mine = np.where(chosen == hypothesis, codes, -1)
-            selected = tallied(mine, groups, guessed).sum(0)
-            assert (counts[:, :2].sum(1) == selected).all()
-            assert (counts.sum(1) == tallied(mine, groups, np.ones(codes.shape)).sum(0)).all()
+        selected = tallied(codes, groups, guessed).sum(0)
+        assert (result.fairness[attribute.name][..., :2].sum((0, 2)) == selected).all()
 
 
 def test_losses_of_one_hypothesis_add_up_to_the_validation_loss() -> None:
@@ -203,7 +199,6 @@ def test_client_by_client_gives_the_same(changes: dict[str, Any], hypotheses: in
         assert (scores.rows == other.rows).all()
         assert (scores.correct == other.correct).all()
         np.testing.assert_allclose(scores.loss, other.loss, rtol=1e-4)
-        assert (together.by_hypothesis[name] == apart.by_hypothesis[name]).all()
 
 
 @pytest.mark.parametrize("unit", ["client", "record"])
@@ -214,7 +209,6 @@ def test_records_with_budgets_are_scored_alike(unit: str) -> None:
     check_consistent(result)
     scores = result.scores["group"]
     assert scores.correct is None
-    assert result.by_hypothesis["group"].shape == (1, 2, 4)
     if unit == "record":
         pooled = scores.loss.sum() / scores.rows.sum()
         assert pooled == pytest.approx(result.validation_loss, rel=1e-9)
@@ -227,7 +221,6 @@ def test_without_a_favourable_outcome_losses_are_all_there_is() -> None:
     check_consistent(without, declared=False)
     for name, scores in without.scores.items():
         assert not without.fairness[name].any()
-        assert not without.by_hypothesis[name].any()
         assert (scores.rows == with_rule.scores[name].rows).all()
         assert (scores.loss == with_rule.scores[name].loss).all()
 
@@ -244,7 +237,7 @@ def test_rows_of_which_no_rule_speaks_are_in_no_figure() -> None:
 
 def test_without_sensitive_attributes_there_is_nothing_by_group() -> None:
     result, _ = end_of(table_cell(people()))
-    assert (result.scores, result.by_hypothesis) == ({}, {})
+    assert result.scores == {}
 
 
 def test_a_stack_gives_what_its_cells_give_alone() -> None:
@@ -259,7 +252,6 @@ def test_a_stack_gives_what_its_cells_give_alone() -> None:
         check_consistent(stacked)
         for name, scores in alone.scores.items():
             assert (stacked.scores[name].loss == scores.loss).all()
-            assert (stacked.by_hypothesis[name] == alone.by_hypothesis[name]).all()
 
 
 TWO: dict[str, Any] = {

@@ -1,5 +1,5 @@
-// Looks again at a sweep that goes on, and takes over the parts of the page that are live. Without
-// scripts the page reloads itself.
+// Looks again at what goes on, takes over the parts of the page that are live, and loads the whole
+// page anew at the end. Without scripts the page reloads itself.
 
 const part = () => document.querySelector("[data-refresh]");
 
@@ -8,6 +8,7 @@ async function look() {
   if (answer?.redirected) return location.reload();
   if (answer?.ok) {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!fresh.querySelector("[data-refresh]")) return location.reload();
     for (const one of document.querySelectorAll("[data-live]")) {
       const other = fresh.getElementById(one.id);
       // What somebody is at stays as it is until the next look.
