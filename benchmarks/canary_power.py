@@ -104,7 +104,7 @@ def full_view(
     claims: Iterable[float], kinds: Iterable[str], runs: int, releases: int
 ) -> list[list[str]]:
     """Every canary in every release; in rotation, one of four, with correlated noise."""
-    made = {
+    made: dict[str, Callable[[float, int], Scenario]] = {
         **in_full_view(releases),
         "rotation": partial(scenarios.rotation, every=4, rounds=4 * releases, bands=4),
     }

@@ -174,16 +174,14 @@ _LEAST_OTHERS = 4
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
+    """Releases and what canaries added to them, [releases, n]; and, [scored], the canaries that are
+    scored by them: the release that each may be in, and its sign."""
+
     releases: NDArray[np.float64]
-    """[releases, n]."""
     signal: NDArray[np.float64]
-    """[releases, n]: what canaries added."""
     which: NDArray[np.int64]
-    """[scored]: the release that each may be in."""
     numbers: NDArray[np.int64]
-    """[scored]: canaries."""
     turns: NDArray[np.float64]
-    """[scored]: their signs."""
 
 
 class ReleaseEvidence:
@@ -587,7 +585,7 @@ class Companion:
 
 
 def capabilities(observer: Observer, *, by_record: bool, in_rotation: bool = False) -> list[str]:
-    """What this attacker knows and may do."""
+    """What this attacker knows and may do. In rotation who takes part is public."""
     return [
         "Knows everything but the coins of the canaries, as the adversary of the definition does.",
         "Chooses what a canary sends before it is clipped.",
