@@ -154,7 +154,7 @@ def _audited(resources: Resources, caller: Caller, audit_id: str) -> PredictionA
 
 
 def _document(row: PredictionAudit) -> Response:
-    return JSONResponse(row.report, headers={"ETag": f'"{row.report_hash}"'})
+    return JSONResponse(row.report)
 
 
 def _page(row: PredictionAudit) -> Response:

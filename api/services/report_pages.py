@@ -200,8 +200,8 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
     )
 
 
-def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tuple[bytes, str]:
-    """The PDF, and a digest that changes with its content. It is printed once and then kept beside
+def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> bytes:
+    """The PDF. It is printed once and then kept beside
     the uploaded files; the version before it is removed. Raises ProblemError where the caller's
     project has no such report, and where printing fails."""
     # Imported here because most calls need no templates.
@@ -213,7 +213,7 @@ def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tupl
     try:
         if resources.storage.holds(key):
             with resources.storage.local(key) as path:
-                return path.read_bytes(), digest
+                return path.read_bytes()
     except StorageError as error:
         log.warning("printed report not read", detail=str(error))
     pdf = resources.printer.pdf(page)
@@ -225,4 +225,4 @@ def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tupl
             resources.storage.delete(superseded)
     except StorageError as error:
         log.warning("printed report not kept", detail=str(error))
-    return pdf, digest
+    return pdf
