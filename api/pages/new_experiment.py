@@ -16,10 +16,11 @@ from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, fau
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
 from api.services.admission import parse_inherited, plan
+from api.services.attacks import find_judged
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
 from api.services.experiment_proposals import proposal_for
-from api.services.lookups import find_experiment, find_report
+from api.services.lookups import find_experiment
 from api.services.submission import plan_others, submit, try_admission
 from fedaudit.reports.verdict.advice import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
@@ -59,7 +60,7 @@ def new_experiment_page(
         with visit.reading() as session:
             spec = find_experiment(session, visit.caller, like).spec
             if advised and visit.may("reports:read"):
-                advice = Advice(**find_report(session, visit.caller, like).document["advice"])
+                advice = Advice(**find_judged(session, visit.caller, like)["advice"])
                 spec = with_changes(spec, advice.changes)
         typed |= {MODE: DOCUMENT, DOCUMENT: as_yaml(spec)}
         notes = ()

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -190,25 +191,45 @@ A bundle of fedaudit: everything that is needed to verify one experiment without
   keys.json         the service's public keys. They are UNVERIFIED: whoever could change the other
                     files could change these. Take the key from somebody whom you trust.
 
-and, where there is any,
-
-  sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
-  later-attacks.json
-                    what attacks found after the report was signed, each statement chained to the
-                    one before (DSSE). Read it before you rely on the report
-  erased-names.json the service's statement on the ledger whose clients' names were erased: those
-                    in subjects.json are made up (DSSE)
-  salt.json         the secret that the digests of ledger.ndjson are keyed with: whoever has it can
-                    try guesses of who took part on the hashes of the report
-
 With the software:      fedaudit verify BUNDLE --public-key FILE
 Without the software:   docs/ledger-encoding.md says how each hash and signature is computed, and
                         docs/verification.md what follows from them and what does not.
 
-This file holds confidential figures: what each client spent in each round.
+This file holds confidential figures: what each named client spent in each round.
 """
 _SIGN_OFFS, _LATER_ATTACKS, _ERASED = "sign-offs.json", "later-attacks.json", "erased-names.json"
 _SALT = "salt.json"
+_LINES = {
+    _SIGN_OFFS: """\
+  sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
+""",
+    _LATER_ATTACKS: """\
+  later-attacks.json
+                    what attacks found after the report was signed, each statement chained to the
+                    one before (DSSE). Read it before you rely on the report
+""",
+    _ERASED: """\
+  erased-names.json the service's statement on the ledger whose clients' names were erased: those
+                    in subjects.json are made up (DSSE)
+""",
+    _SALT: """\
+  salt.json         the secret that the digests of ledger.ndjson are keyed with: whoever has it can
+                    try guesses of who took part on the hashes of the report
+""",
+}
+"""Of bundles that have these members; others are as they were before there were any."""
+
+
+def _readme_with(members: Iterable[str]) -> bytes:
+    """The text of a bundle that has these members beside those of every bundle."""
+    text = _README_TEXT.replace(
+        "  keys.json ", "".join(_LINES[name] for name in members) + "  keys.json "
+    )
+    if _ERASED in members:
+        text = text.replace("what each named client spent", "what each client spent")
+    return text.encode("ascii")
+
+
 _README_OF_AUDIT = """\
 A bundle of fedaudit: everything that is needed to verify one audit of predictions without its
 service. The audited rows are not in it.
@@ -225,6 +246,14 @@ With the software:      fedaudit verify BUNDLE --public-key FILE
 Without the software:   docs/verification.md says how the signature is computed, and what follows
                         from it and what does not.
 """
+_READMES = (
+    *(
+        _readme_with(some)
+        for count in range(len(_LINES) + 1)
+        for some in combinations(_LINES, count)
+    ),
+    _README_OF_AUDIT.encode("ascii"),
+)
 _MAX_BYTES = {
     _README: 1 << 16,
     "bundle.json": 1 << 12,
@@ -240,7 +269,7 @@ _MAX_BYTES = {
 }
 """Bytes of each member that is read as a whole."""
 _MAX_LINE_BYTES = 1 << 28
-_OPTIONAL = {"report.json", _SIGN_OFFS, _LATER_ATTACKS, _ERASED, _SALT, _README}
+_OPTIONAL = {"report.json", *_LINES, _README}
 _CHUNK = 1 << 16
 # Any fixed time would do: the content alone decides the bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -292,8 +321,7 @@ def opened_bundle(path: Path) -> Iterator[Evidence]:
 
 
 def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
-    text = _README_OF_AUDIT if is_audit(evidence.spec) else _README_TEXT
-    yield _README, text.encode("ascii")
+    yield _README, _readme(evidence)
     contents: dict[str, Any] = {
         "bundle.json": {"bundle_version": VERSION, "experiment_id": evidence.experiment_id},
         "report.json": evidence.report,
@@ -309,6 +337,14 @@ def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
     for name, value in contents.items():
         if value is not None:
             yield name, rfc8785.dumps(value)
+
+
+def _readme(evidence: Evidence) -> bytes:
+    if is_audit(evidence.spec):
+        return _README_OF_AUDIT.encode("ascii")
+    certain = (evidence.erased is not None, evidence.salt is not None)
+    has = (bool(evidence.sign_offs), bool(evidence.later_attacks), *certain)
+    return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
 
 
 def _key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
@@ -373,8 +409,7 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     keys, compromised = _keys(_list(archive, "keys.json", faults), faults)
     known = len(faults)
     readme = _read(archive, _README, faults) if _README in archive.namelist() else None
-    texts = [one.encode("ascii") for one in (_README_TEXT, _README_OF_AUDIT)]
-    if readme not in (None, *texts) and len(faults) == known:
+    if readme not in (None, *_READMES) and len(faults) == known:
         faults.append(Fault(_README, "is not the text that every bundle has"))
     return Evidence(
         experiment_id=str(about["experiment_id"]),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from fedaudit.reports.report import Report
+from fedaudit.reports.report import Report, read_report
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, is_in_force
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import FAIRNESS_FIGURES, HEADLINE_WITHOUT_OUTCOME, ROUND_METRICS
@@ -56,7 +56,7 @@ class ReportFigure:
 
 def parsed(document: Mapping[str, Any]) -> Report:
     """Parse the report in a stored document. Raises ValueError where it does not have that form."""
-    report = Report.model_validate(document)
+    report = read_report(document)
     guarantee = report.guarantee.model_copy(update={"in_force": is_in_force(document)})
     return report.model_copy(update={"guarantee": guarantee})
 

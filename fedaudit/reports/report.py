@@ -8,6 +8,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from fedaudit.reports.canonical_json import canonical_json
 from fedaudit.reports.checks import Check, check, same, unchecked
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
@@ -35,6 +37,7 @@ from fedaudit.reports.sections.published_fairness import FAIRNESS
 from fedaudit.reports.sections.section import Section, Values, assembled, section_checks
 from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.advice import Advice
+from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import Gate
@@ -102,10 +105,19 @@ OTHER_FORM = (
 )
 
 
-def has_present_form(report: Mapping[str, Any]) -> bool:
-    """Whether a stored report has every field that this version needs; what has a default came
-    later, and what is gone since then may be there."""
-    return all(name in report for name, field in Report.model_fields.items() if field.is_required())
+def read_report(document: Mapping[str, Any]) -> Report:
+    """A stored report, which may have fields that are gone since then; what has a default came
+    later. Raises ValueError where one is missing that this version needs."""
+    return Report.model_validate(document, extra="ignore")
+
+
+def has_present_form(document: Mapping[str, Any]) -> bool:
+    """Whether this version reads a stored report."""
+    try:
+        read_report(document)
+    except ValidationError:
+        return False
+    return True
 
 
 def assemble(material: ReportMaterial) -> dict[str, Any]:
@@ -169,10 +181,41 @@ def report_checks(found: RunEvidence) -> Iterator[Check]:
     """Every check of a run's report but that of its signature."""
     if not has_present_form(found.report):
         yield unchecked("report.form", OTHER_FORM)
+        yield from _checks_of_known_parts(found)
         return
     yield from section_checks(RUN, found)
     if found.spec is not None:
         yield check_gates(found.spec, found.report)
+    if found.report.get("answer") is not None:
+        yield _check_answer(found.report)
+
+
+def _checks_of_known_parts(found: RunEvidence) -> Iterator[Check]:
+    """Those of a report of another form: what contradicts the ledger does so in any form."""
+    for section in RUN:
+        if section.name in found.report:
+            try:
+                yield from section_checks([section], found)
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+                yield unchecked(f"report.{section.name}", OTHER_FORM)
+
+
+def _check_answer(report: Mapping[str, Any]) -> Check:
+    """Its words may have been put otherwise by another version; outcome and codes may not."""
+    try:
+        said, found = read_report(report).answer, answer_of(report)
+        agree = said is not None and (said.outcome, [one.code for one in said.reasons]) == (
+            found.outcome,
+            [one.code for one in found.reasons],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        agree = False
+    return check(
+        "report.answer",
+        agree,
+        good="the answer follows from the report's figures and gates",
+        bad="the answer does not follow from the report's figures and gates",
+    )
 
 
 RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (

@@ -6,6 +6,8 @@ from typing import Any
 
 from fedaudit.reports.later import Basis, judged_later
 from fedaudit.reports.page.attack_tables import ShownAttack, attack_tables, false_alarm_chance
+from fedaudit.reports.sections.part import Answer
+from fedaudit.reports.verdict.release import answer_of
 
 BASIS_WORDS: dict[Basis, str] = {
     "repeated": "The run was repeated from its spec, and its ledger came out the same.",
@@ -43,6 +45,8 @@ class LaterAttempts:
 
     attempts: Sequence[LaterAttempt]
     alarms: int
+    answer: Answer
+    """Whether the model may be released now."""
     release: str | None
     """What the verdict says of releasing the model now; None where the report cannot be judged."""
     gates: Sequence[Mapping[str, Any]]
@@ -62,6 +66,7 @@ def later_attempts(
     return LaterAttempts(
         attempts,
         sum(section.get("alarm") is not None for section in sections),
+        answer_of(judged),
         (judged.get("verdict_parts") or {}).get("release"),
         [gate for gate in judged["gates"] if gate not in report["gates"]],
         false_alarm_chance(judged.get("attacks") or []),

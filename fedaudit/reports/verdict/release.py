@@ -34,7 +34,12 @@ TOO_GOOD = (
 )
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
-_EXCEPTIONS = ("allow_heuristic", "allow_conditional", "allow_degenerate", "allow_personal_models")
+_EXCEPTIONS = {
+    "allow_heuristic": "a heuristic guarantee",
+    "allow_conditional": "a guarantee that holds within a condition",
+    "allow_degenerate": "a model that decides nothing",
+    "allow_personal_models": "figures of clients' own models",
+}
 _COUNTS: dict[GateOutcome, str] = {
     "pass": "passed",
     "fail": "failed",
@@ -63,7 +68,37 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
             "no requirement was set for this model's privacy: the gates that were set passed "
             f"({counts}), and none of them is on its guarantee",
         )
-    return _answer("release", "gates-passed", f"by the gates that were set: {counts}")
+    if beyond := _broken_when_planned(report):
+        return Answer(outcome="not-decided", reasons=[beyond])
+    reasons = [_reason("gates-passed", f"by the gates that were set: {counts}"), *_allowed(report)]
+    return Answer(outcome="release", reasons=reasons)
+
+
+def _broken_when_planned(report: Mapping[str, Any]) -> AnswerReason | None:
+    """Where validation losses ended the run, what is proven is the epsilon of all planned rounds:
+    why that does not meet a gate which the rounds that were played do."""
+    planned = report["privacy"].get("epsilon_planned")
+    if planned is None or not chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
+        return None
+    for gate in report["gates"]:
+        if gate["figure"] == "epsilon_max" and gate["op"] == "le" and gate["bound"] < planned:
+            return _reason(
+                "proven-for-planned-rounds",
+                "validation losses ended the run early, and what is proven is the epsilon of all "
+                f"planned rounds, {at_most(planned, digits=4)}, which is above the gate of "
+                f"{gate['bound']:g}",
+            )
+    return None
+
+
+def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:
+    """What gates of the spec say will do."""
+    gates = report["spec"]["gates"]
+    return [
+        _reason(name.replace("_", "-"), f"gates of the spec allow {words}, by {name}")
+        for name, words in _EXCEPTIONS.items()
+        if any(gate.get(name) for gate in gates)
+    ]
 
 
 def _answer(outcome: AnswerOutcome, code: str, text: str) -> Answer:
@@ -79,14 +114,10 @@ def release_part(report: Mapping[str, Any]) -> str:
             answer = f"No: {reasons}."
         case "not-decided":
             answer = f"Not decided: {reasons}."
-            if report["gate_outcome"] in (None, "pass"):
+            if not objections(report):
                 answer += f" {_guarantee(report)}, and nothing else here speaks against a release."
         case "release":
             answer = f"Yes, {reasons}. {_guarantee(report)}."
-            gates = report["spec"]["gates"]
-            flags = [name for name in _EXCEPTIONS if any(gate.get(name) for gate in gates)]
-            if flags:
-                answer += f" Gates of the spec say {', '.join(flags)}."
         case _:
             assert_never(found.outcome)
     if reviewed := _reviewed(report):

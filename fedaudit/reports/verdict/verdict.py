@@ -85,6 +85,11 @@ _REASON_WORDS = {
     "no-gates": "it has no gates",
     "no-gate-on-guarantee": "none of its gates is on its guarantee",
     "gates-passed": "its gates passed",
+    "proven-for-planned-rounds": "what is proven for all planned rounds is above a gate",
+    "allow-heuristic": "a heuristic guarantee was allowed",
+    "allow-conditional": "a guarantee within a condition was allowed",
+    "allow-degenerate": "a model that decides nothing was allowed",
+    "allow-personal-models": "figures of clients' own models were allowed",
 }
 
 

@@ -69,3 +69,27 @@ def test_what_stands_against_a_release(material, section, name, value, code) -> 
     found = answer_by_codes(report)
     assert found.outcome == "do-not-release"
     assert found.reasons[0].code == code
+
+
+def test_a_release_says_what_its_gates_allow(material) -> None:
+    heuristic = {"mechanism": "laplace-l2", "noise_multiplier": 1e9, "noise": "release"}
+    gate = {"figure": "leakage_max", "op": "le", "value": 1, "allow_heuristic": True}
+    report = assemble(material({**ONE, "privacy": heuristic, "gates": [gate]}))
+    assert report["answer"]["outcome"] == "release"
+    assert [one["code"] for one in report["answer"]["reasons"]] == [
+        "gates-passed",
+        "allow-heuristic",
+    ]
+
+
+def test_what_is_proven_for_all_planned_rounds_decides(material) -> None:
+    """Losses ended the run: the epsilon of the rounds that were played is not what is proven."""
+    report = copy.deepcopy(assemble(material({**ONE, **RELEASED, **PASSING})))
+    report["gates"] = [{"figure": "epsilon_max", "op": "le", "bound": 3.0, "outcome": "pass"}]
+    report["privacy"] |= {"epsilon_planned": 4.7}
+    report["utility"]["stopped_by"] = "patience"
+    found = answer_of(report)
+    assert found.outcome == "not-decided"
+    assert found.reasons[0].code == "proven-for-planned-rounds"
+    report["utility"]["stopped_by"] = "rounds"
+    assert answer_of(report).outcome == "release"

@@ -21,4 +21,31 @@ def test_a_better_guarantee_is_found_though_the_report_was_signed_again(tmp_path
         found = verify(evidence, trusted=[KEY.public])
     assert found.verdict == "altered"
     failed = [one.name for one in found.checks if one.outcome == "fail"]
-    assert failed == [f"report.guarantee.{name}"]
+    assert set(failed) - {"report.answer"} == {f"report.guarantee.{name}"}
+
+
+def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):
+    run = signed_run()
+    answer = {"outcome": "release", "reasons": [{"code": "gates-passed", "text": "all passed"}]}
+    assert run.report["answer"]["outcome"] == "do-not-release"
+    run.report = sign_report({**run.report, "answer": answer}, KEY)
+    with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
+        found = verify(evidence, trusted=[KEY.public])
+    assert found.verdict == "altered"
+    assert [one.name for one in found.checks if one.outcome == "fail"] == ["report.answer"]
+
+
+def test_a_report_of_another_form_may_not_contradict_its_ledger(tmp_path):
+    """Whoever signs it again cannot hide a figure by leaving out a field."""
+    run = signed_run()
+    left = {name: part for name, part in run.report.items() if name != "advice"}
+    privacy = {**left["privacy"], "leakage_max": left["privacy"]["leakage_max"] / 2}
+    outcomes = []
+    for report in (left, {**left, "privacy": privacy}):
+        run.report = sign_report(report, KEY)
+        with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
+            outcomes.append(verify(evidence, trusted=[KEY.public]))
+    honest, false = outcomes
+    assert [one.outcome for one in honest.checks if one.name == "report.form"] == ["unchecked"]
+    assert not [one.name for one in honest.checks if one.outcome == "fail"]
+    assert false.verdict == "altered"

@@ -292,6 +292,7 @@ def test_people_find_a_later_alarm_on_every_page(api: Api, looks: Looks, ended: 
     page = visitor.get(f"/experiments/{ended}/report")
     text = text_of(page)
     assert "An attack after the report was signed raised an alarm." in text
+    assert 'class="answer answer-do-not-release"' in page.text
     assert "Gates that are judged otherwise now" in text
     assert "An attack raised an alarm after this was signed off." in text
     file = f"/experiments/{ended}/attacks/later/{later}/0/scores.csv"
