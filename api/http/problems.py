@@ -1,7 +1,6 @@
 """Refusals as problem documents (RFC 9457), whatever they come from."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -23,135 +22,26 @@ MEDIA_TYPE = "application/problem+json"
 _MOST_NAMED = 5
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of problem in words, as its page at `/problems/{slug}` shows it."""
-
-    title: str
-    statuses: tuple[int, ...]
-    means: str
-    remedy: str
-
-
-KINDS: dict[str, Kind] = {
-    "validation-error": Kind(
-        "The request is not valid",
-        (400, 422),
-        "A field or parameter is missing, unknown or out of range, or the data contradict their "
-        "description. Nothing was stored.",
-        "`errors` lists every fault, each with its field as a JSON pointer (below /query, /path or "
-        "/header for a parameter) and the remedy. Correct them and send it again.",
-    ),
-    "unauthorised": Kind(
-        "A valid API key is needed",
-        (401,),
-        "The request has no API key, or an unknown or revoked one.",
-        "Send `Authorization: Bearer KEY` with a key in force. `fedaudit up` prints one; `fedaudit "
-        "keys create` and `POST /v1/api-keys` make others.",
-    ),
-    "forbidden": Kind(
-        "The API key does not allow this",
-        (403,),
-        "The key is in force and lacks the scope that this call needs; `scope` names it. Forms "
-        "that were not sent from the service's own pages are refused too.",
-        "Use a key with the scope, or ask the project's administrator for one.",
-    ),
-    "not-found": Kind(
-        "There is no such thing",
-        (404,),
-        "There is nothing at this address in the key's project. Objects of other projects are "
-        "answered alike.",
-        "Check the address, the id, and the key's project.",
-    ),
-    "method-not-allowed": Kind(
-        "The method is not allowed here",
-        (405,),
-        "The address exists and does not take this method.",
-        "The header `Allow` names the methods that it takes.",
-    ),
-    "gone": Kind(
-        "It was there and is gone",
-        (410,),
-        "The object was removed: it expired, or was erased with its federation. `reason` and "
-        "`gone_at` say which, and when.",
-        "Run the experiment again, or upload the file again; the service's operator sets how long "
-        "files are kept.",
-    ),
-    "conflict": Kind(
-        "The request does not fit the present state",
-        (409,),
-        "The request is valid and does not fit the present state: an experiment that has ended "
-        "cannot be cancelled, data that are still being profiled have no profile.",
-        "`detail` names the state. Wait for another, or ask for something else.",
-    ),
-    "budget-exhausted": Kind(
-        "The federation's budget has no room",
-        (409,),
-        "The experiment's worst-case cost exceeds what is left of a budget on its data.",
-        "Ask for fewer rounds, smaller cohorts or more noise; `?validate_only=true` shows the cost "
-        "of a spec and stores nothing. Or let the owner of the data raise the total.",
-    ),
-    "simulation-forbidden": Kind(
-        "The federation admits no simulated noise",
-        (409,),
-        "The owner of these data admits no experiment whose noise can be drawn again from its "
-        "seed, and none without noise.",
-        "Set `noise: release` under `privacy`.",
-    ),
-    "idempotency-mismatch": Kind(
-        "The idempotency key was used with another body",
-        (409,),
-        "The same `Idempotency-Key` was sent before with another body.",
-        "Use a new key for a new request, and the old one only to repeat a request unchanged.",
-    ),
-    "payload-too-large": Kind(
-        "The body is too large",
-        (413,),
-        "The body, a part of it or the file is larger than the service takes.",
-        "`detail` has the limit. Send large data as an upload, or put the file below the service's "
-        "sources folder and register its path.",
-    ),
-    "unsupported-media-type": Kind(
-        "The body has the wrong media type",
-        (415,),
-        "The header Content-Type is missing or names a form that is not taken here.",
-        "Send JSON as application/json, uploads as multipart/form-data.",
-    ),
-    "request-timeout": Kind(
-        "The request came too slowly",
-        (408,),
-        "The body stopped for too long, or came at less than a kilobyte a second.",
-        "Send it again over a better connection.",
-    ),
-    "rate-limited": Kind(
-        "There are too many requests at once",
-        (429,),
-        "The project has too many requests waiting for data to be loaded, or reached the quota "
-        "that `quota` names.",
-        "Wait as long as `Retry-After` says and send fewer at once, or do what `detail` says.",
-    ),
-    "too-many-streams": Kind(
-        "There are too many event streams",
-        (429, 503),
-        "The key, or this process of the service, has reached its limit of open event streams.",
-        "Close unused streams, or wait as long as `Retry-After` says.",
-    ),
-    "unavailable": Kind(
-        "The service cannot answer just now",
-        (503,),
-        "The database or the storage does not answer or is full, the database's schema is of "
-        "another version, or there are too many connections.",
-        "Try again, after `Retry-After` where it is given. If it lasts, give the service's "
-        "operator the `instance`, by which the log names the request.",
-    ),
-    "internal-error": Kind(
-        "The service failed",
-        (500,),
-        "An unexpected error.",
-        "Give the service's operator the `instance`, by which the log names the request. Ask for "
-        "the object to see whether it was stored.",
-    ),
+TITLES = {
+    "validation-error": "The request is not valid",
+    "unauthorised": "A valid API key is needed",
+    "forbidden": "The API key does not allow this",
+    "not-found": "There is no such thing",
+    "method-not-allowed": "The method is not allowed here",
+    "gone": "It was there and is gone",
+    "conflict": "The request does not fit the present state",
+    "budget-exhausted": "The federation's budget has no room",
+    "simulation-forbidden": "The federation admits no simulated noise",
+    "idempotency-mismatch": "The idempotency key was used with another body",
+    "payload-too-large": "The body is too large",
+    "unsupported-media-type": "The body has the wrong media type",
+    "request-timeout": "The request came too slowly",
+    "rate-limited": "There are too many requests at once",
+    "too-many-streams": "There are too many event streams",
+    "unavailable": "The service cannot answer just now",
+    "internal-error": "The service failed",
 }
+"""Every kind of problem, by the last part of its type. What to do is in the `detail` of each."""
 
 
 class ProblemFault(BaseModel):
@@ -168,7 +58,7 @@ class Problem(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     type: str
-    """A relative URI whose last part names the kind of problem; a page there explains it."""
+    """A relative URI whose last part names the kind of problem."""
     title: str
     status: int
     detail: str
@@ -198,11 +88,6 @@ class ProblemError(Exception):
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
         self.members = members
-
-
-def type_of(slug: str) -> str:
-    """The address of a kind of problem, relative to the service."""
-    return f"/problems/{slug}"
 
 
 def not_found(what: str) -> ProblemError:
@@ -240,8 +125,8 @@ def _invalid(errors: Sequence[FieldError]) -> ProblemError:
 def problem_response(error: ProblemError, scope: Mapping[str, Any]) -> JSONResponse:
     """The document of a problem that a request met."""
     document = {
-        "type": type_of(error.slug),
-        "title": KINDS[error.slug].title,
+        "type": f"/problems/{error.slug}",
+        "title": TITLES[error.slug],
         "status": error.status,
         "detail": error.detail,
         "instance": instance_of(scope),

@@ -88,7 +88,7 @@ def experiment_page(
             delta=None if row.mechanism_inputs is None else row.mechanism_inputs["delta"],
             best=_best(report),
         ),
-        every=live.every,
+        every=live.series.every,
         gates=spec.gates,
         report=report,
         gone_model=gone,

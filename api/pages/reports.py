@@ -86,7 +86,7 @@ def saved_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
 @router.get(f"{_OF}/report.pdf")
 def saved_pdf(experiment_id: str, visit: ReportsVisit) -> Response:
     """The report on paper, as a file."""
-    pdf, _ = stored_pdf(visit.resources, visit.caller, experiment_id)
+    pdf = stored_pdf(visit.resources, visit.caller, experiment_id)
     return as_file(pdf, f"{experiment_id}-report.pdf", "application/pdf")
 
 

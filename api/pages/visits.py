@@ -89,7 +89,7 @@ class Visit:
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Do slow work where the project has a place for it."""
         loads = self.resources.loads
-        return await loads.run(self.project_id, work, request=self.request)
+        return await loads.run(self.project_id, work)
 
     def to(self, address: str, *messages: UnitMessage | None) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, BackgroundTasks, Path, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Path, Response
 
 from api.http.bodies import JsonBody
 from api.openapi import BINARY, contents, problems, request_body
@@ -46,7 +46,6 @@ _LOCATION = {"Location": {"description": "What is asked for.", "schema": {"type"
 )
 async def attack_experiment(
     *,
-    request: Request,
     experiment_id: str,
     caller: ExperimentsWriter,
     value: JsonBody,
@@ -65,7 +64,6 @@ async def attack_experiment(
     asked = await resources.loads.run(
         caller.project_id,
         partial(ask_for_attacks, resources, caller, experiment_id, value, idempotency),
-        request=request,
     )
     if asked.unit_message is not None:
         background.add_task(dispatch, resources, asked.unit_message)

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Annotated, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
 from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
@@ -44,7 +44,6 @@ AuditReading = Literal["impact-ratio"]
 )
 async def create_audit(
     *,
-    request: Request,
     caller: ExperimentsWriter,
     value: JsonBody,
     resources: Shared,
@@ -59,9 +58,7 @@ async def create_audit(
     """
     # The file is read to its end for its hash, which may take as long as loading it.
     asked = await resources.loads.run(
-        caller.project_id,
-        partial(ask_for_audit, resources, caller, value, idempotency_key),
-        request=request,
+        caller.project_id, partial(ask_for_audit, resources, caller, value, idempotency_key)
     )
     if asked.unit_message is not None:
         background.add_task(dispatch, resources, asked.unit_message)
@@ -154,7 +151,7 @@ def _audited(resources: Resources, caller: Caller, audit_id: str) -> PredictionA
 
 
 def _document(row: PredictionAudit) -> Response:
-    return JSONResponse(row.report, headers={"ETag": f'"{row.report_hash}"'})
+    return JSONResponse(row.report)
 
 
 def _page(row: PredictionAudit) -> Response:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
@@ -48,7 +48,6 @@ events_router = APIRouter(prefix="/experiments", tags=["events"])
 )
 async def submit_experiment(
     *,
-    request: Request,
     caller: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
@@ -80,7 +79,7 @@ async def submit_experiment(
         return _accepted(submitted, caller, resources, background)
 
     answer = validate if parameters.validate_only else queue
-    return await resources.loads.run(caller.project_id, answer, request=request)
+    return await resources.loads.run(caller.project_id, answer)
 
 
 @router.get("", response_model=ExperimentPage, responses=problems())
@@ -121,7 +120,6 @@ def cancel_experiment(
 )
 async def retry_experiment(
     *,
-    request: Request,
     experiment_id: str,
     caller: ExperimentsWriter,
     resources: Shared,
@@ -138,7 +136,7 @@ async def retry_experiment(
         submitted = retry(resources, caller, row, idempotency)
         return _accepted(submitted, caller, resources, background)
 
-    return await resources.loads.run(caller.project_id, answer, request=request)
+    return await resources.loads.run(caller.project_id, answer)
 
 
 def _accepted(

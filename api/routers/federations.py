@@ -97,9 +97,7 @@ async def register_federation(
         value = await read_value(request)
         # The file is read to its end, which may take as long as loading it.
         registered = await resources.loads.run(
-            caller.project_id,
-            partial(register_path, resources, caller, value, idempotency_key),
-            request=request,
+            caller.project_id, partial(register_path, resources, caller, value, idempotency_key)
         )
     if registered.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
@@ -251,16 +249,14 @@ def set_disclosure(
     responses=problems(404, 409, 415, 429),
     openapi_extra=request_body(ProposalRequest),
 )
-async def propose(
-    request: Request, caller: FederationsWriter, value: JsonBody, resources: Shared
-) -> ProposalBody:
+async def propose(caller: FederationsWriter, value: JsonBody, resources: Shared) -> ProposalBody:
     """Propose a registration for a table, from its first rows. Nothing is stored.
 
     Categories and codes are values of the data: keys that may write federations may see them.
     """
     asked = validated(ProposalRequest, value)
     return await resources.loads.run(
-        caller.project_id, partial(propose_registration, resources, caller, asked), request=request
+        caller.project_id, partial(propose_registration, resources, caller, asked)
     )
 
 
@@ -270,11 +266,7 @@ async def propose(
     openapi_extra=request_body(SpecProposalRequest),
 )
 async def propose_experiment(
-    federation_id: str,
-    request: Request,
-    caller: FederationsReader,
-    value: JsonBody,
-    resources: Shared,
+    federation_id: str, caller: FederationsReader, value: JsonBody, resources: Shared
 ) -> SpecProposalBody:
     """Propose an experiment on the federation, with the reason of each choice. Nothing is stored.
 
@@ -283,7 +275,7 @@ async def propose_experiment(
     """
     asked = validated(SpecProposalRequest, value)
     work = partial(propose_spec, resources, caller, federation_id, asked)
-    return await resources.loads.run(caller.project_id, work, request=request)
+    return await resources.loads.run(caller.project_id, work)
 
 
 @router.put(

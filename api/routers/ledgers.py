@@ -204,8 +204,7 @@ def get_ledger_report_document(
     ledger_id: str, caller: ReportsReader, resources: Shared
 ) -> Response:
     """The report as JSON."""
-    found = report_of(resources, caller, ledger_id)
-    return JSONResponse(found.document, headers={"ETag": f'"{found.report_hash}"'})
+    return JSONResponse(report_of(resources, caller, ledger_id).document)
 
 
 @router.get("/{ledger_id}/report.html", response_class=Response, responses=_PAGE)

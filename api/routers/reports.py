@@ -76,8 +76,7 @@ def get_report(
 def get_report_document(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as JSON, as it was stored."""
     with resources.database.read() as session:
-        report = find_stored_report(session, caller, experiment_id)
-    return JSONResponse(report.document, headers={"ETag": f'"{report.report_hash}"'})
+        return JSONResponse(find_stored_report(session, caller, experiment_id).document)
 
 
 @router.get(f"{_OF}/report.html", response_class=Response, responses=_PAGE)
@@ -89,11 +88,8 @@ def get_report_page(experiment_id: str, caller: ReportsReader, resources: Shared
 @router.get(f"{_OF}/report.pdf", response_class=Response, responses=_PDF_FILE)
 def get_report_pdf(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as a PDF file. It is printed when first asked for, which may take some seconds."""
-    pdf, digest = stored_pdf(resources, caller, experiment_id)
-    headers = {
-        "ETag": f'"{digest}"',
-        "Content-Disposition": f'attachment; filename="{experiment_id}-report.pdf"',
-    }
+    pdf = stored_pdf(resources, caller, experiment_id)
+    headers = {"Content-Disposition": f'attachment; filename="{experiment_id}-report.pdf"'}
     return Response(pdf, media_type=_PDF, headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""The service itself: its health, its figures, and what its problems mean."""
+"""The service itself: its health and its figures."""
 
 import hmac
 from typing import cast
@@ -8,13 +8,11 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from api.http.answers import JSON, Accept, preferred
-from api.http.problems import KINDS, ProblemError, not_found, type_of, unavailable
+from api.http.problems import ProblemError, unavailable
 from api.metrics import StateMetrics
 from api.openapi import problems
-from api.pages.templates import page
 from api.shared.resources import Shared
 from api.shared.security import Credentials, identify
 from infrastructure.settings import SettingsError
@@ -76,16 +74,3 @@ def metrics(request: Request) -> Response:
     # Each part of OpenMetrics ends by itself; only the last end counts.
     state = encode(registry).removesuffix(b"# EOF\n")
     return Response(state + encode(REGISTRY), media_type=content_type)
-
-
-@router.get("/problems/{slug}", include_in_schema=False)
-def problem_kind(request: Request, slug: str, accept: Accept) -> Response:
-    """What a kind of problem means and its remedy, as a page or as JSON. No key is needed."""
-    found = KINDS.get(slug)
-    if found is None:
-        raise not_found("kind of problem")
-    if preferred(accept, ("text/html", JSON)) == JSON:
-        return JSONResponse({"type": type_of(slug), **vars(found)})
-    return page(
-        request, "problem_kind.html", visitor=None, title=found.title, slug=slug, kind=found
-    )

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse
 
 from api.http.answers import JSON, Accept, preferred
@@ -58,7 +58,6 @@ _TABLE = contents("The table.", _FORMS, 404)
 )
 async def submit_sweep_of_experiments(
     *,
-    request: Request,
     caller: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
@@ -80,7 +79,7 @@ async def submit_sweep_of_experiments(
         submitted = submit_sweep(resources, caller, value, idempotency)
         return _accepted(submitted, caller, resources, background, response)
 
-    return await resources.loads.run(caller.project_id, answer, request=request)
+    return await resources.loads.run(caller.project_id, answer)
 
 
 @router.get("", responses=problems())
@@ -136,7 +135,6 @@ def cancel_sweep_of_experiments(
 )
 async def retry_cells(
     *,
-    request: Request,
     sweep_id: str,
     caller: ExperimentsWriter,
     resources: Shared,
@@ -155,7 +153,7 @@ async def retry_cells(
         submitted = retry_sweep(resources, caller, sweep_id, idempotency)
         return _accepted(submitted, caller, resources, background, response)
 
-    return await resources.loads.run(caller.project_id, answer, request=request)
+    return await resources.loads.run(caller.project_id, answer)
 
 
 def _accepted(

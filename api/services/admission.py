@@ -7,7 +7,6 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import conflict
 from api.services.disclosure import refuse_below_floor
-from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import faults_for, reads_data
 from api.shared.federation_data import Uploads, ready_federation, usable
 from api.shared.resources import Resources
@@ -117,7 +116,6 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
     )
     with faults_for(caller, spec):
         federation = load_for(resources, caller, spec)
-        stop_if_given_up()
         planned = plan_experiment(
             spec,
             federation,
@@ -125,7 +123,6 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
             open_artifact=partial(stored_artifact, resources.storage, caller.project_id),
         )
         check_attacks(Cell(planned.spec, federation))
-    stop_if_given_up()
     return planned
 
 

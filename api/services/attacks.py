@@ -30,7 +30,6 @@ from api.services.lookups import (
     note,
     refuse_gone,
 )
-from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import faults_for, shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
@@ -290,7 +289,6 @@ def _cell(
         refuse_below_floor(resources.settings, spec.fairness)
         with faults_for(caller, spec):
             federation = load_for(resources, caller, spec)
-            stop_if_given_up()
             open_artifact = partial(stored_artifact, resources.storage, caller.project_id)
             cell = with_start(Cell(spec, federation), open_artifact)
     except InvalidInputError as error:
@@ -302,7 +300,6 @@ def _cell(
         raise _not_again("they are not what they were when the experiment was submitted")
     with faults_for(caller, spec):
         check_attacks(cell)
-    stop_if_given_up()
     return cell
 
 

@@ -1,4 +1,4 @@
-"""Tables as files that Arrow writes, sent while they are read.
+"""Tables as Parquet files, sent while they are read.
 
 Imported only when such a file is requested, because pyarrow takes long to load.
 """
@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from fedaudit.ledger.columns import Column, LedgerColumns, Words
-from fedaudit.spreadsheet import plain_text
 
 _TEXT, _INTEGER, _NUMBER = pa.string(), pa.int64(), pa.float64()
 _ROWS_AT_ONCE = 10_000
@@ -109,24 +107,6 @@ def parquet(tables: Iterable[pa.Table], *, what: str) -> Iterator[bytes]:
             writer.write_table(table)
             yield sink.taken()
     yield sink.taken()
-
-
-def ledger_csv(tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """The bytes of a CSV file: texts in quotes, nulls empty, numbers in the fewest digits."""
-    sink = _Sink()
-    with pa_csv.CSVWriter(sink, SCHEMAS["ledger"]) as writer:
-        for table in tables:
-            writer.write_table(_without_formulas(table))
-            yield sink.taken()
-    yield sink.taken()
-
-
-def _without_formulas(table: pa.Table) -> pa.Table:
-    """Clients choose their names; the other texts are the service's."""
-    place = table.schema.get_field_index("subject")
-    names = table.column(place).combine_chunks().dictionary_encode()
-    plain = pa.array([plain_text(name) for name in names.dictionary.to_pylist()], _TEXT)
-    return table.set_column(place, table.schema.field(place), plain.take(names.indices))
 
 
 def _of_some_length(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -15,7 +15,6 @@ from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_federation, found_by
 from api.services.registrations import Registered, register_file, registered_before
 from api.services.uploads import ArrivedFile
-from api.shared.concurrency import stop_if_given_up
 from api.shared.data_faults import shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_stored
@@ -54,7 +53,6 @@ def propose_registration(
     from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
 
     with _opened_source(resources, caller, asked) as (file, name):
-        stop_if_given_up()
         found = propose_file(
             file,
             name=name,
@@ -180,7 +178,6 @@ def look_at(
         open_stored(place, upload.file_name) as file,
     ):
         rows = _first_rows(file, header=header)
-        stop_if_given_up()
         survey = survey_table(file, header=header, most_rows=_SURVEYED_ROWS)
     proposal, why = None, ""
     try:
@@ -237,7 +234,6 @@ def _check_data(
         profile_registration(
             registration.model_copy(update={"federation": source}),
             files=Files(open_upload=_opener(resources, upload)),
-            progress=stop_if_given_up,
         )
     except InvalidInputError as error:
         stored = [

@@ -42,8 +42,6 @@ class LiveFigures:
     """The rounds that are drawn, and the newest of them separately."""
 
     series: Series
-    every: int
-    """With very many rounds, the series has those that are multiples of this number."""
     newest: RoundRow | None
     """The last round; None where there is none yet."""
     validated: RoundRow | None
@@ -57,7 +55,6 @@ def live_figures(session: Session, experiment: Experiment) -> LiveFigures:
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     between = experiment.spec["training"]["stopping"]["validate_every"]
     validated = done if done == experiment.rounds_total else done - done % between
-    every = _spaced(done, between)
     rounds = RoundRepository(session, project_id)
     fairness: list[FairnessRow] = []
     if validated:
@@ -69,21 +66,30 @@ def live_figures(session: Session, experiment: Experiment) -> LiveFigures:
         return found[0] if found else None
 
     return LiveFigures(
-        series=stored_series(session, project_id, id_, every=every),
-        every=every,
+        series=_series(session, experiment),
         newest=row(done),
         validated=row(validated),
         fairness=fairness,
     )
 
 
-def _report_series(session: Session, experiment: Experiment) -> Series:
-    """The public figures of an experiment's rounds; of very many, as many as a page can draw: the
-    first, the last and those between that a number divides."""
-    done = experiment.rounds_done
+def _series(session: Session, experiment: Experiment) -> Series:
+    """The public figures of an experiment's rounds, without counts of groups; of very many, as many
+    as a page can draw: the first, the last and those between that a number divides."""
+    id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     every = _spaced(done, experiment.spec["training"]["stopping"]["validate_every"])
     among = None if every == 1 else [1, *range(every, done, every), done]
-    return stored_series(session, experiment.project_id, experiment.id, every=every, among=among)
+    rounds, fairness = RoundRepository(session, project_id), FairnessRepository(session, project_id)
+
+    def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
+        round_, attribute = (0, None) if last is None else (last.round, last.attribute)
+        place: dict[str, Any] = {"after_attribute": attribute, "counts": False, "among": among}
+        return fairness.after(id_, round_, _AT_ONCE, **place)
+
+    def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
+        return rounds.after(id_, 0 if last is None else last.round, _AT_ONCE, among=among)
+
+    return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
 
 
 def _spaced(rounds: int, between: int) -> int:
@@ -91,32 +97,6 @@ def _spaced(rounds: int, between: int) -> int:
     if rounds <= MAX_ROUNDS:
         return 1
     return between * -(-rounds // (MAX_ROUNDS * between))
-
-
-def stored_series(
-    session: Session,
-    project_id: str,
-    experiment_id: str,
-    *,
-    every: int = 1,
-    among: Sequence[int] | None = None,
-) -> Series:
-    """The public figures of the stored rounds, without counts of groups: those of `among`, or
-    multiples of `every`."""
-    chosen: dict[str, Any] = {"every": every} if among is None else {"among": among}
-    rounds = RoundRepository(session, project_id)
-    fairness = FairnessRepository(session, project_id)
-
-    def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
-        round_, attribute = (0, None) if last is None else (last.round, last.attribute)
-        place = {"after_attribute": attribute, "counts": False, **chosen}
-        return fairness.after(experiment_id, round_, _AT_ONCE, **place)
-
-    def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
-        begin = 0 if last is None else last.round
-        return rounds.after(experiment_id, begin, _AT_ONCE, **chosen)
-
-    return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
 
 
 def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
@@ -175,7 +155,7 @@ def page_html(
 
     with database.read() as session:
         report = find_report(session, caller, experiment_id)
-        series = _report_series(session, find_experiment(session, caller, experiment_id))
+        series = _series(session, find_experiment(session, caller, experiment_id))
         rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
     return render(report.document, series, links=links, tail=tail, later=later)
@@ -200,8 +180,8 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
     )
 
 
-def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tuple[bytes, str]:
-    """The PDF, and a digest that changes with its content. It is printed once and then kept beside
+def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> bytes:
+    """The PDF. It is printed once and then kept beside
     the uploaded files; the version before it is removed. Raises ProblemError where the caller's
     project has no such report, and where printing fails."""
     # Imported here because most calls need no templates.
@@ -213,7 +193,7 @@ def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tupl
     try:
         if resources.storage.holds(key):
             with resources.storage.local(key) as path:
-                return path.read_bytes(), digest
+                return path.read_bytes()
     except StorageError as error:
         log.warning("printed report not read", detail=str(error))
     pdf = resources.printer.pdf(page)
@@ -225,4 +205,4 @@ def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> tupl
             resources.storage.delete(superseded)
     except StorageError as error:
         log.warning("printed report not kept", detail=str(error))
-    return pdf, digest
+    return pdf

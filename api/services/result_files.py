@@ -49,7 +49,6 @@ def model_file(resources: Resources, caller: Caller, experiment_id: str) -> Stre
     headers = {
         "Content-Disposition": f'attachment; filename="{experiment_id}-model.safetensors"',
         "Content-Length": str(section["size_bytes"]),
-        "ETag": f'"{section["sha256"]}"',
         "Cache-Control": "no-store",
     }
     return StreamingResponse(blocks, media_type=SAFETENSORS, headers=headers)

@@ -24,7 +24,6 @@ from api.services.disclosure import warnings_of
 from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before, earlier_result
 from api.services.lookups import found_by, note
 from api.services.submission import RETRIED, DryRunRollback, admitting_for
-from api.shared.concurrency import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
 from fedaudit.privacy.accounting.mechanism_parameters import CostKind
@@ -226,7 +225,6 @@ def _plan_sweep(resources: Resources, caller: Caller, value: Any) -> _PlannedSwe
     sweep = parse_sweep(value)
     planned = []
     for cell, spec in parse_cells(sweep, partial(parse_inherited, resources, caller)):
-        stop_if_given_up()
         try:
             planned.append((cell, plan(resources, caller, spec)))
         except InvalidInputError as error:

@@ -354,14 +354,14 @@ def export(
 
 
 def _of_ledger(table: LedgerTable, database: Database, *, form: Form) -> Iterator[bytes]:
-    """Its lines are many, and are never made one by one where Arrow writes the file."""
+    """Its lines are many, and are never made one by one for Parquet."""
     blocks = _read_all(table, database, table.lines)
-    if form == "ndjson":
-        return _ndjson(block.lines() for block in blocks)
-    from api.services.parquet_tables import LedgerTables, ledger_csv, parquet
+    if form == "parquet":
+        from api.services.parquet_tables import LedgerTables, parquet
 
-    tables = map(LedgerTables().table, blocks)
-    return ledger_csv(tables) if form == "csv" else parquet(tables, what="ledger")
+        return parquet(map(LedgerTables().table, blocks), what="ledger")
+    lines = (block.lines() for block in blocks)
+    return _ndjson(lines) if form == "ndjson" else _csv(lines, table.columns)
 
 
 def _of_lines(table: Table[Row], database: Database, *, what: What, form: Form) -> Iterator[bytes]:
@@ -394,7 +394,7 @@ def _ndjson(blocks: Iterable[Iterable[Line]]) -> Iterator[bytes]:
             yield b"".join(some)
 
 
-def _csv(blocks: Iterator[list[Line]], columns: Sequence[str]) -> Iterator[bytes]:
+def _csv(blocks: Iterable[Iterable[Line]], columns: Sequence[str]) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)

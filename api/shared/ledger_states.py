@@ -64,12 +64,6 @@ class LedgerStates:
             self.keep(ledger_id, found)
         return found
 
-    def remembered(self, project_id: str, ledger_id: str) -> LedgerState | None:
-        """The ledger as it stood when this process last saw it; nothing may be decided by it."""
-        with self._lock:
-            kept = self._states.get(ledger_id)
-        return None if kept is None or kept.project_id != project_id else kept
-
     def locked(self, session: Session, row: DeclaredLedger) -> LedgerState:
         """The state of a ledger whose row is locked in the caller's transaction."""
         with self._lock:

@@ -100,13 +100,10 @@ class RoundRepository(ExperimentPartRepository):
         round_: int = 0,
         limit: int = 1000,
         *,
-        every: int = 1,
         among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
-        """Rounds above `round_`, in order; only those that `every` divides, or those `among`."""
+        """Rounds above `round_`, in order; only those `among`."""
         statement = self._select(Round, experiment_id).where(Round.round > round_)
-        if every > 1:
-            statement = statement.where(Round.round % every == 0)
         if among is not None:
             statement = statement.where(Round.round.in_(among))
         columns: list[Any] = [getattr(Round, name) for name in RoundRow.__dataclass_fields__]
@@ -131,12 +128,11 @@ class FairnessRepository(ExperimentPartRepository):
         *,
         attribute: str | None = None,
         after_attribute: str | None = None,
-        every: int = 1,
         among: Sequence[int] | None = None,
         counts: bool = True,
     ) -> list[FairnessRow]:
         """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute; of
-        one `attribute`, rounds that `every` divides, or those `among`. Without `counts` these are
+        one `attribute`, only rounds `among`. Without `counts` these are
         None."""
         statement = self._select(Fairness, experiment_id)
         if after_attribute is None:
@@ -146,8 +142,6 @@ class FairnessRepository(ExperimentPartRepository):
             statement = statement.where(position > (round_, after_attribute))
         if attribute is not None:
             statement = statement.where(Fairness.attribute == attribute)
-        if every > 1:
-            statement = statement.where(Fairness.round % every == 0)
         if among is not None:
             statement = statement.where(Fairness.round.in_(among))
         columns: list[Any] = [Fairness.round, Fairness.attribute, Fairness.figures]

@@ -31,7 +31,6 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 LONG = spec_with(training__rounds=1000)
-VERY_LONG = spec_with(training__rounds=9000)
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -114,10 +113,6 @@ def wait_for_end(database: Database, submitted: Submitted) -> str:
     return experiment_of(database, submitted).status
 
 
-def wait_for_claim(database: Database, submitted: Submitted, *, after: int) -> None:
-    wait_until(lambda: unit_of(database, submitted).attempts > after, f"attempt {after + 1}")
-
-
 def wait_for_rounds(database: Database, submitted: Submitted, more_than: int) -> None:
     wait_until(lambda: rounds_done(database, submitted) > more_than, f"round {more_than + 1}")
 
@@ -159,29 +154,6 @@ def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(embedded_se
     assert [one for one in found.checks if one.outcome == "fail"] == []
     assert "ledger.salt" in {one.name for one in found.checks if one.outcome == "pass"}
     assert found.ledger_hash == report.document["integrity"]["ledger_hash"]
-
-
-@pytest.mark.slow
-def test_ten_kills_at_any_moment(either, sqlite_template, tmp_path):
-    """Killed while it starts, loads, trains or flushes, wherever the moment falls."""
-    database, processes = either
-    moments = random.Random(7)
-    submitted = submit(database, VERY_LONG, max_attempts=20)
-    processes.sweeper()
-    for _ in range(10):
-        worker = processes.worker()
-        attempts = unit_of(database, submitted).attempts
-        wait_for_claim(database, submitted, after=attempts)
-        time.sleep(moments.uniform(0, 0.6))
-        worker.kill()
-        assert experiment_of(database, submitted).status == "running"
-    processes.worker()
-    assert wait_for_end(database, submitted) == "succeeded"
-    folder = tmp_path / "undisturbed"
-    folder.mkdir()
-    undisturbed = hash_in_one_piece(VERY_LONG, sqlite_template, folder)
-    assert ledger_hash_of(database, submitted) == undisturbed
-    assert unit_of(database, submitted).fence == 11
 
 
 def test_a_worker_that_slept_through_its_lease_writes_nothing(postgres_service, undisturbed):

@@ -1,22 +1,19 @@
 """Enter declared rounds into a ledger, all of a request or none, and compute what they cost.
 
-A ledger that is locked for a round makes reservations wait, so all that can be is computed before.
-
-Curves of new events take up to a second, loss distributions several. Both are computed before the
-ledger is locked, and are found kept under the lock. Where another round or reservation came in
-between, so that other figures are needed, the lock is released and they are computed anew: a few
-times, because a busy ledger may never rest. Nothing is decided beforehand, and a body with
-faults is refused under the lock.
+A ledger that is locked for a round makes reservations wait. Curves of new events take up to a
+second, loss distributions several: both are computed before the ledger is locked, and are found
+kept under the lock, unless another round or reservation came in between and asks for others.
+Nothing is decided beforehand, and a body with faults is refused under the lock.
 """
 
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,40 +61,15 @@ from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
 
-_TRIES = 4
-"""The last one goes on whatever has to be computed under the lock."""
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)
-_Before = TypeVar("_Before")
-_Answer = TypeVar("_Answer")
 
 
-def answered(
-    resources: Resources,
-    caller: Caller,
-    ledger_id: str,
-    *,
-    compute: Callable[[LedgerState, bool], _Before | None],
-    answer: Callable[[_Before | None, bool], _Answer | None],
-) -> _Answer:
-    """What `answer` decides under the lock, given what was computed beforehand, and whether this is
-    the last try; None where that does not serve the ledger as it is by then.
-
-    `compute`: for the ledger as this process remembers it; from the second try on (its second
-    argument) as it is stored.
-    """
-    for left in reversed(range(_TRIES)):
-        again = left < _TRIES - 1
-        state = None
-        if is_id(ledger_id):
-            if not again:
-                state = resources.ledgers.remembered(caller.project_id, ledger_id)
-            if state is None:
-                with resources.database.read() as session:
-                    state = resources.ledgers.get(session, caller.project_id, ledger_id)
-        found = answer(None if state is None else compute(state, again), not left)
-        if found is not None:
-            return found
-    raise AssertionError("the last try answers")
+def ledger_before(resources: Resources, caller: Caller, ledger_id: str) -> LedgerState | None:
+    """The ledger as it is before it is locked; None where the project has none."""
+    if not is_id(ledger_id):
+        return None
+    with resources.database.read() as session:
+        return resources.ledgers.get(session, caller.project_id, ledger_id)
 
 
 def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
@@ -109,41 +81,15 @@ def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
     return row
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """The events whose curves are kept, and the ledger whose loss distributions are."""
-
-    version: object
-    charges: frozenset[Charge]
-
-    @classmethod
-    def of(
-        cls,
-        state: LedgerState,
-        held: Sequence[DeclaredReservation],
-        events: Sequence[AnyRelease],
-        *,
-        compute: bool = True,
-    ) -> "Prepared":
-        """What a ledger charges with these reservations and events; `compute`: their curves too."""
-        released = [*(read_event(one.event) for one in held), *events]
-        charges = {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
-        if compute and state.terms.adjacency is not None and state.terms.counts_epsilon:
-            keep_curves(charges, state.terms.adjacency)
-        version = None
-        if composes_losses(state.terms):
-            # Changes with every round, and with every one of these reservations.
-            version = state.entries, state.head, [(one.round, one.reserved_at) for one in held]
-        return cls(version, frozenset(charges))
-
-    def serves(
-        self, state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
-    ) -> bool:
-        """Whether the ledger in this state, with these, asks for nothing new."""
-        if not state.terms.counts_epsilon:
-            return True
-        wanted = Prepared.of(state, held, events, compute=False)
-        return self.version == wanted.version and self.charges >= wanted.charges
+def keep_curves_with(
+    state: LedgerState, held: Sequence[DeclaredReservation], events: Sequence[AnyRelease]
+) -> None:
+    """Compute the curves of all that a ledger charges with these reservations and events."""
+    if state.terms.adjacency is None or not state.terms.counts_epsilon:
+        return
+    released = [*(read_event(one.event) for one in held), *events]
+    charges = {*state.histories.charges, *(charge_of(state.terms, one) for one in released)}
+    keep_curves(charges, state.terms.adjacency)
 
 
 def composes_losses(terms: LedgerTerms) -> bool:
@@ -291,16 +237,6 @@ def content_hash(one: DeclaredRound) -> str:
 Posted = tuple[LedgerTerms, list[DeclaredRoundRow]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Beforehand:
-    """What was computed of a ledger and of new rounds before it was locked."""
-
-    rounds: list[DeclaredRound]
-    prepared: Prepared
-    charged: ChargedRounds
-    """The new ones of the rounds. It serves the very state that it was computed for."""
-
-
 def post_rounds(resources: Resources, caller: Caller, ledger_id: str, value: Any) -> Posted:
     """The ledger's terms, and the rounds of a body as they are stored, in its order.
 
@@ -308,52 +244,12 @@ def post_rounds(resources: Resources, caller: Caller, ledger_id: str, value: Any
     without such a ledger, for a round that was declared with another content and for one that
     comes after later ones; InvalidInputError for a body with faults.
     """
-    return answered(
-        resources,
-        caller,
-        ledger_id,
-        compute=lambda state, _: _compute_beforehand(resources, caller, ledger_id, state, value),
-        answer=lambda before, last: _enter(resources, caller, ledger_id, value, before, last=last),
-    )
-
-
-def _compute_beforehand(
-    resources: Resources, caller: Caller, ledger_id: str, state: LedgerState, value: Any
-) -> _Beforehand | None:
-    """All but the chain's links, curves of new events and loss distributions included. None for a
-    body with faults."""
-    try:
-        rounds = read_rounds(value, state.terms, state.histories, state.drawn)
-    except InvalidInputError:
-        return None
-    others = []
-    if state.terms.federation_id is not None:
-        with resources.database.read() as session:
-            others = open_beside(session, caller, ledger_id, [one.round for one in rounds])
-    fresh = [one for one in rounds if one.round > state.last_round]
-    prepared = Prepared.of(state, others, [one.event for one in fresh])
-    return _Beforehand(rounds, prepared, ChargedRounds(state, fresh))
-
-
-def _enter(
-    resources: Resources,
-    caller: Caller,
-    ledger_id: str,
-    value: Any,
-    beforehand: _Beforehand | None,
-    *,
-    last: bool,
-) -> Posted | None:
-    """The terms, and the rounds as they are stored; None, and nothing entered, where what was
-    computed `beforehand` does not serve the ledger as it is by now and this is not the `last`
-    try."""
+    if (state := ledger_before(resources, caller, ledger_id)) is not None:
+        _compute_beforehand(resources, caller, ledger_id, state, value)
     with resources.database.write() as session:
         row = locked(session, caller, ledger_id)
         state = resources.ledgers.locked(session, row)
-        same = beforehand if beforehand and beforehand.charged.before is state else None
-        rounds = (
-            same.rounds if same else read_rounds(value, state.terms, state.histories, state.drawn)
-        )
+        rounds = read_rounds(value, state.terms, state.histories, state.drawn)
         repeated = [one.round for one in rounds if one.round <= state.last_round]
         parts = DeclaredPartRepository(session, caller.project_id)
         known = parts.rounds_of(ledger_id, repeated) if repeated else {}
@@ -363,11 +259,7 @@ def _enter(
         others = []
         if row.federation_id is not None:
             others = open_beside(session, caller, ledger_id, [one.round for one in fresh])
-        events = [one.event for one in fresh]
-        if beforehand and not last and not beforehand.prepared.serves(state, others, events):
-            return None
-        charged = same.charged if same else ChargedRounds(state, fresh)
-        after, stored = _append(session, row, charged)
+        after, stored = _append(session, row, ChargedRounds(state, fresh))
         if row.federation_id is not None:
             spent = after.histories
             held = held_by(after.terms, spent, others)
@@ -375,6 +267,24 @@ def _enter(
     resources.ledgers.keep(ledger_id, after)
     found = {**known, **stored}
     return after.terms, [found[one.round] for one in rounds]
+
+
+def _compute_beforehand(
+    resources: Resources, caller: Caller, ledger_id: str, state: LedgerState, value: Any
+) -> None:
+    """Curves of new events and loss distributions; nothing for a body with faults."""
+    try:
+        rounds = read_rounds(value, state.terms, state.histories, state.drawn)
+    except InvalidInputError:
+        return
+    others = []
+    if state.terms.federation_id is not None:
+        with resources.database.read() as session:
+            others = open_beside(session, caller, ledger_id, [one.round for one in rounds])
+    fresh = [one for one in rounds if one.round > state.last_round]
+    keep_curves_with(state, others, [one.event for one in fresh])
+    if fresh and composes_losses(state.terms):
+        ChargedRounds(state, fresh)
 
 
 def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: LedgerState) -> bool:

@@ -18,12 +18,12 @@ from api.http.problems import ProblemError, not_found
 from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_posting import (
-    Prepared,
-    answered,
     charge_event,
     composes_losses,
     held_by,
+    keep_curves_with,
     largest_costs,
+    ledger_before,
     locked,
     open_beside,
 )
@@ -72,60 +72,10 @@ def reserve_round(
     Raises ProblemError without such a ledger and for a round that is in the chain already, and
     InvalidInputError for a body with faults.
     """
-    sent, place = SentReservation(value), (ledger_id, number)
-    return answered(
-        resources,
-        caller,
-        ledger_id,
-        compute=lambda state, again: _compute_beforehand(
-            resources, caller, place, state, sent, again=again
-        ),
-        answer=lambda prepared, last: _reserve(
-            resources, caller, place, sent, None if last else prepared
-        ),
-    )
-
-
-def _compute_beforehand(
-    resources: Resources,
-    caller: Caller,
-    place: tuple[str, int],
-    state: LedgerState,
-    sent: SentReservation,
-    *,
-    again: bool,
-) -> Prepared | None:
-    """What the answer looks up; None for a body with faults.
-
-    What others reserved is mostly of events that the ledger has, so it is read beforehand only
-    where loss distributions are composed with it, or after it turned out to be missing (`again`).
-    """
-    ledger_id, number = place
-    others: list[DeclaredReservation] = []
-    if again or composes_losses(state.terms):
-        with resources.database.read() as session:
-            others = open_beside(session, caller, ledger_id, [number])
-    before = held_by(state.terms, state.histories, others)
-    try:
-        asked = sent.read(state.terms, state.histories, state.drawn, held=before)
-    except InvalidInputError:
-        return None
-    prepared = Prepared.of(state, others, [asked.event])
-    if composes_losses(state.terms):
-        _decide(state.terms, before, asked)
-    return prepared
-
-
-def _reserve(
-    resources: Resources,
-    caller: Caller,
-    place: tuple[str, int],
-    sent: SentReservation,
-    prepared: Prepared | None,
-) -> ReservationBody | None:
-    """The answer; None, and nothing held, where what was `prepared` does not serve the ledger as it
-    is by now."""
-    now, (ledger_id, number) = utc_now(), place
+    sent = SentReservation(value)
+    if (state := ledger_before(resources, caller, ledger_id)) is not None:
+        _compute_beforehand(resources, caller, (ledger_id, number), state, sent)
+    now = utc_now()
     with resources.database.write() as session:
         row = locked(session, caller, ledger_id)
         state = resources.ledgers.locked(session, row)
@@ -141,8 +91,6 @@ def _reserve(
             )
         before = held_by(state.terms, state.histories, others)
         asked = sent.read(state.terms, state.histories, state.drawn, held=before)
-        if prepared is not None and not prepared.serves(state, others, [asked.event]):
-            return None
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
             why = charge_federation(
@@ -168,6 +116,33 @@ def _reserve(
         reserved=bool(answer.admitted),
         expires_at=now + RESERVATION_TTL if answer.admitted else None,
     )
+
+
+def _compute_beforehand(
+    resources: Resources,
+    caller: Caller,
+    place: tuple[str, int],
+    state: LedgerState,
+    sent: SentReservation,
+) -> None:
+    """What the answer looks up; nothing for a body with faults.
+
+    What others reserved is mostly of events that the ledger has, so it is read beforehand only
+    where loss distributions are composed with it.
+    """
+    ledger_id, number = place
+    others: list[DeclaredReservation] = []
+    if composes_losses(state.terms):
+        with resources.database.read() as session:
+            others = open_beside(session, caller, ledger_id, [number])
+    before = held_by(state.terms, state.histories, others)
+    try:
+        asked = sent.read(state.terms, state.histories, state.drawn, held=before)
+    except InvalidInputError:
+        return
+    keep_curves_with(state, others, [asked.event])
+    if composes_losses(state.terms):
+        _decide(state.terms, before, asked)
 
 
 def _stored(

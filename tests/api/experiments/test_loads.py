@@ -1,20 +1,15 @@
-"""Loading data: apart from what else is served, a project at a time, bounded, and given up."""
+"""Loading data: apart from what else is served, a project at a time, and bounded."""
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
-import orjson
 import pytest
 
-from api.services import admission
 from api.shared.concurrency import LoadPool
 from api.shared.federation_data import FederationCache
 from tests.api.service import Api, running_api, served, settings_for, spec
@@ -29,8 +24,7 @@ class SlowLoads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go_on = threading.Event()
         self.begun = 0
-        self.planned = 0
-        load, plan = FederationCache.load, admission.plan_experiment
+        load = FederationCache.load
 
         def slow(cache: FederationCache, asked: Any, **options: Any) -> Any:
             if asked.name == SLOW:
@@ -38,12 +32,7 @@ class SlowLoads:
                 assert self.go_on.wait(60)
             return load(cache, asked, **options)
 
-        def counted(asked: Any, *rest: Any, **options: Any) -> Any:
-            self.planned += asked.name == SLOW
-            return plan(asked, *rest, **options)
-
         monkeypatch.setattr(FederationCache, "load", slow)
-        monkeypatch.setattr(admission, "plan_experiment", counted)
 
 
 @pytest.fixture
@@ -98,34 +87,6 @@ def test_a_project_cannot_queue_without_end(api, slow, monkeypatch):
         assert refused.json()["type"].endswith("rate-limited")
         assert int(refused.headers["Retry-After"]) > 0
         assert sorted(one.result().status_code for one in held) == [200, 200, 200, 429]
-
-
-@contextmanager
-def left_waiting(url: str, key: str) -> Iterator[None]:
-    """A request whose client is gone when the block ends."""
-    body = orjson.dumps(spec(name=SLOW))
-    where = urlsplit(url)
-    head = (
-        "POST /v1/experiments HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
-        f"Authorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    with socket.create_connection((where.hostname, where.port or 80), timeout=30) as client:
-        client.sendall(head.encode() + body)
-        yield
-
-
-def test_what_nobody_waits_for_is_given_up(api: Api, slow: SlowLoads) -> None:
-    with served(api) as url:
-        with left_waiting(url, api.key):
-            wait_until(lambda: slow.begun == 1)
-            with left_waiting(url, api.key):
-                # The second one waits for the project's turn.
-                time.sleep(0.5)
-        time.sleep(1.0)  # longer than it takes to notice
-        slow.go_on.set()
-        assert validate(url, api.key, name="next").status_code == 200
-        assert (slow.begun, slow.planned) == (1, 0)
-    assert api.counts()["experiments"] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """Failures outside any route's own errors are problem documents too."""
 
 import asyncio
-import html
 import json
-import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +13,6 @@ import pytest
 import structlog
 from sqlalchemy.exc import OperationalError
 
-from api.http.problems import KINDS
 from benchmarks.served_api import http
 from models.database import Database
 from tests.api.service import SPEC, Api, running_api, served, settings_for
@@ -191,34 +188,3 @@ def test_a_full_disk_is_not_called_a_database_that_is_away(api, monkeypatch, sai
     answer = api.get("/v1/experiments/x")
     assert (answer.status_code, answer.json()["detail"]) == (503, stated)
     assert answer.headers["retry-after"] == "2"
-
-
-# -- what a problem's type leads to ----------------------------------------------------------------
-
-
-def test_every_kind_of_problem_is_explained(api: Api) -> None:
-    for slug, kind in KINDS.items():
-        as_page = api.get(f"/problems/{slug}", key=None, headers={"Accept": "text/html"})
-        assert as_page.headers["content-type"].startswith("text/html")
-        as_json = api.get(f"/problems/{slug}", key=None, headers={"Accept": "application/json"})
-        told = as_json.json()
-        assert (told["type"], told["title"]) == (f"/problems/{slug}", kind.title)
-        assert tuple(told["statuses"]) == kind.statuses
-        assert told["remedy"] == kind.remedy
-        words = html.unescape(re.sub("<[^>]+>", "", as_page.text))
-        assert kind.remedy.replace("`", "") in words
-    _is_problem(api.get("/problems/nothing", headers={"Accept": "*/*"}), 404, "not-found")
-
-
-def test_a_problems_type_resolves_and_its_status_is_one_of_the_kind(api: Api) -> None:
-    for answer in (
-        api.get("/v1/experiments/x"),
-        api.get("/v1/experiments", key=None),
-        api.post("/v1/experiments", json={}),
-        api.post("/v1/experiments", content="x"),
-        api.request("DELETE", "/v1/experiments"),
-    ):
-        problem = answer.json()
-        kind = api.get(problem["type"], headers={"Accept": "application/json"})
-        assert kind.status_code == 200
-        assert problem["status"] in kind.json()["statuses"]

@@ -2,8 +2,6 @@
 takes long is computed before anybody has to wait for it."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -55,33 +53,6 @@ def test_a_round_declared_while_another_is_reserved_is_charged(api_on_both, monk
     assert budget["spent"] == pytest.approx(epsilon(api, ledger), rel=1e-9)
 
 
-@contextmanager
-def _locked(module: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Notes for each loss distribution whether it is composed within the transaction."""
-    inside = threading.local()
-    found: list[bool] = []
-    name = "_enter" if module is posting else "_reserve"
-    enter, exact = getattr(module, name), histories.exact_epsilon
-
-    def entering(*options: Any, **named: Any) -> Any:
-        inside.locked = True
-        try:
-            return enter(*options, **named)
-        finally:
-            inside.locked = False
-
-    def composed(*options: Any, **more: Any) -> Any:
-        before = exact.cache_info().misses
-        value = exact(*options, **more)
-        if exact.cache_info().misses > before:
-            found.append(getattr(inside, "locked", False))
-        return value
-
-    monkeypatch.setattr(module, name, entering)
-    monkeypatch.setattr(histories, "exact_epsilon", composed)
-    yield found
-
-
 def _in_between(module: Any, monkeypatch: pytest.MonkeyPatch, once: Any) -> None:
     """Does something once, when what is needed was computed and nothing is locked yet."""
     before = module._compute_beforehand
@@ -96,19 +67,24 @@ def _in_between(module: Any, monkeypatch: pytest.MonkeyPatch, once: Any) -> None
 
 
 @pytest.mark.parametrize("module", [posting, reservation])
-def test_whoever_loses_a_race_computes_again_before_the_lock(api, monkeypatch, module):
+def test_loss_distributions_are_composed_before_the_lock(api, monkeypatch, module):
     noise = 2.1 if module is posting else 2.2
     event = {**POISSON, "noise_multiplier": noise}
     ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
-    histories.exact_epsilon.cache_clear()
-    with _locked(module, monkeypatch) as composed:
-        _in_between(module, monkeypatch, lambda: post(api, ledger, declared(1, ["b"], event)))
-        if module is posting:
-            assert post(api, ledger, declared(2, ["a"], event)).status_code == 200
-        else:
-            assert reserve(api, ledger, 2, ["a"], event)["admitted"] == []
-    assert composed
-    assert not any(composed)
+    locked, exact, misses = module.locked, histories.exact_epsilon, []
+    exact.cache_clear()
+
+    def locking(*options: Any) -> Any:
+        misses.append(exact.cache_info().misses)
+        return locked(*options)
+
+    monkeypatch.setattr(module, "locked", locking)
+    if module is posting:
+        assert post(api, ledger, declared(1, ["a"], event)).status_code == 200
+    else:
+        assert reserve(api, ledger, 1, ["a"], event)["admitted"] == []
+    assert misses == [exact.cache_info().misses]
+    assert misses[0] > 0
 
 
 def test_a_round_that_another_overtook_is_charged_behind_it(api_on_both, monkeypatch):
@@ -144,19 +120,3 @@ def test_rounds_that_are_reserved_at_once_stay_within_the_budget(api_on_both: Ap
         one.join()
     assert admitted.count("a") == 2
     assert admitted.count("b") == 3
-
-
-def test_a_ledger_that_never_stands_still_is_entered_all_the_same(api, monkeypatch):
-    ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
-    before, number = posting._compute_beforehand, iter(range(1, 100))
-
-    def lose(*options: Any) -> Any:
-        found = before(*options)
-        with monkeypatch.context() as calm:
-            calm.setattr(posting, "_compute_beforehand", before)
-            post(api, ledger, declared(next(number), ["b"], POISSON))
-        return found
-
-    monkeypatch.setattr(posting, "_compute_beforehand", lose)
-    assert post(api, ledger, declared(50, ["a"], POISSON)).status_code == 200
-    assert next(number) > 2

@@ -39,7 +39,6 @@ def test_a_report_is_listed_with_all_its_figures(api_on_both: Api) -> None:
     reports = Reports(api)
     [one] = items(api)
     report = api.get(one["href"], headers={"Accept-Encoding": "identity"})
-    assert report.headers["etag"] == f'"{one["report_hash"]}"'
     document = report.json()
     experiment = api.get(f"/v1/experiments/{reports.first}").json()
     same = ("id", "name", "status", "created_at", "finished_at", "created_by")
