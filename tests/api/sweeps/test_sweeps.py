@@ -261,6 +261,7 @@ def test_a_policy_is_held_to_what_the_sweep_has_booked_by_now(api: Api) -> None:
         report = session.get(Report, first)
         known = {"epsilon": [], "noises": ["release"], "guarantees": ["formal"], "conditions": []}
         section = {**stated, **known, "sweep_log_ratio_max": of_one, "reasons": {}}
+        section |= {"id": made["id"], "name": "grid", "cells": 2, "position": 0, "values": {}}
         conditions = {**report.document["guarantee"], "kind": "formal", "conditions": {}}
         report.document = {**report.document, "guarantee": conditions, "sweep": section}
     gate = {"figure": "sweep_log_ratio_max", "op": "le", "value": of_one}
