@@ -103,7 +103,7 @@ def _body(
     if one.gate_outcome is None:
         reasons["gate_outcome"] = "its spec has no gates"
     if sign_off is None:
-        reasons["sign_off"] = "nobody has signed it off"
+        reasons["sign_off"] = "not signed off yet"
     else:
         with suppress(ValueError):
             newest = NewestSignOff.of(sign_off)
