@@ -367,14 +367,12 @@ def _result(experiment: Json) -> str:
 
 
 def _answer(experiment: Json, *, with_reasons: bool = False) -> str:
-    from fedaudit.reports.sections.part import ANSWER_WORDS
+    from fedaudit.reports.sections.part import answer_words_of
 
-    # A service of an earlier version has none.
     answer = experiment.get("answer")
-    if answer is None:
-        return ""
-    reasons = "; ".join(one["text"] for one in answer["reasons"])
-    return ANSWER_WORDS[answer["outcome"]] + (f": {reasons}" if with_reasons else "")
+    if not with_reasons or answer is None:
+        return answer_words_of(experiment)
+    return f"{answer_words_of(experiment)}: {'; '.join(one['text'] for one in answer['reasons'])}"
 
 
 def _gates(experiment: Json) -> str:

@@ -47,6 +47,7 @@ from fedaudit.reports.sections.guarantee import (
     guarantee_words,
     is_unbounded,
 )
+from fedaudit.reports.sections.part import answer_words_of
 from fedaudit.spec.gates import PolicyFile
 from fedaudit_client.client import Client
 
@@ -86,7 +87,7 @@ def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
         cells = [_figures(report, name) for name in names]
         table.add_row(
             report["experiment"]["id"],
-            escape(report["experiment"]["name"]) + ("\nDEGENERATE" if report["degenerate"] else ""),
+            _judged_name(report),
             "unreadable"
             if guarantee is None
             else f"{guarantee_words(guarantee)}\n{guarantee['mechanism']}",
@@ -122,6 +123,12 @@ def _figures(report: Json, name: str) -> str:
     return "\n".join(lines)
 
 
+def _judged_name(report: Json) -> str:
+    """Its name, the answer below it, and a word for a model that decides nothing."""
+    words = [answer_words_of(report), "DEGENERATE" if report["degenerate"] else ""]
+    return "\n".join([escape(report["experiment"]["name"]), *filter(None, words)])
+
+
 def show_comparison(comparison: Json) -> None:
     """Everything on standard output; experiments are called by their position."""
     console = standard_output()
@@ -131,7 +138,7 @@ def show_comparison(comparison: Json) -> None:
         guarantee = one["guarantee"]
         console.print(
             f"[bold]{numbers[one['id']]}[/bold]  {one['id']}  {escape(one['name'])}  "
-            f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"
+            f"{guarantee_words(guarantee)} ({guarantee['mechanism']})  {answer_words_of(one)}"
         )
     for columns in _columns(len(experiments), width=console.width):
         console.print(_figure_table(comparison["figures"], columns))

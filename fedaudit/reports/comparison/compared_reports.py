@@ -52,6 +52,7 @@ def compare_reports(
                 id=report.experiment.id,
                 name=report.experiment.name,
                 spec_hash=report.experiment.spec_hash,
+                answer=report.answer,
                 verdict=report.verdict,
                 degenerate=report.utility.degenerate,
                 guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
-from fedaudit.reports.sections.part import GateOutcome, IntervalSection, Part, Reasons
+from fedaudit.reports.sections.part import Answer, GateOutcome, IntervalSection, Part, Reasons
 
 Section = Literal["privacy", "utility", "fairness"]
 FigureName = tuple[Section, str, str | None]
@@ -50,6 +50,8 @@ class ComparedExperiment(Part):
     id: str
     name: str
     spec_hash: str
+    answer: Answer | None = None
+    """Whether its model may be released; None where its report is one of an earlier version."""
     verdict: str
     degenerate: bool | None = None
     """Whether the model decides nothing; None where that is not known."""

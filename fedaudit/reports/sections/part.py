@@ -135,6 +135,12 @@ class Answer(Part):
     """The one that weighs most first."""
 
 
+def answer_words_of(judged: Mapping[str, Any]) -> str:
+    """In words, of a report or an experiment as JSON; empty where an earlier version made it."""
+    answer = judged.get("answer")
+    return "" if answer is None else ANSWER_WORDS[answer["outcome"]]
+
+
 def verdict_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The parts under their titles."""
     return [(title, report["verdict_parts"][name]) for name, title in PART_TITLES.items()]

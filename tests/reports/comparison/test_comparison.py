@@ -65,6 +65,8 @@ def test_columns_are_the_experiments_as_asked_for(comparison, of_each_kind):
     ]
     for one, document in zip(comparison.experiments, of_each_kind, strict=True):
         assert one.verdict == document["verdict"]
+        assert one.answer is not None
+        assert one.answer.model_dump() == document["answer"]
         assert one.guarantee.kind == document["guarantee"]["kind"]
         assert (one.gate_outcome is None) == (one.gate_outcome_reason is not None)
     assert Comparison.model_validate_json(comparison.model_dump_json()) == comparison
