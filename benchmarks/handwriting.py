@@ -36,6 +36,7 @@ from benchmarks.reproductions.runs import table
 from benchmarks.rounds import HEADER, Measured, pace
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import split_clients
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell, cohort_clients
 from fedaudit.training.stack import Stack
 
@@ -126,16 +127,21 @@ class PlainLoop:
         return nn.utils.parameters_to_vector(module.parameters()).detach()
 
 
-def measure_pace(*, turns: int, seconds: float) -> Measured:
-    """Engine and plain loop in turn."""
-    spec = handwriting(
+def pace_spec(*, noise_multiplier: float | None = None, clients: int = 10) -> ExperimentSpec:
+    """One model of `clients` clients a round, without an end and hardly ever validated."""
+    return handwriting(
         hypotheses=1,
-        noise_multiplier=None,
+        noise_multiplier=noise_multiplier,
         rounds=1_000_000,
         local=BATCHES,
         validate_every=1_000_000,
+        clients=clients,
     )
-    cell = Cell(spec, random_images())
+
+
+def measure_pace(*, turns: int, seconds: float) -> Measured:
+    """Engine and plain loop in turn."""
+    cell = Cell(pace_spec(), random_images())
     stack, loop = Stack([cell]), PlainLoop(cell)
 
     def engine() -> int:

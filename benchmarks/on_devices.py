@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks.clipped_gradients import TASKS, Task, ours
-from benchmarks.handwriting import BATCHES, random_images
-from benchmarks.handwriting_runs import handwriting
+from benchmarks.handwriting import pace_spec, random_images
 from benchmarks.machine import machine
 from benchmarks.reproductions.runs import table
 from benchmarks.rounds import workloads
@@ -71,30 +70,15 @@ def stacked_rounds(spec: Callable[..., ExperimentSpec], size: int, data: Path, d
 
 def handwriting_rounds(noise: float | None, clients: int, device: str) -> Play:
     """The network of the handwriting task on random images, `clients` a round."""
-    spec = handwriting(
-        hypotheses=1,
-        noise_multiplier=noise,
-        rounds=1_000_000,
-        local=BATCHES,
-        validate_every=1_000_000,
-        clients=clients,
-    )
+    spec = pace_spec(noise_multiplier=noise, clients=clients)
     images = random_images(clients=2 * clients)
     return rounds_of([Cell(spec, images)], together=1, device=device)
 
 
 def wide_rounds(device: str) -> Play:
     """A network of 784-128-62 of the cells of a table, 100 clients a round, with noise."""
-    spec = handwriting(
-        hypotheses=1,
-        noise_multiplier=1.0,
-        rounds=1_000_000,
-        local=BATCHES,
-        validate_every=1_000_000,
-        clients=100,
-    )
     spec = parse_spec(
-        spec.model_dump(mode="json")
+        pace_spec(noise_multiplier=1.0, clients=100).model_dump(mode="json")
         | {"model": {"kind": "mlp", "hidden": [128]}}
         | {"federation": {"source": "images", "path": "random.npz"}}
     )

@@ -10,7 +10,7 @@ from structlog.typing import ExcInfo, Processor
 
 _HEAD = "Traceback (most recent call last):\n"
 _OF_THE_MACHINE = (OSError, ImportError, MemoryError)
-# Libraries whose routine messages say nothing to whoever runs the service.
+# Libraries whose routine messages say nothing to an operator.
 _QUIET = ("celery", "kombu", "amqp", "alembic", "asyncio")
 
 

@@ -49,7 +49,7 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
             super().connection_lost(exc)
 
         def _watch_header(self) -> None:
-            """A request in progress has limits of its own; the next header has not begun."""
+            """A request in progress has other limits; the next header has not begun."""
             if self._answering():
                 self._unwatch()
             elif self._watch is None:

@@ -86,7 +86,7 @@ def test_a_ledger_becomes_a_table(service, monkeypatch):
 
 
 class _Endless(httpx.SyncByteStream):
-    """An answer without end, and whether somebody still listens."""
+    """An answer without end, and whether a client still listens."""
 
     def __init__(self, part: bytes) -> None:
         self._part = part

@@ -1,4 +1,4 @@
-"""What a client learns is the same to the last bit, whoever learns beside it.
+"""What a client learns is the same to the last bit, no matter which clients learn beside it.
 
 A client who comes or goes then moves a sum by its own contribution and nothing else, which is what
 noise is scaled to.

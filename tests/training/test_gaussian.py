@@ -382,7 +382,7 @@ def test_a_lost_block_of_rounds_is_charged_whole_and_drawn_anew() -> None:
     assert [plan.round for plan in again] == list(range(11, 16))
     assert stack.advance(5)[0][-1].releases.tolist() == [20]
     torn = Stack([cell(spec)], checkpoints=[lost.checkpoint(0)])
-    with pytest.raises(ValueError, match="secret blocks of 5 rounds"):
+    with pytest.raises(ValueError, match="whole blocks of 5 rounds"):
         torn.plan(3)
 
 

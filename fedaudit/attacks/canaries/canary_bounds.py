@@ -111,7 +111,7 @@ class CanaryClaim:
     alike: bool = True
     """Whether every canary takes part as the law says. If some hardly ever do, the power of bounds
     that guess about each canary is unknown, and counts as none."""
-    told: float = 1.0
+    seen_share: float = 1.0
     """The least share of its squared length that is seen of a canary: less than 1 where noise is
     correlated with rounds beyond the last."""
 
@@ -192,7 +192,7 @@ def _claim_of_clients(
         entries=entries,
         numbers=cell.shape.n * (releases if by_server else entries),
         alike=by_server or cohort >= training,
-        told=1 - float(unseen[0]) / law.compositions,
+        seen_share=1 - float(unseen[0]) / law.compositions,
     )
 
 
@@ -268,7 +268,7 @@ def plan_bounds(
     """
     law, delta, epsilon = claim.law, claim.delta, claim.epsilon
     needed = law.with_ratio(max(law.ratio_of_epsilon(epsilon, delta), law.ratio))
-    seen = law.with_ratio(law.ratio * claim.told**0.5)
+    seen = law.with_ratio(law.ratio * claim.seen_share**0.5)
     curve, shares = needed.curve(), claim.shares
     level = {name: one_look_level(part) for name, part in shares.items()}
 

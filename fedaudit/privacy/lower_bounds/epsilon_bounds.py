@@ -393,6 +393,6 @@ def summed_power(
         / float(scipy.stats.chi2.ppf(significance / 2, freedom))
     )
     # Measuring a covariance of so many releases costs this share of what the best sum would tell.
-    told = ratio * math.sqrt(count / law.every * (1 - count / measured))
+    seen = ratio * math.sqrt(count / law.every * (1 - count / measured))
     needed = claimed / law.reach * math.sqrt(law.compositions)
-    return float((told * least / largest > needed).mean())
+    return float((seen * least / largest > needed).mean())

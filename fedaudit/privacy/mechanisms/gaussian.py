@@ -236,7 +236,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
     def no_group_costs(self) -> str | None:
         """Ledger and report do not tell who took part."""
         if isinstance(self.spec.training.cohort, RotationCohort):
-            return "everybody takes part as often, and is charged alike"
+            return "all clients take part as often, and are charged alike"
         return "who takes part in a round is secret, so everybody is charged for all of them"
 
     @property

@@ -114,7 +114,7 @@ def release_part(report: Mapping[str, Any]) -> str:
             answer = f"No: {reasons}."
         case "not-decided":
             answer = f"Not decided: {reasons}."
-            if not objections(report):
+            if report["gate_outcome"] != "insufficient_evidence":
                 answer += f" {_guarantee(report)}, and nothing else here speaks against a release."
         case "release":
             answer = f"Yes, {reasons}. {_guarantee(report)}."

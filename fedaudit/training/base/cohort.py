@@ -151,8 +151,8 @@ def draw_block(
             whole = not ((numbers[0] - 1) % cohort.every).any() and rounds % cohort.every == 0
             if draws.secret and not whole:
                 raise ValueError(
-                    f"secret blocks of {cohort.every} rounds are drawn and charged whole; {rounds} "
-                    f"rounds from {numbers[0].tolist()} on are no such blocks"
+                    f"secret noise charges whole blocks of {cohort.every} rounds; {rounds} rounds "
+                    f"from {numbers[0].tolist()} on are no such blocks"
                 )
             if isinstance(cohort, AllocationCohort):
                 fallen = _allocated(draws.source(1), numbers, training, cohort.every)

@@ -36,7 +36,7 @@ def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):
 
 
 def test_a_report_of_another_form_may_not_contradict_its_ledger(tmp_path):
-    """Whoever signs it again cannot hide a figure by leaving out a field."""
+    """A new signature does not let a figure hide behind a missing field."""
     run = signed_run()
     left = {name: part for name, part in run.report.items() if name != "advice"}
     privacy = {**left["privacy"], "leakage_max": left["privacy"]["leakage_max"] / 2}
