@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 
 CostLevel = Literal["up-to-75", "up-to-95", "nearly-all", "nothing", "unbounded"]
 LEVELS: dict[CostLevel, str] = {
