@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.rotation_replay import bands_of
-from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.accountant import Accountant, PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import (
@@ -116,7 +115,7 @@ def _check_counts(replayed: Replayed, findings: Findings) -> None:
         )
 
 
-def _released(replayed: Replayed, round_: int) -> NDArray[np.int64]:
+def _released(replayed: Replayed, round_: int) -> Ints:
     """The subjects of which something was released in a round, by what passed."""
     base, nobody = replayed.base, np.zeros(0, dtype=np.int64)
     if replayed.role == "server":

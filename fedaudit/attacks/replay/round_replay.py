@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from scipy import stats
 
+from fedaudit.arrays import Floats
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.rotation_replay import check_rotation
-from fedaudit.attacks.replay.watched_run import Floats, UploadsPassed, WatchedRun, wide
+from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource

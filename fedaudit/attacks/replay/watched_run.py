@@ -9,9 +9,9 @@ from typing import Any, TypeVar, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
@@ -39,7 +39,6 @@ from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 _ROUNDING_KEY = bytes(32)
 """Of counts that are rounded: the same in both runs, as coins and noise are."""
@@ -67,7 +66,7 @@ def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
 class UploadsPassed:
     """Uploads that clients protected together; tensors and arrays [clients, n]."""
 
-    clients: NDArray[np.int64] | None
+    clients: Ints | None
     """[clients]; None if the protection does not know them, and they are the cohort."""
     start: Tensor
     updated: Tensor
@@ -108,7 +107,7 @@ class SumPassed:
 class StepsPassed:
     """The local steps of some silos in one round; lists have an item for each step."""
 
-    silos: NDArray[np.int64]
+    silos: Ints
     inclusion: Floats
     """[silos, rows]."""
     normaliser: float
@@ -119,7 +118,7 @@ class StepsPassed:
     """Of the contributions of records one by one, in the steps in which these were observed."""
     gradients: list[Tensor] = field(default_factory=list)
     """float32 [silos, n], as the optimiser was given them."""
-    taken: list[NDArray[np.bool_]] = field(default_factory=list)
+    taken: list[Bools] = field(default_factory=list)
     """[silos, rows]."""
     unit_noise: list[Floats] = field(default_factory=list)
     """Normal numbers that the source was asked for, [silos, n]."""
@@ -134,11 +133,11 @@ class PassedThrough:
     uploads: dict[int, list[UploadsPassed]] = field(default_factory=lambda: defaultdict(list))
     sums: dict[int, SumPassed] = field(default_factory=lambda: defaultdict(SumPassed))
     steps: dict[int, list[StepsPassed]] = field(default_factory=lambda: defaultdict(list))
-    cohorts: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    cohorts: dict[int, Ints] = field(default_factory=dict)
     """The clients drawn for a round, by the block that it was drawn with."""
     drawn: dict[int, Floats] = field(default_factory=dict)
     """The noise drawn ahead for a round: [vectors, n]."""
-    silent: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    silent: dict[int, Bools] = field(default_factory=dict)
     """[clients], by round: uploads for which the ledger charges nobody. A run that follows this one
     sends something else there, which must change nothing."""
     draws: Draws | None = None
@@ -317,7 +316,7 @@ class _WatchedSteps(RecordSteps):
         own = StepsPassed(records.silos.copy(), records.inclusion.copy(), self.normaliser)
         kept.append(own)
 
-        def batches(taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+        def batches(taken: Bools) -> Iterator[RecordBatch]:
             own.taken += list(taken)
             return records.batches(taken)
 
@@ -382,18 +381,18 @@ class WatchedRun:
     cell: Cell
     passed: PassedThrough
     records: list[RoundRecord]
-    hypotheses: list[NDArray[np.float32]]
+    hypotheses: list[Floats32]
     """[k, n] before the first round and after each."""
     clips: list[float | None]
     """Of a trusted server, likewise."""
-    moments: list[NDArray[np.float32]]
+    moments: list[Floats32]
     """[moments, k, n]: what the server remembers of averages, likewise; empty for nothing."""
     ledger_context: LedgerContext
     entries: list[LedgerEntry]
     published: Sequence[Mapping[str, Any]]
     """What is published of each round: the figures of rounds and of groups."""
     ledger_lines: Sequence[Mapping[str, Any]]
-    kept: NDArray[np.float32]
+    kept: Floats32
     """[k, n]: the hypotheses that a result would hold now."""
     best_round: int
     """The round that it names for them; 0 is before the first."""
@@ -474,9 +473,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     )
 
 
-def _state(
-    cell: Cell, trainer: Trainer
-) -> tuple[NDArray[np.float32], float | None, NDArray[np.float32]]:
+def _state(cell: Cell, trainer: Trainer) -> tuple[Floats32, float | None, Floats32]:
     """The hypotheses [k, n], the clip of a trusted server, and what a server remembers."""
     nothing = np.zeros(0, dtype=np.float32)
     checkpoint = trainer.checkpoint(0)
