@@ -38,6 +38,7 @@ from fedaudit.federations.table.columns import find_columns
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import Femnist, HospitalCharges, Images
@@ -46,7 +47,12 @@ from fedaudit.spec.table import Table
 from fedaudit.spec.training import PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import Block, draw_block, drawn_clients
-from fedaudit.training.base.records import record_use_of, training_records, validation_rows
+from fedaudit.training.base.records import (
+    TrainingRecords,
+    record_use_of,
+    training_records,
+    validation_rows,
+)
 from fedaudit.training.stacked.stack_round import build_draws
 
 _LOUD = 1000.0
@@ -295,11 +301,26 @@ class Replayed:
 
     def rounds_of_clients(self) -> Ints:
         """How many rounds each client of the federation took local steps in: [clients]."""
-        rounds = np.zeros(self.base.cell.federation.clients, dtype=np.int64)
-        for parts in self.base.passed.steps.values():
-            for part in parts:
-                rounds[part.silos] += 1
-        return rounds
+        stepped = np.concatenate([self.base.silos(round_) for round_ in self.rounds])
+        return np.bincount(stepped, minlength=self.base.cell.federation.clients)
+
+    @cached_property
+    def record_plan(self) -> RecordPlan:
+        """How records are sampled; of a mechanism that is applied to them."""
+        use = record_use_of(self.spec, self.base.cell.federation)
+        assert use is not None
+        return use.plan
+
+    def records_of(self, silo: int) -> slice:
+        """Which of the records that train a client of the federation has."""
+        records = self._records
+        client = int(np.searchsorted(records.clients, silo))
+        end = int(records.counts[: client + 1].sum())
+        return slice(end - int(records.counts[client]), end)
+
+    @cached_property
+    def _records(self) -> TrainingRecords:
+        return training_records(self.spec, self.base.cell.federation)
 
 
 _FAR_OUT = "1000000.0"

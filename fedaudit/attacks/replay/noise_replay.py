@@ -249,17 +249,13 @@ def _check_count(
 
 
 def _check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
-    records = replayed.base.ledger_context.plan
-    if records is None or records.records is None:
+    plan, clip = replayed.record_plan, replayed.charged.clip
+    if plan.runs is None:
         return
-    runs, clip = records.records.use.plan.runs, replayed.charged.clip
-    assert runs is not None
     assert clip is not None
     # By client of the federation, its noise over the clip, as its records are charged.
-    clients = training_records(replayed.spec, replayed.base.cell.federation).clients
-    multipliers = {
-        int(client): run.noise_multiplier for client, run in zip(clients, runs, strict=True)
-    }
+    clients = training_records(replayed.spec, replayed.base.cell.federation).clients.tolist()
+    multipliers = dict(zip(clients, (run.noise_multiplier for run in plan.runs), strict=True))
     for round_ in replayed.rounds:
         at = findings.at("noise", round_)
         for part in replayed.base.passed.steps[round_]:

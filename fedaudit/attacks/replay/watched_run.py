@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 import numpy as np
 import torch
@@ -25,12 +25,9 @@ from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
 from fedaudit.training.base.rounds import RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
     ClientProtection,
     ProtectedUploads,
-    RecordMechanism,
     RecordProtection,
-    ServerMechanism,
     TrainingMechanism,
     TrustedServer,
     watching,
@@ -40,6 +37,7 @@ from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
 
 T = TypeVar("T")
+Applied = TypeVar("Applied", ClientProtection, TrustedServer)
 _ROUNDING_KEY = bytes(32)
 """Of counts that are rounded: the same in both runs, as coins and noise are."""
 _SOMETHING_ELSE = 1000.0
@@ -166,17 +164,20 @@ class PassedThrough:
 # -- clients that protect their uploads -----------------------------------------------------------
 
 
-class _WatchedClients:
-    """Observes a protection of clients, and sends what a run that is followed sent instead."""
+class _Watched(Generic[Applied]):
+    """Observes what applies a mechanism, beside a run that may be followed."""
 
-    def __init__(
-        self, inner: ClientProtection, passed: PassedThrough, follow: PassedThrough | None
-    ) -> None:
-        self._inner, self._passed, self._follow = inner, passed, follow
+    def __init__(self, inner: Applied, passed: PassedThrough, follow: PassedThrough | None) -> None:
+        self._inner: Applied = inner
+        self._passed, self._follow = passed, follow
         passed.protection = inner
 
     def draw_noise(self, draws: Draws, block: Block) -> None:
         self._passed.draw_noise(self._inner, draws, block)
+
+
+class _WatchedClients(_Watched[ClientProtection]):
+    """Observes a protection of clients, and sends what a run that is followed sent instead."""
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         found = self._inner.protect(start, updated, noise)
@@ -237,17 +238,8 @@ class _WatchedClients:
 # -- a trusted server -----------------------------------------------------------------------------
 
 
-class _WatchedServer:
+class _WatchedServer(_Watched[TrustedServer]):
     """Observes a trusted server, and releases what a run that is followed released instead."""
-
-    def __init__(
-        self, inner: TrustedServer, passed: PassedThrough, follow: PassedThrough | None
-    ) -> None:
-        self._inner, self._passed, self._follow = inner, passed, follow
-        passed.protection = inner
-
-    def draw_noise(self, draws: Draws, block: Block) -> None:
-        self._passed.draw_noise(self._inner, draws, block)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
         clipped, finite = self._inner.clip(updates, clips)
@@ -402,6 +394,11 @@ class WatchedRun:
         """Rounds that were played."""
         return len(self.records)
 
+    def silos(self, round_: int) -> Ints:
+        """The clients that took local steps in a round."""
+        parts = self.passed.steps.get(round_, [])
+        return np.concatenate([np.zeros(0, dtype=np.int64), *(part.silos for part in parts)])
+
 
 def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> WatchedRun:
     """Plays at most `rounds` rounds of a cell by itself, and writes their ledger.
@@ -410,32 +407,23 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     """
     passed = PassedThrough()
 
-    def of_clients(inner: ClientProtection) -> ClientProtection:
-        own = _WatchedClients(inner, passed, follow)
-        methods = own.draw_noise, own.protect, own.protect_in_place
-        return _overridden(inner, **{one.__name__: one for one in methods})
-
-    def of_server(inner: TrustedServer) -> TrustedServer:
-        own = _WatchedServer(inner, passed, follow)
-        methods = own.draw_noise, own.clip, own.average, own.next_clips
-        return _overridden(inner, **{one.__name__: one for one in methods})
-
-    def of_records(inner: RecordProtection) -> RecordProtection:
-        return replace(
-            inner, steps=_WatchedSteps(**vars(inner.steps), passed=passed, follow=follow)
-        )
+    def watch(applied: ClientProtection | TrustedServer | RecordProtection) -> Any:
+        methods: tuple[Any, ...]
+        match applied:
+            case ClientProtection():
+                clients = _WatchedClients(applied, passed, follow)
+                methods = clients.draw_noise, clients.protect, clients.protect_in_place
+            case TrustedServer():
+                server = _WatchedServer(applied, passed, follow)
+                methods = server.draw_noise, server.clip, server.average, server.next_clips
+            case RecordProtection():
+                steps = _WatchedSteps(**vars(applied.steps), passed=passed, follow=follow)
+                return replace(applied, steps=steps)
+            case _:
+                assert_never(applied)
+        return _overridden(applied, **{one.__name__: one for one in methods})
 
     def wrap(mechanism: TrainingMechanism) -> TrainingMechanism:
-        watch: Callable[[Any], Any]
-        match mechanism:
-            case ClientMechanism():
-                watch = of_clients
-            case ServerMechanism():
-                watch = of_server
-            case RecordMechanism():
-                watch = of_records
-            case _:
-                assert_never(mechanism)
         real: Callable[..., Any] = mechanism.protection
         return _overridden(
             mechanism, protection=lambda *given, **named: watch(real(*given, **named))
