@@ -35,7 +35,7 @@ from fedaudit.reports.sections.provenance import Provenance
 from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
 from fedaudit.reports.sections.section import Values, assembled, section_checks
 from fedaudit.reports.verdict.verdict import verdict
-from fedaudit.reports.verdict.worst_off import fairness_part
+from fedaudit.reports.verdict.worst_off import counted_gap_size, fairness_part, unjudged_gap
 from fedaudit.spec.audits import measuring_spec, parse_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
@@ -136,9 +136,11 @@ def _answer(report: Mapping[str, Any]) -> Answer:
     against = list(_objections(report))
     if against:
         return Answer(outcome="do-not-release", reasons=against)
+    apart = AnswerReason(code="training-not-audited", text=_FAIRNESS_ALONE)
     return Answer(
         outcome="not-decided",
-        reasons=[AnswerReason(code="training-not-audited", text=_FAIRNESS_ALONE)],
+        reasons=[*unjudged_gap(report), apart],
+        gap_size=counted_gap_size(report),
     )
 
 
