@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.signatures import Keyring
-from fedaudit.reports.checks import Check, agrees, check, value_at
+from fedaudit.reports.checks import Check, agrees, answer_check, check, value_at
 from fedaudit.reports.gates.gate_evaluation import SIGNS, overall
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
 from fedaudit.reports.report import GateSection, check_gates, gated, worded
@@ -153,8 +153,7 @@ def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     elif utility["degenerate"] is True:
         words = f"the predictions decide nothing: {utility['reasons']['degenerate']}"
         yield AnswerReason(code="model-decides-nothing", text=words)
-    if report["gate_outcome"] == "fail":
-        worst = next(one for one in report["gates"] if one["outcome"] == "fail")
+    for worst in [one for one in report["gates"] if one["outcome"] == "fail"][:1]:
         words = f"a gate failed: {worst['figure']}: {worst['reason']}"
         yield AnswerReason(code="gates-failed", text=words)
 
@@ -251,6 +250,8 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     if audit is not None:
         yield check_gates(measuring_spec(audit), as_report_of_run(report, audit))
         yield _gate_outcome(report)
+        if report.get("answer") is not None:
+            yield answer_check(report, _answer)
 
 
 def _gate_outcome(report: Mapping[str, Any]) -> Check:
