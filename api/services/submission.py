@@ -325,7 +325,7 @@ def try_admission(
     cheaper = cheaper_cohort_words(planned.spec, training_clients=planned.training_clients)
     if cheaper is not None:
         warnings.append(cheaper)
-    return Trial(refusal, warnings, is_bounded)
+    return Trial(refusal, [*planned.doubts, *warnings], is_bounded)
 
 
 def _queue(resources: Resources, asked: Asked) -> Submitted:
@@ -337,7 +337,10 @@ def _queue(resources: Resources, asked: Asked) -> Submitted:
         else:
             with admitting_for(resources, session, caller) as admitting:
                 experiment, unit = _admit(admitting, asked)
-            warnings = _warnings_about(resources, session, experiment, asked.cost_kind)
+            warnings = [
+                *asked.planned.doubts,
+                *_warnings_about(resources, session, experiment, asked.cost_kind),
+            ]
             names = ("federation_id", "noise", "retry_of", "spec_hash")
             details = {name: getattr(experiment, name) for name in names}
             action: AuditAction = (

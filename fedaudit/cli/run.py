@@ -28,6 +28,7 @@ from fedaudit.cli.output import (
     json_text,
     progress_bars,
     say,
+    show_warnings,
     usage_error,
     writable_folder,
     write_attack_files,
@@ -36,6 +37,8 @@ from fedaudit.cli.output import (
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom
+from fedaudit.federations.split import training_clients
+from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
@@ -128,6 +131,13 @@ def run_locally(
         cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
+    show_warnings(
+        spec_doubts(
+            runs[0].spec,
+            training_clients=training_clients(runs[0].federation.clients, spec.federation),
+            rows=runs[0].federation.rows,
+        )
+    )
     # Others first: the report of the run that was asked for speaks of them.
     found: list[SeedFigures] = []
     others = runs[1:]

@@ -8,7 +8,7 @@ fast, where both write the same, and otherwise by the package itself.
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import NoneType
@@ -168,3 +168,23 @@ def agrees(
         good=f"{path} is equal to what was recomputed",
         bad=f"{path} is {shown(said)} in the report and {shown(found)} recomputed",
     )
+
+
+def answer_check(report: Mapping[str, Any], answer_of: Callable[[Mapping[str, Any]], Any]) -> Check:
+    """Whether the report's answer is what `answer_of` says of its figures, by outcome and codes:
+    another version may word its reasons otherwise."""
+    try:
+        found = answer_of(report).model_dump(mode="json")
+        agree = _coded(report["answer"]) == _coded(found)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        agree = False
+    return check(
+        "report.answer",
+        agree,
+        good="the answer follows from the report's figures and gates",
+        bad="the answer does not follow from the report's figures and gates",
+    )
+
+
+def _coded(answer: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    return answer["outcome"], [one["code"] for one in answer["reasons"]]

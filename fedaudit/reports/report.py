@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from fedaudit.reports.checks import Check, canonical_json, check, same, unchecked
+from fedaudit.reports.checks import Check, answer_check, canonical_json, check, same, unchecked
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
@@ -201,7 +201,7 @@ def report_checks(found: RunEvidence) -> Iterator[Check]:
     if found.spec is not None:
         yield check_gates(found.spec, found.report)
     if found.report.get("answer") is not None:
-        yield _check_answer(found.report)
+        yield answer_check(found.report, answer_of)
 
 
 def _checks_of_known_parts(found: RunEvidence) -> Iterator[Check]:
@@ -212,24 +212,6 @@ def _checks_of_known_parts(found: RunEvidence) -> Iterator[Check]:
                 yield from section_checks([section], found)
             except (KeyError, TypeError, ValueError, AttributeError, IndexError):
                 yield unchecked(f"report.{section.name}", OTHER_FORM)
-
-
-def _check_answer(report: Mapping[str, Any]) -> Check:
-    """Its words may have been put otherwise by another version; outcome and codes may not."""
-    try:
-        said, found = read_report(report).answer, answer_of(report)
-        agree = said is not None and (said.outcome, [one.code for one in said.reasons]) == (
-            found.outcome,
-            [one.code for one in found.reasons],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        agree = False
-    return check(
-        "report.answer",
-        agree,
-        good="the answer follows from the report's figures and gates",
-        bad="the answer does not follow from the report's figures and gates",
-    )
 
 
 RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (

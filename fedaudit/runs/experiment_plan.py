@@ -17,6 +17,7 @@ from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors
 from fedaudit.networks.shape import network_shape
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.reports.sections.held_out_privacy import NO_NOISE
@@ -212,6 +213,13 @@ class ExperimentPlan:
     projection: Projection
     profile: dict[str, Any]
     """Of the data, as the service shows it."""
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the spec asks for that protects nobody."""
+        return spec_doubts(
+            self.spec, training_clients=self.training_clients, rows=self.federation.rows
+        )
 
     def stored_fields(self) -> dict[str, Any]:
         """What is stored of the experiment beside its ids, under the names of the columns.

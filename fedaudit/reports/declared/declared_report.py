@@ -1,438 +1,29 @@
-"""The report of a declared ledger, version 1: its shape, its verdict and how it is assembled.
-
-The sections of the report of a declared ledger, what they do not show, and how each is verified.
-
-Sections that reports of runs have too have the same shape; a figure that is None has its reason
-beside it.
-"""
+"""The report of a declared ledger, version 1: its shape, its verdict and how it is assembled."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, Literal
 
-from fedaudit.ledger.statements import DATABASE
-from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
-from fedaudit.privacy.declared.figures import (
-    LedgerFigures,
-    conditions,
-    contradictions,
-    has_unprotected,
-    ledger_figures,
-)
-from fedaudit.privacy.guarantees.cost_sentences import cost_words
+from fedaudit.privacy.accounting.privacy_events import adjacency_words
+from fedaudit.privacy.declared.figures import contradictions, has_unprotected
+from fedaudit.privacy.guarantees.cost_sentences import cost_level, cost_words
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
-from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, check, unchecked, value_at
-from fedaudit.reports.declared.ledger_material import (
-    DeclaredEvidence,
-    DeclaredMaterial,
-    decides_nothing,
-    declared_fairness,
-    gaps_of,
+from fedaudit.reports.declared.declared_sections import (
+    FAIRNESS,
+    GUARANTEE,
+    INTEGRITY,
+    LEDGER,
+    PRIVACY,
+    UTILITY,
+    DeclaredPrivacy,
+    DeclaredUtility,
+    LedgerSection,
+    counted,
 )
-from fedaudit.reports.sections.epsilon import EpsilonSection
+from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.part import Part, Reasons, Section, Values, assembled, no_limits
+from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
 from fedaudit.reports.sections.provenance import Integrity
-from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.spec.gates import PLAIN_FIGURES
-
-
-class LedgerSection(Part):
-    """Which ledger the report is about, and what was declared to it."""
-
-    id: str
-    name: str
-    terms_hash: str
-    rounds: int
-    last_round: int
-    gaps: list[tuple[int, int]]
-    """First and last of the runs of numbers that were not declared; the first 100."""
-    missing_rounds: int
-    participations: int
-    """Of all rounds together."""
-    failures: int
-    unreserved_rounds: int
-    """Declared without a reservation, or otherwise than was reserved."""
-    refused_rounds: int
-    """Of these, declared for clients to whom their reservation had been refused."""
-    unanswered_reservations: int
-    """Reserved, and neither declared nor released."""
-    first_declared_at: str | None
-    last_declared_at: str | None
-    minimum_group_size: int
-    """Groups with fewer rows are suppressed: the stricter of the terms, and of what the service and
-    the federation's policy allowed when the report was made."""
-    witness: str | None
-    """`trainer`: the service's key signed every earlier round as it is stored, and the heads were
-    sent to the trainer. `database`: earlier signatures were missing or another key's, so rounds
-    were signed as the database held them. Null without a signature."""
-
-
-def _ledger(material: DeclaredMaterial) -> LedgerSection:
-    rounds = material.rounds
-    gaps, missing = gaps_of([one.round for one in rounds])
-    return LedgerSection(
-        id=material.ledger_id,
-        name=material.terms.name,
-        terms_hash=canonical_hash(material.terms.model_dump(mode="json")) or "",
-        rounds=len(rounds),
-        last_round=rounds[-1].round if rounds else 0,
-        gaps=gaps,
-        missing_rounds=missing,
-        participations=sum(one.participants for one in rounds),
-        failures=sum(one.failures for one in rounds),
-        unreserved_rounds=sum(one.reserved != "reserved" for one in rounds),
-        refused_rounds=sum(one.reserved == "refused" for one in rounds),
-        unanswered_reservations=material.unanswered_reservations,
-        first_declared_at=rounds[0].declared_at.isoformat() if rounds else None,
-        last_declared_at=rounds[-1].declared_at.isoformat() if rounds else None,
-        minimum_group_size=material.minimum_group_size,
-        witness=material.witness,
-    )
-
-
-def _ledger_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    yield agrees(found.report, "ledger.id", found.evidence.experiment_id)
-    yield agrees(found.report, "ledger.terms_hash", canonical_hash(found.evidence.spec))
-
-
-def _ledger_limits(material: DeclaredMaterial) -> Iterator[str]:
-    failed = sum(one.failures for one in material.rounds)
-    if failed:
-        yield (
-            f"{counted(failed, 'failure')} within rounds: clients that failed are charged as if "
-            "they had sent an update, because what left them before is not known."
-        )
-    if material.unanswered_reservations:
-        yield (
-            f"{counted(material.unanswered_reservations, 'round')} reserved and neither declared "
-            "nor released: what was reserved may have run."
-        )
-    unreserved = sum(one.reserved != "reserved" for one in material.rounds)
-    if unreserved and material.terms.budget is not None:
-        yield (
-            f"{counted(unreserved, 'round')} declared without a reservation, or otherwise than "
-            "reserved: no budget was asked beforehand."
-        )
-
-
-def counted(number: int, what: str) -> str:
-    """So many of something."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
-    "ledger", _ledger, _ledger_checks, _ledger_limits
-)
-
-
-def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
-    terms = material.terms
-    reasons = {}
-    if not terms.counts_epsilon:
-        why = f"the cost of {terms.mechanism} is not counted as an epsilon with a delta"
-        reasons = {"adjacency": why, "delta": why}
-    none = terms.mechanism == "none"
-    return GuaranteeSection(
-        kind="none" if none else "declared",
-        label="none" if none else "declared",
-        # Whether the noise was secret is nothing that anybody here knows.
-        in_force=None,
-        conditions=conditions(terms, material.histories),
-        mechanism=terms.mechanism,
-        unit=terms.unit,
-        adjacency=terms.adjacency if terms.counts_epsilon else None,
-        delta=terms.delta if terms.counts_epsilon else None,
-        observers=[] if none else [terms.observer],
-        statement=_statement(terms),
-        reasons=reasons,
-    )
-
-
-def _statement(terms: LedgerTerms) -> str:
-    """The guarantee, as the trainer declares it."""
-    if terms.mechanism == "none":
-        return "The trainer declares no mechanism: nothing bounds what its rounds reveal."
-    if not terms.counts_epsilon:
-        return (
-            "As declared by the trainer: uploads with noise of metric privacy, counted as leakage "
-            f"against {observer_words(terms.observer)}. Nobody here saw the noise."
-        )
-    return (
-        f"As declared by the trainer: (epsilon, delta)-differential privacy of one {terms.unit} at "
-        f"delta = {terms.delta:g} under {adjacency_words(terms.adjacency or '')}, against "
-        f"{observer_words(terms.observer)}, if every clip, noise and sample was as declared. "
-        "Nobody here saw them; the composition alone was computed here."
-    )
-
-
-def _guarantee_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    kind = "none" if found.terms.mechanism == "none" else "declared"
-    yield agrees(found.report, "guarantee.kind", kind)
-    yield agrees(found.report, "declared", True)
-
-
-def _guarantee_limits(material: DeclaredMaterial) -> Iterator[str]:
-    terms = material.terms
-    yield (
-        "Clips, noise, samples, participants and counts are as the trainer declares them. Nobody "
-        "here saw the training; a signature says what was declared, and not that it is true."
-    )
-    yield (
-        "A round that ran and was never declared is in no figure. Missing numbers are listed; a "
-        "trainer that numbers only what it declares leaves none."
-    )
-    yield (
-        "These are the figures of one ledger. A training that is split over several has a smaller "
-        "figure in each, and nothing here adds them up, unless all of them charge the budget of "
-        "one federation."
-    )
-    yield from _leakage_limits(material)
-    if terms.subjects is None:
-        yield (
-            "Clients have the names that the trainer gives them. Renaming a client spreads its "
-            f"cost; no more than the population of {terms.population} can be named, and a ledger "
-            "that lists its subjects admits no other names."
-        )
-    yield (
-        f"That the population is {terms.population} is declared. Samples of a smaller one cost "
-        "more; those who were named are tested against it, which finds gross differences only."
-    )
-    kinds = {str(one.event["kind"]) for one in material.rounds}
-    if "poisson-gaussian" in kinds:
-        yield (
-            "Rounds of the kind poisson-gaussian are amplified by sampling. That every unit "
-            "entered by an independent secret coin is declared; shuffled batches or fixed cohorts "
-            "have no such bound (in Opacus, poisson_sampling=False)."
-        )
-    for untested in conditions(terms, material.histories).values():
-        yield f"{untested.capitalize()}; a gate takes the epsilon only with allow_conditional."
-    if "fixed-gaussian" in kinds:
-        yield "That samples of a fixed size were drawn uniformly and kept secret is declared."
-        yield LOOSE_FIXED_SIZE
-    if terms.adjacency == "add-or-remove-one":
-        yield (
-            "Under zero-out a unit that sends nothing changes no denominator. A mean over the "
-            "number of those who came is not covered."
-        )
-    if terms.unit == "client" and terms.hides_participants:
-        yield (
-            "The figures hold against those who do not know who took part. The trainer knows, and "
-            "so does whoever reads its own records."
-        )
-    if terms.unit == "record":
-        yield "One record is covered; a person with several records is protected less."
-
-
-def _leakage_limits(material: DeclaredMaterial) -> Iterator[str]:
-    found = [
-        (charge.event.radius, charge.clip)
-        for charge in material.histories.charges
-        if isinstance(charge.event, LaplaceL2)
-    ]
-    if not found:
-        return
-    radius, clip = found[0]
-    if radius is None:
-        yield (
-            "The radius follows each update, so the rates are secret. That n/nu adds up over "
-            "releases is the paper's convention and no theorem."
-        )
-    elif clip is None:
-        yield (
-            f"n/nu holds between uploads within {radius:g} of each other, and without a clip "
-            "nothing keeps uploads there."
-        )
-    elif 2 * clip > radius:
-        yield (
-            f"n/nu holds between uploads within {radius:g} of each other, and a clip of {clip:g} "
-            f"only keeps two of them within {2 * clip:g}: the sum by the theorem is larger."
-        )
-    yield (
-        "Leakage says nothing of which hypothesis a client chose, where the training has several."
-    )
-
-
-GUARANTEE = Section[DeclaredMaterial, DeclaredEvidence](
-    "guarantee", _guarantee, _guarantee_checks, _guarantee_limits
-)
-
-
-class DeclaredPrivacy(Part):
-    """What the rounds spent, if all is as declared."""
-
-    epsilon_max: float | None
-    epsilon: list[EpsilonSection]
-    leakage_max: float | None
-    leakage_median: float | None
-    log_ratio_max: float | None
-    participations_max: int
-    """Compositions of the client that was charged most."""
-    budget: dict[str, float] | None
-    """Of each client."""
-    over_budget: int
-    """Clients that have spent more than it."""
-    reasons: Reasons
-
-
-def _privacy(terms: LedgerTerms, figures: LedgerFigures) -> DeclaredPrivacy:
-    fields = asdict(figures)
-    accountant = fields.pop("accountant") or "rdp"
-    epsilon = []
-    if figures.epsilon_max is not None and terms.delta and terms.adjacency:
-        epsilon.append(
-            EpsilonSection(
-                observer=terms.observer,
-                delta=terms.delta,
-                adjacency=terms.adjacency,
-                accountant=accountant,
-                value=figures.epsilon_max,
-            )
-        )
-    budget = None if terms.budget is None else terms.budget.model_dump()
-    return DeclaredPrivacy(**fields, epsilon=epsilon, budget=budget)
-
-
-_DIGITS = 1e-9
-_DIGITS_OF_PLD = 1e-6
-
-
-def _privacy_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    """The terms, and every figure from what the entries charged."""
-    terms, histories = found.terms, found.histories
-    yield check(
-        "report.terms",
-        canonical_hash(value_at(found.report, "terms")) == canonical_hash(found.evidence.spec),
-        good="the report is about the stored terms",
-        bad="the report's terms are not the stored ones",
-    )
-    if histories is None:
-        yield unchecked("report.figures", "the entries have too many distinct events")
-        return
-    section = _privacy(terms, ledger_figures(terms, histories)).model_dump(mode="json")
-    computed = _DIGITS_OF_PLD if terms.accountant == "pld" else _DIGITS
-    for name, value in section.items():
-        digits = EXACT if name == "budget" else computed
-        yield agrees(found.report, f"privacy.{name}", value, digits=digits)
-
-
-def _privacy_limits(material: DeclaredMaterial) -> Iterator[str]:
-    terms = material.terms
-    if terms.delta is not None and terms.counts_epsilon and terms.delta >= 1 / terms.population:
-        yield (
-            f"delta = {terms.delta:g} is not below one in the population of {terms.population}: a "
-            "mechanism may then disclose one unit's data in full."
-        )
-
-
-PRIVACY = Section[DeclaredMaterial, DeclaredEvidence](
-    "privacy",
-    lambda material: _privacy(material.terms, ledger_figures(material.terms, material.histories)),
-    _privacy_checks,
-    _privacy_limits,
-)
-
-
-class DeclaredUtility(Part):
-    """No figure of the model but whether the declared counts show one that decides something."""
-
-    degenerate: bool | None
-    stopped_by: str | None = None
-    """Always null: how a training elsewhere ended is not declared."""
-    reasons: Reasons
-
-
-def _utility(material: DeclaredMaterial) -> DeclaredUtility:
-    found = decides_nothing(material.groups)
-    reasons: dict[str, str] = {
-        name: "a declared ledger has no such figure"
-        for name, row in PLAIN_FIGURES.items()
-        if row.section == "utility"
-    }
-    if found is None:
-        reasons["degenerate"] = (
-            "no counts of groups were declared, so nothing shows what the model decides"
-        )
-    elif found:
-        reasons["degenerate"] = (
-            "by the declared counts the model is no better than one answer for everybody"
-        )
-    return DeclaredUtility(degenerate=found, reasons=reasons)
-
-
-_NOT_IN_ENTRIES = (
-    "entries hold no counts of groups: the service compares them with what the chain holds"
-)
-UTILITY = Section[DeclaredMaterial, DeclaredEvidence](
-    "utility", _utility, _NOT_IN_ENTRIES, no_limits
-)
-
-
-def _fairness_limits(material: DeclaredMaterial) -> Iterator[str]:
-    if material.groups:
-        yield (
-            "Gaps follow from counts that the trainer declares, of the newest round that has any. "
-            "Which rows were counted, and by which rule, is not known here, and no guarantee "
-            "covers the counts."
-        )
-    if len(material.groups) > 1:
-        yield (
-            "Small groups are suppressed attribute by attribute. Which rows attributes have in "
-            "common is not declared, so differences between attributes are not looked at."
-        )
-
-
-FAIRNESS = Section[DeclaredMaterial, DeclaredEvidence](
-    "fairness",
-    lambda material: declared_fairness(
-        material.groups, minimum_group_size=material.minimum_group_size
-    ),
-    _NOT_IN_ENTRIES,
-    _fairness_limits,
-)
-
-
-def _integrity(material: DeclaredMaterial) -> Integrity:
-    missing = ("signature", "key_id") if material.key_id is None else ("signature",)
-    return Integrity(
-        ledger_hash=material.ledger_hash,
-        chain_head=material.chain_head,
-        entries=material.entries,
-        signature=None,
-        key_id=material.key_id,
-        reasons=dict.fromkeys(
-            missing, "waits for the service's signature, or the service has no key"
-        ),
-    )
-
-
-def _integrity_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    yield agrees(found.report, "integrity.ledger_hash", found.audit.ledger_hash)
-    yield agrees(found.report, "integrity.chain_head", found.audit.head.hex())
-    yield agrees(found.report, "integrity.entries", found.audit.entries)
-
-
-def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
-    if material.witness == DATABASE:
-        yield (
-            "Earlier signatures of this ledger are missing, or another key made them. So this one "
-            "covers rounds as the database held them: whoever could change it could choose what "
-            "was signed. A chain head that the trainer kept still shows a change."
-        )
-    first = material.first_declaration
-    uncovered = sum(first is None or one.round < first for one in material.rounds)
-    if uncovered:
-        yield (
-            f"{counted(uncovered, 'round')} declared before the chain covered counts of groups and "
-            "who was drawn: of these it shows no change that was made before they were signed."
-        )
-
-
-INTEGRITY = Section[DeclaredMaterial, DeclaredEvidence](
-    "integrity", _integrity, _integrity_checks, _integrity_limits
-)
 
 
 class DeclaredReport(Part):
@@ -442,6 +33,9 @@ class DeclaredReport(Part):
     declared: Literal[True] = True
     """All but hashes and compositions is as the trainer declares it."""
     ledger: LedgerSection
+    answer: Answer | None = None
+    """What was declared may speak against a release, and never for one; null in reports of earlier
+    versions."""
     verdict: str
     guarantee: GuaranteeSection
     privacy: DeclaredPrivacy
@@ -479,23 +73,73 @@ def _stated(material: DeclaredMaterial, _so_far: Values) -> Values:
 
 
 def _judged(material: DeclaredMaterial, so_far: Values) -> Values:
-    return {"verdict": " ".join(_verdict(material, so_far))}
+    answer = declared_answer(so_far)
+    return {
+        "answer": answer.model_dump(mode="json"),
+        "verdict": " ".join(_verdict(material, so_far, answer)),
+    }
 
 
-def _verdict(material: DeclaredMaterial, sections: Mapping[str, Any]) -> Iterator[str]:
-    """What was declared, what it comes to, and what speaks against it."""
-    yield f"As declared by the trainer, and seen by nobody here: {_cost(material, sections)}"
-    if sections["contradictions"]:
-        yield (
-            "What was declared contradicts itself, so these figures are no evidence: "
-            f"{'; '.join(sections['contradictions'])}."
+def declared_answer(report: Mapping[str, Any]) -> Answer:
+    """What speaks against a release, from an otherwise complete report: never to release, as the
+    training was not observed."""
+    if against := list(_objections(report)):
+        return Answer(outcome="do-not-release", reasons=against)
+    code, text = "training-not-observed", "every figure is as the trainer declares it"
+    if not report["ledger"]["rounds"]:
+        code, text = "no-rounds", "no round was declared yet"
+    return Answer(outcome="not-decided", reasons=[AnswerReason(code=code, text=text)])
+
+
+def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+    """The most important first."""
+    ledger, privacy = report["ledger"], report["privacy"]
+    if not ledger["rounds"]:
+        return
+    if found := report["contradictions"]:
+        yield AnswerReason(
+            code="declarations-contradict",
+            text="what was declared contradicts itself, so its figures are no evidence: "
+            + "; ".join(found),
         )
-    ledger, over = sections["ledger"], sections["privacy"]["over_budget"]
-    if over:
-        yield f"{counted(over, 'client')} spent more than the budget of a client."
-    if ledger["refused_rounds"]:
-        refused = counted(ledger["refused_rounds"], "round")
-        yield f"{refused} ran for clients to whom they had been refused."
+    yield from _of_guarantee(report)
+    if report["utility"]["degenerate"]:
+        text = f"the model decides nothing: {report['utility']['reasons']['degenerate']}"
+        yield AnswerReason(code="model-decides-nothing", text=text)
+    if over := privacy["over_budget"]:
+        text = f"{counted(over, 'client')} spent more than the budget of a client"
+        yield AnswerReason(code="over-budget", text=text)
+    if refused := ledger["refused_rounds"]:
+        text = f"{counted(refused, 'round')} ran for clients to whom they had been refused"
+        yield AnswerReason(code="refused-rounds-ran", text=text)
+
+
+def _of_guarantee(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+    guarantee, privacy = report["guarantee"], report["privacy"]
+    names = ("epsilon_max", "log_ratio_max", "leakage_max")
+    stated = [privacy[name] for name in names if privacy[name] is not None]
+    delta = guarantee["delta"] or 0.0
+    if guarantee["kind"] == "none":
+        text = "no mechanism was declared, so nothing bounds what the rounds reveal"
+        yield AnswerReason(code="no-guarantee", text=text)
+    elif not stated or cost_level(stated[0], delta=delta) in ("nothing", "unbounded"):
+        text = "the bound that was declared is so large that it excludes practically nothing"
+        if not stated:
+            text = "no finite number bounds what the declared rounds reveal"
+        yield AnswerReason(code="guarantee-bounds-nothing", text=text)
+    if delta * report["terms"]["population"] >= 1:
+        text = f"a delta of {delta:g} allows the data of one {guarantee['unit']} to be handed over"
+        yield AnswerReason(code="delta-gives-data-away", text=text)
+
+
+def _verdict(
+    material: DeclaredMaterial, sections: Mapping[str, Any], answer: Answer
+) -> Iterator[str]:
+    """What was declared, what it comes to, and what speaks against it."""
+    yield f"As declared by the trainer; the training was not observed: {_cost(material, sections)}"
+    if answer.outcome == "do-not-release":
+        yield f"Against a release: {'; '.join(one.text for one in answer.reasons)}."
+    ledger = sections["ledger"]
     if ledger["missing_rounds"]:
         missing = counted(ledger["missing_rounds"], "number")
         yield f"{missing} below round {ledger['last_round']} never declared."

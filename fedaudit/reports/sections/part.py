@@ -136,6 +136,8 @@ class Answer(Part):
     outcome: AnswerOutcome
     reasons: list[AnswerReason]
     """The one that weighs most first."""
+    gap_size: Annotated[float | None, WHERE_GIVEN] = None
+    """From where on a gap that no gate judges counts; none of earlier versions, where none did."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ OF_OTHER_THINGS = {
     "attacks/replay/accounting_replay.py": "who is charged, and how often",
     "attacks/replay/neighbours.py": "whether a client or a record is another, and what is examined",
     "attacks/replay/watched_run.py": "which of a run's steps are looked at",
-    "reports/declared/declared_report.py": "terms of a training elsewhere",
+    "reports/declared/declared_sections.py": "terms of a training elsewhere",
     "reports/verdict/release.py": "that a server is trusted",
     "reports/verification/declared_checks.py": "terms of a training elsewhere",
 }
