@@ -216,11 +216,6 @@ class ClusterCounts:
         self._counts = history[-1]
         return _priced(history, price)
 
-    def leakage(self, price: Callable[[float], float]) -> list[ClusterLeakage]:
-        """The same of where everybody stands now."""
-        [now] = _priced(self._counts[np.newaxis], price)
-        return now
-
     def _in_rounds(self, clusters: Ints, releases: NDArray[np.integer]) -> Ints:
         """The number of clients by round, cluster and releases: [rounds, clusters, releases]."""
         shape = (len(clusters), *self._counts.shape)

@@ -101,12 +101,6 @@ class Accountant(ABC):
         """The adjacency of every figure of this accountant."""
         return self._adjacency
 
-    @property
-    def composed(self) -> tuple[Composed, ...]:
-        """Everything composed so far: equal events are grouped, in the order of first
-        appearance."""
-        return tuple(Composed(event, count) for event, count in self._counts.items())
-
     def unsupported(self, event: Event) -> str | None:
         """Why the event cannot be composed, and which pair is supported; None where it can."""
         if isinstance(event, Composed):

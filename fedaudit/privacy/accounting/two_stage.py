@@ -136,11 +136,6 @@ class TwoStageAccountant(Accountant):
         self._observer: Observer = observer
         self._orders = checked_orders(orders)
 
-    @property
-    def observer(self) -> Observer:
-        """Against whom the figures hold."""
-        return self._observer
-
     def _refusal(self, event: Event) -> str | None:
         known = known_event(event)
         match known:

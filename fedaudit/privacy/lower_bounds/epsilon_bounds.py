@@ -126,11 +126,6 @@ class SignalFit:
         self.numbers += numbers
 
     @property
-    def length(self) -> float | None:
-        """The length with which a canary comes through, least squares; None without a canary."""
-        return self.product / self.weight if self.weight > 0 else None
-
-    @property
     def deviation(self) -> float | None:
         """Of the noise; None for fewer than two numbers."""
         if self.numbers < 2:

@@ -26,7 +26,7 @@ stopping in time is as private as never having planned more. Who has left reveal
 the set of records that are still in is as secret as the data."""
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,25 +45,13 @@ _MIN_BUDGET = 1e-5  # budgets below this are kept as well, but not used as fully
 _ROUNDING = 1 - 1e-11
 
 
-@dataclass(frozen=True)
-class SamplingRates:
-    """The rate of every record; arrays [records]."""
+class SamplingRates(NamedTuple):
+    """Of every record; arrays [records]."""
 
     rates: Floats
     """0 where the record is never sampled."""
     spends: Floats
     """The epsilon that the record spends over the run."""
-    budgets: Floats
-
-    @property
-    def left_out(self) -> Bools:
-        """Records whose budget no rate can keep, or that a method leaves out."""
-        return np.equal(self.rates, 0)
-
-    @property
-    def overspent(self) -> Bools:
-        """Records that spend more than their budget."""
-        return np.greater(self.spends, self.budgets)
 
 
 def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
@@ -75,13 +63,13 @@ def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
     """
     wanted = np.asarray(budgets, dtype=np.float64)
     if not len(wanted):
-        return SamplingRates(wanted.copy(), wanted.copy(), wanted)
+        return SamplingRates(wanted.copy(), wanted.copy())
     if not (wanted > 0).all():
         raise ValueError("budgets must be positive")
     kept = wanted * _ROUNDING
     rates, spends = _table(run, kept)
     index = np.searchsorted(spends, kept, side="right") - 1
-    return SamplingRates(rates[index], spends[index], wanted)
+    return SamplingRates(rates[index], spends[index])
 
 
 def sampling_grid(rates: ArrayLike) -> Floats:
@@ -141,12 +129,6 @@ class FittedCurve:
     a: float
     b: float
     c: float
-    r_squared: float
-
-    def epsilons(self, rates: ArrayLike) -> Floats:
-        """What records of these rates spend according to the fit."""
-        fitted: Floats = np.exp(self.a * np.asarray(rates) + self.b) + self.c
-        return fitted
 
     def rates(self, budgets: ArrayLike) -> Floats:
         """The rates at which these budgets are spent according to the fit, clamped to [0, 1]."""
@@ -168,17 +150,13 @@ def fit_curve(run: TwoStageRun) -> FittedCurve:
 
     start = (1.0, np.log(max(float(spends[-1]), 1e-12)) - 1.0, 0.0)
     (a, b, c), _ = curve_fit(curve, FIT_RATES, spends, p0=start, maxfev=20_000)
-    residual = spends - curve(FIT_RATES, a, b, c)
-    spread = spends - spends.mean()
-    r_squared = 1 - float(residual @ residual) / float(spread @ spread)
-    return FittedCurve(float(a), float(b), float(c), r_squared)
+    return FittedCurve(float(a), float(b), float(c))
 
 
 def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
-    """Rates by the fit, with what they actually spend: see `SamplingRates.overspent`."""
-    wanted = np.asarray(budgets, dtype=np.float64)
-    rates = sampling_grid(fit_curve(run).rates(wanted))
-    return SamplingRates(rates, run.epsilons(rates), wanted)
+    """Rates by the fit, with what they actually spend: some more than their budgets."""
+    rates = sampling_grid(fit_curve(run).rates(budgets))
+    return SamplingRates(rates, run.epsilons(rates))
 
 
 Inversion = Literal["exact", "curve-fit"]
@@ -218,11 +196,6 @@ class RecordPlan:
         never: Bools = (self.rates == 0) | (self.rounds == 0)
         return never
 
-    @property
-    def overspent(self) -> Bools:
-        """Records that spend more than their budget."""
-        return np.greater(self.spends, self.budgets)
-
 
 def personalised_plan(
     budgets: Floats, settings: RecordSettings, *, clients: int, inversion: Inversion = "exact"
@@ -240,7 +213,7 @@ def personalised_plan(
         rates=found.rates,
         rounds=np.full(len(found.rates), run.rounds, dtype=np.int64),
         spends=found.spends,
-        budgets=found.budgets,
+        budgets=budgets,
     )
 
 

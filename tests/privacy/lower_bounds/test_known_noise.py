@@ -37,15 +37,13 @@ def test_it_is_wrong_as_rarely_as_it_says(weight: int, numbers: int, ratio: floa
 
 def test_a_signal_the_wrong_way_is_no_evidence() -> None:
     for fit in _fits(-1.7, weight=20, numbers=40, repeats=50):
-        assert fit.length is not None
-        assert fit.length < 0
+        assert fit.product < 0
         assert fit.least_ratio(SIGNIFICANCE) == 0.0
 
 
 def test_without_canaries_or_noise_it_neither_fails_nor_invents() -> None:
     nothing = SignalFit()
     nothing.add(product=0.0, weight=0.0, squares=3.0, numbers=5)
-    assert nothing.length is None
     assert nothing.least_ratio(0.01) == 0.0
     assert SignalFit().deviation is None
     exact = SignalFit()
