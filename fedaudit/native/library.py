@@ -6,8 +6,6 @@ Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` th
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -109,17 +107,6 @@ def place_of(values: NDArray[Any]) -> int:
 def line(values: Any, dtype: type[np.generic]) -> NDArray[Any]:
     """Values as a contiguous array of this type."""
     return np.ascontiguousarray(values, dtype=dtype)
-
-
-@contextmanager
-def fallback_only() -> Iterator[None]:
-    """Within it the kernels are not used."""
-    global _enabled  # noqa: PLW0603
-    before, _enabled = _enabled, False
-    try:
-        yield
-    finally:
-        _enabled = before
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

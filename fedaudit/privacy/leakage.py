@@ -68,11 +68,6 @@ def leakages(releases: ArrayLike, *, n: ArrayLike, noise_multiplier: float) -> F
     return products / noise_multiplier
 
 
-def leakage_norm(sizes: Sequence[int], *, noise_multiplier: float) -> float:
-    """The Euclidean norm of n_l / nu over the layers, of `sizes` n_l."""
-    return math.hypot(*sizes) / noise_multiplier
-
-
 def largest_participation(client_budget: float, n: int, noise_multiplier: float) -> int:
     """The largest number of releases whose leakage stays within the budget.
 

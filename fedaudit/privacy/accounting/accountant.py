@@ -60,6 +60,7 @@ from fedaudit.privacy.accounting.random_allocation import (
     allocation_curve,
     allocation_loss,
 )
+from fedaudit.spec.privacy import AccountantName
 
 
 class UnsupportedEventError(ValueError):
@@ -237,14 +238,6 @@ def added_epsilon(orders: ArrayLike, delta: float) -> Floats:
     return np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
 
 
-def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> Floats:
-    """The divergence at an order that still gives this epsilon: float64, broadcast.
-
-    Negative where the order cannot show so small an epsilon.
-    """
-    return np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
-
-
 def best_epsilon(divergences: Floats, orders: Floats, delta: float) -> tuple[float, float]:
     """The smallest epsilon over the orders, not below 0, and its order.
 
@@ -402,6 +395,17 @@ def library_event(event: Event, *, clips: float) -> Any:
             raise TypeError(f"no Gaussian sum of the library's: {event}")
         case _:
             assert_never(known)
+
+
+def accountant_of(name: AccountantName, *, adjacency: Adjacency) -> "RdpAccountant | PldAccountant":
+    """The accountant that a spec names."""
+    match name:
+        case "rdp":
+            return RdpAccountant(adjacency=adjacency)
+        case "pld":
+            return PldAccountant(adjacency=adjacency)
+        case _:
+            assert_never(name)
 
 
 LOSS_STEP = 1e-4

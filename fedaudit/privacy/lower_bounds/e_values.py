@@ -35,6 +35,7 @@ it, and the power says so.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
@@ -370,12 +371,14 @@ def _power(
     made = round(releases * (right + wrong))
     if not made or right <= wrong:
         return 0.0
-    low, high = 0, made + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = least_leakage(right=made - middle, wrong=middle, significance=significance)
-        low, high = (middle + 1, high) if found > leakage else (low, middle)
-    return float(scipy.stats.binom.cdf(low - 1, made, wrong / (right + wrong)))
+
+    def within(found_wrong: int) -> bool:
+        right_ones = made - found_wrong
+        found = least_leakage(right=right_ones, wrong=found_wrong, significance=significance)
+        return found <= leakage
+
+    most = bisect_left(range(made + 1), True, key=within)
+    return float(scipy.stats.binom.cdf(most - 1, made, wrong / (right + wrong)))
 
 
 def adaptive_log_ratio(*, near: Floats, far: Floats, small: bool, n: int, scale: float) -> Floats:

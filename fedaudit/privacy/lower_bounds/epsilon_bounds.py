@@ -47,6 +47,7 @@ significance; and where noise is as claimed, no sum of releases tells more than 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -226,11 +227,7 @@ def fewest_correct(refuted: Callable[[int], bool], *, guesses: int) -> int | Non
     """The fewest correct guesses that are `refuted`; None where not even all are."""
     if not guesses or not refuted(guesses):
         return None
-    low, high = 0, guesses
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high
+    return bisect_left(range(1, guesses), True, key=refuted) + 1
 
 
 NUMBERS_A_RELEASE = 4

@@ -31,7 +31,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
     GuaranteeKind,
-    MechanismParameters,
     PoissonSampled,
     RandomAllocated,
     Rotated,
@@ -97,11 +96,6 @@ class _GaussianMechanism(EpsilonMechanism):
     privacy: GaussianCentral | GaussianLocal
 
     @property
-    @abstractmethod
-    def fixed_clip(self) -> float | None:
-        """The clip of all rounds and clients; None where it is adaptive."""
-
-    @property
     def guarantee_kind(self) -> GuaranteeKind:
         """Always formal."""
         return "formal"
@@ -124,11 +118,6 @@ class _GaussianMechanism(EpsilonMechanism):
     def accountant(self) -> PlanAccountant:
         """As the spec asks."""
         return self.privacy.accountant
-
-    def public_inputs(self, *, n: int) -> MechanismParameters:
-        """The noise, and the clip unless it is adaptive."""
-        noise = float(self.privacy.noise_multiplier)
-        return self.shared_inputs(n=n, noise_multiplier=noise, clip=self.fixed_clip)
 
     def spending_plan(
         self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
@@ -267,9 +256,10 @@ class GaussianCentralMechanism(_GaussianMechanism):
                 assert_never(cohort)
 
     @property
-    def fixed_clip(self) -> float | None:
-        """None where the clip is adaptive."""
-        return None if self.privacy.adaptive_clip is not None else self.privacy.initial_clip
+    def shared_noise(self) -> tuple[float | None, float | None]:
+        """No clip where it is adaptive."""
+        clip = None if self.privacy.adaptive_clip is not None else self.privacy.initial_clip
+        return float(self.privacy.noise_multiplier), clip
 
     def sentences(self) -> list[str]:
         """Against an observer of the models; the server is trusted."""
@@ -416,9 +406,9 @@ class GaussianLocalMechanism(_GaussianMechanism):
         return "replace-one"
 
     @property
-    def fixed_clip(self) -> float | None:
-        """That of every upload."""
-        return self.privacy.clip
+    def shared_noise(self) -> tuple[float | None, float | None]:
+        """Those of every upload."""
+        return float(self.privacy.noise_multiplier), self.privacy.clip
 
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()

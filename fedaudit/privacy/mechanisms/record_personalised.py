@@ -190,9 +190,10 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """That of both coins."""
         return "two-stage"
 
-    def public_inputs(self, *, n: int) -> MechanismParameters:
+    @property
+    def shared_noise(self) -> tuple[float | None, float | None]:
         """Only the clip: noise is each client's own."""
-        return self.shared_inputs(n=n, noise_multiplier=None, clip=self.privacy.clip)
+        return None, self.privacy.clip
 
     def spending_plan(
         self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None

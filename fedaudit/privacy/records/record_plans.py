@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.privacy.accounting.accountant import divergence_limit
+from fedaudit.privacy.accounting.accountant import added_epsilon
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
 
@@ -249,7 +249,8 @@ def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> tuple[I
     distinct, position = np.unique(rates, return_inverse=True)
     for order in run.orders:
         cost = run.divergence(distinct, order)[position]
-        limit = np.maximum(divergence_limit(budgets, order, run.delta) * _ROUNDING, 0.0)
+        # The divergence that still gives this epsilon: below 0 where the order cannot show it.
+        limit = np.maximum((budgets - added_epsilon(order, run.delta)) * _ROUNDING, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             lasts = np.where(cost > 0, np.floor(limit / cost * _ROUNDING), np.inf)
         rounds = np.minimum(lasts, run.rounds).astype(np.int64)

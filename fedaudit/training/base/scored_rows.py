@@ -374,7 +374,8 @@ def predicted_rows(
     themselves, in the target's own units, and groups from the attribute: `GroupCounter` with its
     tables is not involved, so that its counts can be checked against these rows.
     """
-    rules = _rules_of(federation, fairness, place)
+    rules = outcome_rules(federation, fairness)
+    rules = replace(rules, rule_index=rules.rule_index[place])
     truth = federation.raw_target[place]
     predicted = rows.predictions.astype(np.float64) * federation.target_scale
     counted = _counted(rules, rows)
@@ -390,11 +391,6 @@ def predicted_rows(
             predicted_classes=predicted[chosen].astype(np.int64) if federation.classes else None,
         )
     return found
-
-
-def _rules_of(federation: Federation, fairness: Fairness, place: Ints) -> OutcomeRules:
-    rules = outcome_rules(federation, fairness)
-    return replace(rules, rule_index=rules.rule_index[place])
 
 
 def _counted(rules: OutcomeRules, rows: ScoredRows) -> Bools:

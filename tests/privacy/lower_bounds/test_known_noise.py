@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.canary_scenarios import gaussian_mu
 from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit
-from fedaudit.privacy.lower_bounds.release_law import gaussian_epsilon, gaussian_mu
+from fedaudit.privacy.lower_bounds.release_law import gaussian_epsilon
 
 SIGNIFICANCE, REPEATS = 0.05, 500
 
