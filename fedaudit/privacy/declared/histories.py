@@ -411,8 +411,7 @@ def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> 
         case None:
             return np.zeros(len(rows), dtype=np.bool_)
         case LeakageBudget():
-            found: Bools = leakages(rows, charges) > terms.budget.leakage * _ROUNDING
-            return found
+            return leakages(rows, charges) > terms.budget.leakage * _ROUNDING
         case EpsilonBudget():
             return _over_epsilon(rows, charges, terms, terms.budget.epsilon * _ROUNDING)
         case _:

@@ -357,8 +357,7 @@ def _closeness(
     across = generator.chisquare(n - 1, _DRAWS) if n > 1 else np.zeros(_DRAWS)
     cosine = along / np.sqrt(along * along + across)
     other = np.sqrt(np.maximum(0.0, norm**2 + 2 * norm * share * cosine + share**2))
-    found: Floats = (other - norm) / share
-    return found
+    return (other - norm) / share
 
 
 def _power(

@@ -94,8 +94,7 @@ class GuessPlan:
 def by_score(scores: Floats, coins: Bools) -> Bools:
     """The coins [..., canaries] in the order of their scores, the lowest first."""
     order = np.argsort(scores, axis=-1, kind="stable")
-    found: Bools = np.take_along_axis(coins, order, axis=-1)
-    return found
+    return np.take_along_axis(coins, order, axis=-1)
 
 
 def possible_plans(canaries: int) -> list[GuessPlan]:

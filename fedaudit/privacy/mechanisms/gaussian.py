@@ -24,7 +24,12 @@ from functools import partial
 from typing import ClassVar, assert_never
 
 from fedaudit.privacy.accounting.accountant import COARSE_LOSS_STEP, LOSS_STEP, RDP_ORDERS
-from fedaudit.privacy.accounting.epsilon_tables import ROUGH_ORDERS, RepeatedEvent, planned_epsilon
+from fedaudit.privacy.accounting.epsilon_tables import (
+    ROUGH_ORDERS,
+    EpsilonTerms,
+    RepeatedEvent,
+    planned_epsilon,
+)
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -123,18 +128,20 @@ class _GaussianMechanism(EpsilonMechanism):
         self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
     ) -> SpendingPlan:
         """One event for every charge: of the population, or of each client."""
-        [observer] = self.facts.observers
         everyone = self.facts.subject_kind == "population"
         return plan_of_one_event(
             self._event(self.privacy.noise_multiplier, training_clients=training_clients),
+            self._terms,
             subject_kind=self.facts.subject_kind,
             subjects=(EVERYONE,) if everyone else tuple(names),
-            observer=observer,
-            adjacency=self.adjacency,
-            delta=self.privacy.delta,
             accountant=self.privacy.accountant,
             steps=self.spec.training.rounds,
         )
+
+    @property
+    def _terms(self) -> EpsilonTerms:
+        [observer] = self.facts.observers
+        return EpsilonTerms(adjacency=self.adjacency, observer=observer, delta=self.privacy.delta)
 
     @abstractmethod
     def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
@@ -142,21 +149,14 @@ class _GaussianMechanism(EpsilonMechanism):
 
     def targeted_figure(self, *, n: int, training_clients: int) -> TargetedFigure:
         """Epsilon at the spec's delta, by its accountant, of one subject charged in every round."""
-        privacy, rounds, [observer] = self.privacy, self.spec.training.rounds, self.facts.observers
+        privacy, rounds, terms = self.privacy, self.spec.training.rounds, self._terms
 
         def epsilon(
             noise_multiplier: float, *, orders: tuple[float, ...], pld_step: float | None
         ) -> float:
             event = self._event(noise_multiplier, training_clients=training_clients)
-            return planned_epsilon(
-                event,
-                int(RepeatedEvent(event).compositions_within(rounds)),
-                adjacency=self.adjacency,
-                observer=observer,
-                delta=privacy.delta,
-                pld_step=pld_step,
-                orders=orders,
-            )
+            count = int(RepeatedEvent(event).compositions_within(rounds))
+            return planned_epsilon(event, count, terms, pld_step=pld_step, orders=orders)
 
         match privacy.accountant:
             case "rdp":

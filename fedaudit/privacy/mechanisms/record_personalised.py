@@ -16,7 +16,6 @@ they have the spec's public numbers, and epsilons are computed from them.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar, assert_never
 
 import numpy as np
@@ -67,6 +66,7 @@ from fedaudit.privacy.records.record_use import (
     RECORD_OBSERVERS,
     RecordUse,
     client_rate,
+    epsilon_terms,
     record_settings,
     record_spending,
 )
@@ -345,9 +345,8 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def _epsilons_at_rate_one(self) -> dict[Observer, float]:
         """What a record in every batch spends, by observer; no record spends more."""
         event, rounds = self._run_at_rate_one().event(1.0), self.spec.training.rounds
-        fixed = partial(renyi_epsilons, event, rounds, adjacency=RECORD_ADJACENCY)
-        delta = self.privacy.delta
-        return {one: float(fixed(observer=one, delta=delta)) for one in RECORD_OBSERVERS}
+        each = {one: epsilon_terms(one, self.privacy.delta) for one in RECORD_OBSERVERS}
+        return {one: float(renyi_epsilons(event, rounds, terms)) for one, terms in each.items()}
 
 
 _DIGITS = 1e-6

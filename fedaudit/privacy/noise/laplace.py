@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fedaudit.arrays import Floats
-from fedaudit.native.library import done, kernels, place_of
-from fedaudit.native.tensors import address
+from fedaudit.native.library import kernels
+from fedaudit.native.tensors import call
 from fedaudit.privacy.noise.gaussian import drawn_normals, grid_spacing, round_to_grid, wide_normals
 from fedaudit.randomness import Purpose, Source, wide_uniforms
 from fedaudit.reproducible import fixed_order_sum, one_thread, square_root
@@ -91,26 +91,11 @@ def compiled_release(
     uploads = torch.empty_like(updated)
     radii = torch.empty((cells, clients), dtype=torch.float64)
     finite = torch.empty((cells, clients), dtype=torch.bool)
-    done(
-        library.fedaudit_sanitise(
-            address(start),
-            address(updated),
-            unit_noise.__array_interface__["data"][0],
-            width,
-            cells,
-            clients,
-            n,
-            place_of(noise_scale),
-            place_of(fixed_radius),
-            place_of(radius_floor),
-            clip is not None,
-            0 if clip is None else place_of(clip[0]),
-            0 if clip is None else place_of(clip[1]),
-            place_of(spacing),
-            address(uploads),
-            address(radii),
-            address(finite),
-        )
+    call(
+        library.fedaudit_sanitise,
+        *(start, updated, unit_noise.__array_interface__["data"][0], width, cells, clients, n),
+        *(noise_scale, fixed_radius, radius_floor, clip is not None, *(clip or (0, 0))),
+        *(spacing, uploads, radii, finite),
     )
     return uploads, radii, finite
 

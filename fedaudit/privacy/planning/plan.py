@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import Accountant, RdpAccountant
-from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, EpsilonTerms, RepeatedEvent
 from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Event, Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import RECORD_ADJACENCY, RecordSpending
@@ -152,32 +152,24 @@ class SpendingPlan:
 
 def plan_of_one_event(
     event: Event,
+    terms: EpsilonTerms,
     *,
     subject_kind: SubjectKind,
     subjects: tuple[str, ...],
-    observer: Observer,
-    adjacency: Adjacency,
-    delta: float,
     accountant: AccountantName,
     steps: int,
 ) -> SpendingPlan:
     """A plan in which one event is composed in the same way for all subjects."""
-    line = EpsilonCurve.of_events(
-        (RepeatedEvent(event),),
-        steps,
-        observer=observer,
-        adjacency=adjacency,
-        delta=delta,
-        by_pld=accountant == "pld",
-    )
+    events = (RepeatedEvent(event),)
+    line = EpsilonCurve.of_events(events, steps, terms, by_pld=accountant == "pld")
     return SpendingPlan(
         subject_kind=subject_kind,
         subjects=subjects,
-        delta=delta,
-        adjacency=adjacency,
+        delta=terms.delta,
+        adjacency=terms.adjacency,
         accountant=accountant,
         steps=steps,
-        lines={observer: (line,)},
+        lines={terms.observer: (line,)},
         warnings=_warnings([line], steps) if accountant == "rdp" else (),
     )
 
@@ -203,12 +195,12 @@ def _warnings(lines: Sequence[EpsilonCurve], steps: int) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for line in lines:
         accountant: Accountant = (
-            TwoStageAccountant(observer=line.observer)
+            TwoStageAccountant(observer=line.terms.observer)
             if isinstance(line.event, TwoStage)
-            else RdpAccountant(adjacency=line.adjacency)
+            else RdpAccountant(adjacency=line.terms.adjacency)
         )
-        count = int(line.repeated_events[0].compositions_within(steps))
-        found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
+        accountant.compose(line.event, int(line.repeated_events[0].compositions_within(steps)))
+        found |= dict.fromkeys(accountant.spent(line.terms.delta).warnings)
     return tuple(found)
 
 

@@ -78,8 +78,7 @@ def sampling_grid(rates: ArrayLike) -> Floats:
     narrow = wide.astype(np.float32)
     above = narrow.astype(np.float64) > wide
     narrow[above] = np.nextafter(narrow[above], np.float32(0))
-    grid: Floats = np.floor(narrow.astype(np.float64) / _GRID) * _GRID
-    return grid
+    return np.floor(narrow.astype(np.float64) / _GRID) * _GRID
 
 
 def _table(run: TwoStageRun, wanted: Floats) -> tuple[Floats, Floats]:
@@ -145,8 +144,7 @@ def fit_curve(run: TwoStageRun) -> FittedCurve:
     spends = run.epsilons(FIT_RATES)
 
     def curve(rates: Floats, a: float, b: float, c: float) -> Floats:
-        grown: Floats = np.exp(a * rates + b) + c
-        return grown
+        return np.exp(a * rates + b) + c
 
     start = (1.0, np.log(max(float(spends[-1]), 1e-12)) - 1.0, 0.0)
     (a, b, c), _ = curve_fit(curve, FIT_RATES, spends, p0=start, maxfev=20_000)
