@@ -1,14 +1,8 @@
 """Errors for a spec and data that do not fit together."""
 
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 
-
-def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:
-    """An error to be raised; `where` is a JSON pointer into the spec.
-
-    `of_spec`: whether it says nothing about the content of the data, as in `FieldError`.
-    """
-    return InvalidInputError([FieldError(where, message, of_spec=of_spec)])
+__all__ = ["error_at", "listed", "raise_errors"]
 
 
 def raise_errors(faults: list[FieldError]) -> None:

@@ -206,8 +206,9 @@ class PersonalisedRound:
                 for start in range(0, len(own), together):
                     part = own[start : start + together]
                     silos = self._silos(places[part], paid, rows=one.rows)
-                    found, _ = steps(theta, silos, source=source, round_=round_)
-                    models[torch.from_numpy(part)] = found
+                    models[torch.from_numpy(part)] = steps(
+                        theta, silos, source=source, round_=round_
+                    )
             present = torch.isfinite(models).all(-1)
             if present.any():
                 # Unweighted: the number of a client's records is not disclosed.

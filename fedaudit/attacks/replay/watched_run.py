@@ -293,14 +293,8 @@ class _WatchedSteps(RecordSteps):
     follow: PassedThrough | None
 
     def __call__(
-        self,
-        theta: Tensor,
-        records: SiloRecords,
-        *,
-        source: Source,
-        round_: int,
-        state: OptimiserState | None = None,
-    ) -> tuple[Tensor, OptimiserState]:
+        self, theta: Tensor, records: SiloRecords, *, source: Source, round_: int
+    ) -> Tensor:
         self.passed.source = source
         kept, other = self.passed.steps[self.passed.round], None
         if self.follow is not None:
@@ -337,7 +331,6 @@ class _WatchedSteps(RecordSteps):
             _overridden(records, batches=batches),
             source=_overridden(source, wide_words=wide_words),
             round_=round_,
-            state=state,
         )
 
 
