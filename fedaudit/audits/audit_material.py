@@ -102,28 +102,15 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
 
 def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSection:
     """Without what predictions alone do not have, each with its reason."""
-    by_rows = rows.client_count is None
-    update: dict[str, Any] = {
-        "groups": [
-            one.model_copy(update={"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}})
-            for one in section.groups
-        ],
-        "metrics": {
-            name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()
-        },
-    }
-    if by_rows:
-        update["groups"] = [
-            one.model_copy(
-                update={
-                    "accuracy_over_baseline_interval": drawn_by_rows(
-                        one.accuracy_over_baseline_interval
-                    )
-                }
-            )
-            for one in update["groups"]
-        ]
-    return section.model_copy(update=update)
+    by_rows, groups = rows.client_count is None, []
+    for one in section.groups:
+        update: dict[str, Any] = {"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}}
+        if by_rows:
+            interval = drawn_by_rows(one.accuracy_over_baseline_interval)
+            update["accuracy_over_baseline_interval"] = interval
+        groups.append(one.model_copy(update=update))
+    metrics = {name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()}
+    return section.model_copy(update={"groups": groups, "metrics": metrics})
 
 
 def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection:

@@ -326,25 +326,30 @@ class LedgerWriter:
             newest[at] = self.clusters[who]
         entries: list[list[LedgerEntry]] = []
         counted: list[Counted] = []
-        for observer, spending in zip(self.ledger_context.observers, self.spendings, strict=True):
+        context = self.ledger_context
+        for observer, spending in zip(context.observers, self.spendings, strict=True):
             paying: NDArray[np.bool_] | slice = slice(None)
             if observer in compositions:
                 [charged], [who] = compositions[observer], subjects
                 paying = charged > spending.releases[who]
             whom, found = subjects[:, paying], outcomes[:, paying]
             counted.append(spending.count_rounds(whom, found))
+            counts = counted[-1].releases
             entries.append(
                 [
-                    self.ledger_context.entry(
-                        observer,
-                        round_=rounds[at],
+                    LedgerEntry(
+                        round=rounds[at],
                         release=releases[at],
+                        subject_kind=context.subject_kind,
+                        observer=observer,
+                        inputs=context.inputs,
                         subjects=whom[at],
                         outcomes=found[at],
                         radii=radii[at, paying],
-                        releases=counted[-1].releases[at],
+                        releases=counts[at],
                         clusters=clusters[at, paying],
                         interrupted=interrupted,
+                        epsilons=context.epsilons(observer, whom[at], counts[at]),
                     )
                     for at in range(len(rounds))
                 ]

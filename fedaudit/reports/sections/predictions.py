@@ -390,19 +390,16 @@ def _prediction_limits(material: AuditMaterial) -> list[str]:
 
 def _fairness_limits(material: AuditMaterial) -> list[str]:
     audit = material.audit
-    clients = (
-        "; without a client key it is not known whether a group's rows are one person's"
-        if material.client_count is None
-        else f", or rows of fewer than {audit.minimum_group_clients} clients"
+    few, unknown = (
+        "",
+        "; without a client key it is not known whether a group's rows are one person's",
     )
+    if material.client_count is not None:
+        few, unknown = f", or rows of fewer than {audit.minimum_group_clients} clients,", ""
     found = [
-        f"Groups with fewer than {audit.minimum_group_size} rows{clients}, are suppressed, and so "
-        "are groups from which so few would follow by sums and differences of what this report "
-        "shows; a gap may be larger among suppressed groups."
-        if material.client_count is not None
-        else f"Groups with fewer than {audit.minimum_group_size} rows are suppressed, and so are "
+        f"Groups with fewer than {audit.minimum_group_size} rows{few} are suppressed, and so are "
         "groups from which so few would follow by sums and differences of what this report shows; "
-        f"a gap may be larger among suppressed groups{clients}."
+        f"a gap may be larger among suppressed groups{unknown}."
     ]
     if any(", in no group: " in note for note in material.federation.notes):
         found.append(
