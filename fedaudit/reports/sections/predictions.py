@@ -23,7 +23,13 @@ from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import IntervalSection, Part, Reasons, Share
 from fedaudit.reports.sections.privacy import ClusterLeakage
-from fedaudit.reports.sections.provenance import RECORDED, Provenance, provenance, spec_hash_check
+from fedaudit.reports.sections.provenance import (
+    RECORDED,
+    Provenance,
+    comparison_limits,
+    provenance,
+    spec_hash_check,
+)
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.section import Section, handed_over, no_limits
 from fedaudit.reports.sections.utility import utility_section
@@ -290,6 +296,7 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
         "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
         "show that there is no gap. A null shows how wide it comes out by chance alone.",
+        *comparison_limits(audit.fairness),
         _drawn_limit(material),
         _counts_limit(material.audit.fairness.rounded_to),
     ]
