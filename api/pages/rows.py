@@ -22,6 +22,16 @@ UNBOUNDED = "unbounded"
 _UNREADABLE = "cannot be read"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 # The first that an experiment has is the one shown.
+_NOT_USEFUL = frozenset(
+    {
+        "model-decides-nothing",
+        "model-not-shown-useful",
+        "model-too-good",
+        "threshold-misplaced",
+        "training-diverged",
+    }
+)
+"""Reasons for an answer that take an accuracy its meaning."""
 _GAPS = (
     "equalized_odds_difference",
     "demographic_parity_difference",
@@ -135,9 +145,14 @@ def _cost(experiment: ExperimentBody, mechanism: PrivacyMechanism) -> Shown | No
 
 
 def _utility(experiment: ExperimentBody) -> Shown | None:
-    figures = experiment.figures
+    figures, answer = experiment.figures, experiment.answer
     if figures.accuracy is not None:
-        return Shown(figure(figures.accuracy), "accuracy", share=figures.accuracy)
+        # A constant prediction may be as accurate: no bar before a report compared the two.
+        found = {"not-compared"} if answer is None else {one.code for one in answer.reasons}
+        useful = found.isdisjoint({"not-compared", *_NOT_USEFUL})
+        remark = "accuracy" if useful or answer is None else "accuracy, not shown to be useful"
+        share = figures.accuracy if useful else None
+        return Shown(figure(figures.accuracy), remark, share=share)
     if figures.validation_loss is not None:
         return Shown(figure(figures.validation_loss), "validation loss")
     return None

@@ -11,10 +11,10 @@ from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import charge_of_entry, declared_inputs
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
-from fedaudit.reports.checks import Check, check, unchecked
-from fedaudit.reports.declared.declared_report import DECLARED
+from fedaudit.reports.checks import Check, answer_check, check, unchecked
+from fedaudit.reports.declared.declared_report import DECLARED, declared_answer
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence
-from fedaudit.reports.sections.section import section_checks
+from fedaudit.reports.sections.part import section_checks
 from fedaudit.spec.declared_ledgers import LedgerTerms
 
 _DIGITS = 1e-9
@@ -96,3 +96,5 @@ class DeclaredEntries:
                 histories=None if self._skipped else self._histories,
             )
             yield from section_checks(DECLARED, found)
+            if evidence.report.get("answer") is not None:
+                yield answer_check(evidence.report, declared_answer)
