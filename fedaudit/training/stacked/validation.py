@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.networks.stacked_network import Loss, Network
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.base.scored_rows import (
@@ -235,10 +236,10 @@ def _own_outputs(network: Network, own: Tensor, features: Tensor) -> Tensor:
 class Figures:
     """Validation figures on the host, one a cell of the evaluated stack."""
 
-    selection_loss: NDArray[np.float64]
-    validation_loss: NDArray[np.float64]
-    accuracy: NDArray[np.float64] | None
-    counts: dict[str, NDArray[np.int64]]
+    selection_loss: Floats
+    validation_loss: Floats
+    accuracy: Floats | None
+    counts: dict[str, Ints]
     """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
     final: FinalGroups | None = None
     """Of the only cell, per client."""
@@ -300,8 +301,8 @@ def flat_figures(
     rows: ScoredRows,
     places: RowPlaces,
     *,
-    selection_loss: NDArray[np.float64],
-    validation_loss: NDArray[np.float64],
+    selection_loss: Floats,
+    validation_loss: Floats,
     per_client: bool,
 ) -> Figures:
     """Figures as of a stack of one; the losses are [1]."""
