@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedaudit.arrays import Floats, Ints32
 from fedaudit.ledger.rows import report_inputs
 from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
@@ -54,9 +54,7 @@ class LedgerContext:
     held_out: HeldOutContext | None = None
     """How the held-out people are charged for the report; None where their counts get no noise."""
 
-    def epsilons(
-        self, observer: Observer, subjects: NDArray[np.int32], releases: ArrayLike
-    ) -> NDArray[np.float64] | None:
+    def epsilons(self, observer: Observer, subjects: Ints32, releases: ArrayLike) -> Floats | None:
         """What these subjects have spent after their numbers of compositions; None without an
         epsilon."""
         if self.plan is None:

@@ -67,17 +67,19 @@ def guesses(id_: str, spec: dict[str, Any], salt: bytes | None) -> dict[str, tup
     found: dict[str, tuple[str, ...]] = {}
     encoder = EntryEncoder(context.subjects, salt=salt)
     for cohort in combinations(training_subjects(cell, context).tolist(), COHORT):
+        subjects, releases = np.array(cohort, np.int32), np.ones(COHORT, np.int32)
         entry = LedgerEntry(
             round=1,
             release=0,
             subject_kind=context.subject_kind,
             observer="server",
             inputs=context.inputs,
-            subjects=np.array(cohort, np.int32),
+            subjects=subjects,
             outcomes=np.zeros(COHORT, np.uint8),
             radii=np.full(COHORT, np.nan),
-            releases=np.ones(COHORT, np.int32),
+            releases=releases,
             clusters=np.zeros(COHORT, np.int16),
+            epsilons=context.epsilons("server", subjects, releases),
         )
         digest = encoder.digest(entry)
         hashes = (

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedaudit.arrays import Floats
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.judgement import Gained, judge_model
 from fedaudit.ledger.bundle import Evidence
@@ -117,7 +117,7 @@ def wrong_gaps(section: _Figures, *, exact: bool) -> Iterator[str]:
             yield f"{name} is {shown(said)} in the report and {float(value)!r} recomputed"
 
 
-def _column(groups: Sequence[_Figures], name: str) -> NDArray[np.float64]:
+def _column(groups: Sequence[_Figures], name: str) -> Floats:
     return np.array(
         [np.nan if group[name] is None else float(group[name]) for group in groups],
         dtype=np.float64,
