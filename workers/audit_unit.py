@@ -7,10 +7,10 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.audits.audit_material import AuditRequest, audit_report
-from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
-from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
@@ -24,7 +24,7 @@ from workers.proof.signing import use_key
 log = structlog.get_logger()
 
 if TYPE_CHECKING:
-    from fedaudit.audits.audited_rows import AuditedRows
+    from fedaudit.audits.audit_table import AuditedRows
 
 
 _MAX_FAULTS = 100

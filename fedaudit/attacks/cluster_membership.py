@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
-from fedaudit.attacks.binomial_intervals import clopper_pearson
+from fedaudit.attacks.membership.member_rates import clopper_pearson
 from fedaudit.fairness.disclosure import Disclosure, size_rule
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import MIN_RELEASES, part_distances
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reports.sections.attacks import (

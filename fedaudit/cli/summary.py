@@ -19,10 +19,9 @@ from fedaudit.reports.sections.guarantee import (
     guarantee_words,
     is_unbounded,
 )
-from fedaudit.reports.sections.part import GateOutcome, verdict_lines
+from fedaudit.reports.sections.part import FigureRow, GateOutcome, figure_rows, verdict_lines
 from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures
-from fedaudit.reports.sections.shown_figures import FigureRow, figure_rows
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.spec.metrics import RATES
 

@@ -22,8 +22,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.client_network import record_loss
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import (
     ConvolutionalShape,
     DenseShape,
@@ -31,6 +29,7 @@ from fedaudit.networks.shape import (
     LayeredShape,
     NetworkShape,
 )
+from fedaudit.networks.stacked_network import Loss, record_loss
 from fedaudit.reproducible import fixed_order_sum, sum_along
 
 _EXACT = 53

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
-from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.reports.number_text import bound_text

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.losses import Loss
+from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Training
 from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
-from fedaudit.training.base.optimisers import local_optimiser
+from fedaudit.training.base.record_steps import local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method

@@ -33,8 +33,7 @@ from torch import Tensor
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_plans import RecordPlan
-from fedaudit.privacy.records.record_spending import record_spending
-from fedaudit.privacy.records.record_use import client_rate
+from fedaudit.privacy.records.record_use import client_rate, record_spending
 from fedaudit.randomness import (
     CounterSource,
     EntropySource,
@@ -51,13 +50,14 @@ from fedaudit.training.base.cell import (
     length_classes,
 )
 from fedaudit.training.base.cohort import drawn_clients
-from fedaudit.training.base.optimisers import local_optimiser, server_moves
 from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
     PlantedGradients,
     SiloRecords,
     flat_features,
     flat_target,
+    local_optimiser,
+    server_moves,
 )
 from fedaudit.training.base.records import (
     TrainingRecords,
@@ -67,14 +67,17 @@ from fedaudit.training.base.records import (
     validation_rows,
 )
 from fedaudit.training.base.rounds import (
+    NEVER,
     Checkpoints,
+    EarlyStopping,
     FinalResult,
     PlannedRound,
     PlayedRounds,
+    Progress,
     RoundColumns,
+    RunEnd,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.base.stopping import NEVER, EarlyStopping, Progress, RunEnd
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     RecordMechanism,

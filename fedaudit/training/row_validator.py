@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell, length_classes
 from fedaudit.training.base.record_steps import flat_features, flat_target

@@ -23,14 +23,16 @@ from fedaudit.training.base.cell import (
 )
 from fedaudit.training.base.cohort import Block, draw_block, whole_block
 from fedaudit.training.base.rounds import (
+    NEVER,
     Checkpoints,
+    EarlyStopping,
     FinalResult,
     PlannedRound,
     PlayedRounds,
+    RunEnd,
     Trainer,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism

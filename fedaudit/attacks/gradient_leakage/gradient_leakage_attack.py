@@ -14,19 +14,19 @@ from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.feasibility import attackable_clients
 from fedaudit.attacks.gradient_leakage.reconstruction import Reconstruction
-from fedaudit.attacks.gradient_leakage.recovered_images import (
+from fedaudit.attacks.gradient_leakage.update_match import (
     RECOVERED_BELOW,
     Baselines,
     contact_sheet,
     in_order,
+    layered_view,
     peak_signal_to_noise,
     png,
     quality,
     share_interval,
 )
-from fedaudit.attacks.gradient_leakage.update_match import layered_view
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source, wide_uniforms
 from fedaudit.reports.sections.attacks import (
     GradientLeakageSection,

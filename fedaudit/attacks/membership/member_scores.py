@@ -28,7 +28,7 @@ from scipy.special import log_expit, log_ndtr, logsumexp
 from torch import Tensor
 
 from fedaudit.attacks.membership.shadow_design import AttackedRows
-from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.reproducible import one_thread, prepared_device
 from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone

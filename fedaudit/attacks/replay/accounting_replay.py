@@ -16,8 +16,7 @@ from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.rotation_replay import bands_of
 from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.ledger.rows import Outcome
-from fedaudit.privacy.accounting.accountant import Accountant
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import Accountant, PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -30,7 +29,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     TwoStage,
     event_from_dict,
 )
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.spec.privacy import (

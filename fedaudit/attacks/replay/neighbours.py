@@ -36,7 +36,7 @@ from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.table.columns import find_columns
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.experiment import ExperimentSpec

@@ -21,7 +21,7 @@ from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import drawn_clients, whole_block
-from fedaudit.training.base.optimisers import server_moves
+from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import record_use_of, training_records
 
 _PROBED_ROUNDS = 1000

@@ -18,13 +18,11 @@ from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, ve
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.randomness import Purpose, Source, WideWords
-from fedaudit.runs.blocks import record_block
+from fedaudit.runs.blocks import MemorySink, record_block
 from fedaudit.runs.run import new_run
-from fedaudit.runs.sink import MemorySink
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
-from fedaudit.training.base.optimisers import OptimiserState
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
 from fedaudit.training.base.rounds import RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,

@@ -10,8 +10,14 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP, PldAccountant
+from fedaudit.privacy.accounting.accountant import (
+    COARSE_LOSS_STEP,
+    LOSS_STEP,
+    RDP_ORDERS,
+    PldAccountant,
+    added_epsilon,
+    event_curve,
+)
 from fedaudit.privacy.accounting.privacy_events import (
     BLOCKS,
     Adjacency,
@@ -30,7 +36,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     event_from_dict,
     known_event,
 )
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, event_curve
 from fedaudit.privacy.accounting.two_stage import TWO_STAGE_ORDERS, round_curve
 
 _AT_ONCE = 1 << 12  # compositions at a time

@@ -14,8 +14,14 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.pld import LOSS_STEP, PldAccountant
+from fedaudit.privacy.accounting.accountant import (
+    LOSS_STEP,
+    RDP_ORDERS,
+    PldAccountant,
+    RdpAccountant,
+    added_epsilon,
+    event_curve,
+)
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -25,7 +31,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     NonPrivate,
     PoissonSampled,
 )
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, RdpAccountant, event_curve
 from fedaudit.privacy.leakage import leakage, worst_log_ratio
 from fedaudit.spec.declared_ledgers import (
     EVERYONE,

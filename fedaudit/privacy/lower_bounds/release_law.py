@@ -18,9 +18,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from fedaudit.privacy.accounting.accountant import library_relation
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.privacy.accounting.random_allocation import allocation_loss
-from fedaudit.privacy.accounting.rdp import library_relation
 
 _MOST = 1e6
 """Beyond this mu there is no privacy that a figure could tell apart."""

@@ -35,7 +35,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise.grid_spacing import FINEST, STEPS_BITS
+from fedaudit.privacy.noise.adaptive_clipping import FINEST, STEPS_BITS
 from fedaudit.randomness import Purpose, Source, WideWords, wide_uniforms
 
 _CHUNK = 1 << 15  # numbers at a time: the working set stays within the L2 cache

@@ -10,7 +10,7 @@ The plan's subjects, who are charged:
   round. The server is trusted; the models are what is looked at.
 - `gaussian-local`: every client, for each of its own uploads, against the server. It sees who
   sends, so no sampling amplifies.
-- `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_spending`),
+- `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_use`),
   for every round against the observer of the final model, and for the rounds of the busiest client
   against the server.
 """
@@ -23,12 +23,11 @@ import numpy as np
 import rfc8785
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.privacy.accounting.accountant import Accountant
+from fedaudit.privacy.accounting.accountant import Accountant, RdpAccountant
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
 from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Event, Observer, TwoStage
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
-from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RecordSpending
+from fedaudit.privacy.records.record_use import RECORD_ADJACENCY, RecordSpending
 from fedaudit.spec.privacy import AccountantName
 
 SubjectKind = Literal["client", "population", "record_group"]

@@ -19,8 +19,14 @@ from fedaudit.federations.split import held_out_rows, scored_rows, split_clients
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.records.record_spending import RECORD_OBSERVERS, RecordSpending
-from fedaudit.privacy.records.record_use import RecordUse, drawn_budgets, given_budgets, record_use
+from fedaudit.privacy.records.record_use import (
+    RECORD_OBSERVERS,
+    RecordSpending,
+    RecordUse,
+    drawn_budgets,
+    given_budgets,
+    record_use,
+)
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised

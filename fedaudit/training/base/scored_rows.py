@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
-from fedaudit.fairness.ranking import ScoredOutcomes
+from fedaudit.fairness.permutation import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import kernels, line, place_of

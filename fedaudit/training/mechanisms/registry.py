@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import clipped_gradients
+from fedaudit.networks.stacked_network import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -25,8 +25,7 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.optimisers import local_optimiser
-from fedaudit.training.base.record_steps import RecordSteps
+from fedaudit.training.base.record_steps import RecordSteps, local_optimiser
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     NoMechanismTraining,

@@ -13,14 +13,13 @@ from torch import Tensor
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import done, kernels, line, place_of
 from fedaudit.native.tensors import address
-from fedaudit.networks.losses import Loss
-from fedaudit.networks.stacked_network import BatchedNetwork, Network, SmallDenseNetwork
+from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.spec.optimisers import DEFAULT_SCHEDULE
 from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.optimisers import Optimiser, local_optimiser
+from fedaudit.training.base.record_steps import Optimiser, local_optimiser
 
 
 @dataclass(frozen=True)

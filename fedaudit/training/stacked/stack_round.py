@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape, LayeredShape
 from fedaudit.networks.stacked_network import (
     BatchedNetwork,
+    Loss,
     Network,
     SmallDenseNetwork,
     choose_network,
@@ -21,8 +21,8 @@ from fedaudit.networks.stacked_network import (
 from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
 from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
-from fedaudit.training.base.optimisers import server_moves
 from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
+from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection

@@ -13,10 +13,9 @@ from torch import Tensor
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
-from fedaudit.training.base.optimisers import server_moves
+from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import spending_of
-from fedaudit.training.base.rounds import RoundColumns
-from fedaudit.training.base.stopping import Progress
+from fedaudit.training.base.rounds import Progress, RoundColumns
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.stacked.server import separation

@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss
-from fedaudit.networks.stacked_network import Network
+from fedaudit.networks.stacked_network import Loss, Network
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.base.scored_rows import (
     FinalGroups,
