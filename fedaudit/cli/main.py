@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -28,6 +29,8 @@ def _places() -> dict[str, Place]:
     return {name: Place(module, said) for name, module, said in rows}
 
 
+_OF_WORKERS = ("fairlearn", "sklearn", "torch")
+"""Modules that the extra `worker` brings; all others are those of `service`."""
 PLACES = _places()
 """By the name of the command or group."""
 
@@ -73,6 +76,13 @@ def main() -> NoReturn:
     except CommandError as error:
         say(f"fedaudit: {error}")
         sys.exit(error.code)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or find_spec(missing) is not None:
+            raise
+        extra = "worker" if missing in _OF_WORKERS else "service"
+        say(f"fedaudit: this needs {missing}: pip install 'fedaudit[{extra}]'")
+        sys.exit(ExitCode.USAGE)
     except Exception as error:
         errors = sys.modules.get("fedaudit.spec.errors")  # imported where it can be raised
         if errors is None or not isinstance(error, errors.InvalidInputError):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedaudit.number_text import bound_text, figure_text
 from fedaudit.reports.charts.drawing import (
     SERIES,
     Chart,
@@ -22,7 +23,6 @@ from fedaudit.reports.charts.line_chart import (
     kept_places,
     line_chart,
 )
-from fedaudit.reports.number_text import bound_text, figure_text
 from fedaudit.reports.sections.part import number_or_some
 from fedaudit.spec.metrics import IDEALS, KINDS, METRICS, RATES
 
