@@ -1,5 +1,6 @@
 """The command line: every command by its name, and where it is."""
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -71,6 +72,7 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """Run the command line; faults of the caller end it with a message and an exit code."""
+    _find_ours_first()
     try:
         app()
     except CommandError as error:
@@ -92,6 +94,15 @@ def main() -> NoReturn:
         say(f"fedaudit: {explain(error.errors)}")
         sys.exit(ExitCode.USAGE)
     sys.exit(ExitCode.DONE)
+
+
+def _find_ours_first() -> None:
+    """Other projects have packages called `models` or `migrations` too: what PYTHONPATH names comes
+    after this package's folder, here and in every process that is started from here."""
+    if named := os.environ.get("PYTHONPATH"):
+        ours = str(Path(__file__).parents[2])
+        sys.path.insert(0, ours)
+        os.environ["PYTHONPATH"] = os.pathsep.join((ours, named))
 
 
 def _print_version(asked: bool) -> None:
