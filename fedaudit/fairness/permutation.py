@@ -34,6 +34,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores, comparable, gap_values, score_values, scored_rows
 from fedaudit.fairness.intervals import MIN_WORTH, design_effects, score_ends
@@ -55,12 +56,12 @@ class ScoredOutcomes:
 
     score: NDArray[np.floating]
     """The higher, the likelier the outcome."""
-    probability: NDArray[np.float64] | None
+    probability: Floats | None
     """Of the outcome; None where scores are no probabilities."""
-    outcome: NDArray[np.bool_]
+    outcome: Bools
     """Whether it came about."""
 
-    def only(self, which: NDArray[np.bool_]) -> "ScoredOutcomes":
+    def only(self, which: Bools) -> "ScoredOutcomes":
         """Of some rows, `which` [rows]."""
         probability = None if self.probability is None else self.probability[which]
         return ScoredOutcomes(
@@ -75,7 +76,7 @@ class Ordering:
     auc: float
     rows: float
     """Rows drawn one by one, and ordered by chance, whose share would vary as much."""
-    moved: NDArray[np.float64]
+    moved: Floats
     """[clients]: by how much each client's rows move it. Confidential."""
     worth: float
     """How many clients of equal size they are worth, of the outcome that has fewer (Kish)."""
@@ -93,7 +94,7 @@ class Ordering:
 
 
 def order_by_score(
-    rows: ScoredOutcomes, client: NDArray[np.int64], stratum: NDArray[np.int64] | None = None
+    rows: ScoredOutcomes, client: Ints, stratum: Ints | None = None
 ) -> Ordering | None:
     """The AUC of rows, whose `client` [rows] is at least 0; None with too few of either outcome.
 
@@ -120,9 +121,7 @@ def order_by_score(
     return Ordering(auc, pairs**2 / (4 * float(by_chance.sum())), moved, min(worth))
 
 
-def _won(
-    score: NDArray[np.floating], outcome: NDArray[np.int64], stratum: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
     """Of how many rows of its stratum with the other outcome each row is on the right side: [rows].
     Equal scores count half."""
     order = np.lexsort((score, stratum))
@@ -145,14 +144,12 @@ def _won(
     return won
 
 
-def brier_score(probability: NDArray[np.float64], outcome: NDArray[np.bool_]) -> float:
+def brier_score(probability: Floats, outcome: Bools) -> float:
     """The mean squared distance of the probability of the outcome to it (Brier 1950)."""
     return float(((probability - outcome) ** 2).mean())
 
 
-def expected_calibration_error(
-    probability: NDArray[np.float64], outcome: NDArray[np.bool_]
-) -> float:
+def expected_calibration_error(probability: Floats, outcome: Bools) -> float:
     """How far probabilities are from frequencies on average, over BINS bins of equal width, each
     counted by its rows (Naeini et al. 2015)."""
     place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
@@ -167,7 +164,7 @@ class Ranking:
     rows: int
     fewer: int
     """How many of the rows have the rarer outcome."""
-    fewer_by_group: Mapping[str, NDArray[np.int64]]
+    fewer_by_group: Mapping[str, Ints]
     """Attribute -> the same of each group, [groups]."""
     ordering: Ordering | None
     """None with too few rows of either outcome."""
@@ -178,16 +175,12 @@ class Ranking:
     """None where scores are no probabilities."""
     expected_calibration_error: float | None
     base_rate: float
-    by_group: Mapping[str, NDArray[np.float64]]
+    by_group: Mapping[str, Floats]
     """Attribute -> the AUC of each group's rows, [groups]; NaN with too few of either outcome."""
 
 
 def rank_rows(
-    rows: ScoredOutcomes,
-    *,
-    client: NDArray[np.int64],
-    hypothesis: NDArray[np.int64],
-    groups: Mapping[str, tuple[int, NDArray[np.int64]]],
+    rows: ScoredOutcomes, *, client: Ints, hypothesis: Ints, groups: Mapping[str, tuple[int, Ints]]
 ) -> Ranking:
     """The figures of scored rows; arrays and groups as in `fedaudit.utility.MeasuredRows`."""
     found = order_by_score(rows, client)
@@ -211,14 +204,14 @@ def rank_rows(
     )
 
 
-def _outcomes_of(rows: ScoredOutcomes, groups: int, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _outcomes_of(rows: ScoredOutcomes, groups: int, codes: Ints) -> Ints:
     """How many rows of each group have the outcome, and how many have not: [2, groups]."""
     known = codes >= 0
     kinds = (known & rows.outcome, known & ~rows.outcome)
     return np.stack([np.bincount(codes[kind], minlength=groups) for kind in kinds])
 
 
-def _of_groups(rows: ScoredOutcomes, groups: int, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+def _of_groups(rows: ScoredOutcomes, groups: int, codes: Ints) -> Floats:
     known = codes >= 0
     own, outcome = codes[known], rows.outcome[known].astype(np.int64)
     won = _won(rows.score[known], outcome, own)
@@ -265,7 +258,7 @@ def unit_of(client_rows: NDArray[np.integer]) -> Unit:
 
 
 def permutation_nulls(
-    client_counts: NDArray[np.int64],
+    client_counts: Ints,
     disclosure: Disclosure,
     *,
     seed: int,
@@ -324,10 +317,7 @@ def score_nulls(
 
 
 def _accuracy_null(
-    sums: NDArray[np.float64],
-    compared: "_Compared",
-    permutations: int,
-    generator: np.random.Generator,
+    sums: Floats, compared: "_Compared", permutations: int, generator: np.random.Generator
 ) -> Null | str:
     """Of the accuracy difference where rows are exchanged: a row is right or it is not. `sums`
     [clients, 3, groups shown], as `GroupScores.sums`."""
@@ -345,11 +335,11 @@ class _Compared:
     """The groups that are compared, and who may change between them."""
 
     unit: Unit
-    shown: NDArray[np.bool_]
+    shown: Bools
     """[groups]"""
-    contributing: NDArray[np.bool_]
+    contributing: Bools
     """[clients]: those with rows in the groups shown."""
-    group: NDArray[np.int64]
+    group: Ints
     """[contributing clients]: the first of the groups shown that a client has rows of."""
     reference: int | None
     """The place of the reference group among those shown."""
@@ -359,18 +349,18 @@ class _Compared:
         """How many are shown."""
         return int(self.shown.sum())
 
-    def gaps(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gaps(self, counts: Ints) -> Floats:
         """The METRICS of counts [..., groups shown, 4]: [..., metrics]."""
         return gap_values(counts, self._everyone(counts.shape[:-2]), reference=self.reference)
 
-    def scores(self, sums: NDArray[np.float64], *, root_mean: bool) -> NDArray[np.float64]:
+    def scores(self, sums: Floats, *, root_mean: bool) -> Floats:
         """The SCORE_METRICS of sums [..., 3, groups shown]: [..., 3]."""
         everyone = self._everyone(sums.shape[:-2])
         return score_values(sums, everyone, root_mean=root_mean, reference=self.reference)
 
     def exchanged(
         self, own: NDArray[np.number], permutations: int, *, key: tuple[int, int]
-    ) -> Iterator[NDArray[np.float64]]:
+    ) -> Iterator[Floats]:
         """Sums [some permutations, groups, kinds] after clients exchanged their groups. `own`
         [clients, kinds] is what a client adds to its group; `key`: seed and stream. Sums of counts
         stay far below 2**53 and are exact."""
@@ -380,18 +370,18 @@ class _Compared:
             found = regroup(drawn, own, self.groups)
             yield _added_up(drawn, own, self.groups) if found is None else found
 
-    def _everyone(self, leading: tuple[int, ...]) -> NDArray[np.bool_]:
+    def _everyone(self, leading: tuple[int, ...]) -> Bools:
         return np.ones((*leading, self.groups), dtype=np.bool_)
 
 
-def _compared(rows: NDArray[np.int64], disclosure: Disclosure) -> _Compared | str:
+def _compared(rows: Ints, disclosure: Disclosure) -> _Compared | str:
     """Of rows per client [clients, groups]; or the reason why nothing can be exchanged."""
     disclosure.check(rows.sum(axis=0))
     shown, reference = disclosure.shown, disclosure.reference
     if not comparable(shown, reference):
         return NO_GAP
     visible = rows if shown.all() else rows[:, shown]
-    contributing: NDArray[np.bool_] = np.any(visible > 0, axis=1)
+    contributing: Bools = np.any(visible > 0, axis=1)
     unit = unit_of(rows)
     if unit == "client" and np.count_nonzero(contributing) < MIN_CLIENTS:
         return (
@@ -415,9 +405,7 @@ def _generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=words.view(np.uint64)))
 
 
-def _added_up(
-    drawn: NDArray[np.int64], own: NDArray[np.number], groups: int
-) -> NDArray[np.float64]:
+def _added_up(drawn: Ints, own: NDArray[np.number], groups: int) -> Floats:
     """Sums [permutations, groups, kinds] of `own` [clients, kinds] by group [permutations,
     clients], each client after the one before."""
     count, kinds = len(drawn), own.shape[1]
@@ -426,13 +414,11 @@ def _added_up(
         np.bincount(slots, weights=np.tile(own[:, kind], count), minlength=count * groups)
         for kind in range(kinds)
     ]
-    stacked: NDArray[np.float64] = np.stack(sums, axis=-1)
+    stacked: Floats = np.stack(sums, axis=-1)
     return stacked.reshape(count, groups, kinds)
 
 
-def _exchanged(
-    group: NDArray[np.int64], key: tuple[int, int], permutations: int, step: int
-) -> Iterator[NDArray[np.int64]]:
+def _exchanged(group: Ints, key: tuple[int, int], permutations: int, step: int) -> Iterator[Ints]:
     """The groups of clients after exchanges, [up to `step`, clients] at a time."""
     if permutations <= step:
         yield _exchanged_once(group.tobytes(), key, permutations)
@@ -443,23 +429,19 @@ def _exchanged(
 
 
 @lru_cache(maxsize=1)
-def _exchanged_once(group: bytes, key: tuple[int, int], permutations: int) -> NDArray[np.int64]:
+def _exchanged_once(group: bytes, key: tuple[int, int], permutations: int) -> Ints:
     """Kept, because counts and scores of one attribute exchange the same clients."""
     found = _permuted(np.frombuffer(group, dtype=np.int64), permutations, _generator(*key))
     found.flags.writeable = False
     return found
 
 
-def _permuted(
-    group: NDArray[np.int64], permutations: int, generator: np.random.Generator
-) -> NDArray[np.int64]:
+def _permuted(group: Ints, permutations: int, generator: np.random.Generator) -> Ints:
     tiled = np.tile(group, (permutations, 1))
     return generator.permuted(tiled, axis=1, out=tiled)
 
 
-def _records(
-    pooled: NDArray[np.int64], permutations: int, generator: np.random.Generator
-) -> NDArray[np.int64]:
+def _records(pooled: Ints, permutations: int, generator: np.random.Generator) -> Ints:
     """Counts [permutations, groups, 4] after single rows exchanged their groups; of [groups, 4].
     Group after group takes its rows from what is left: of each kind a hypergeometric number, given
     what was taken of the kinds before."""
@@ -479,7 +461,7 @@ def _records(
 
 
 def _nulls(
-    metrics: Collection[str], observed: NDArray[np.float64], drawn: NDArray[np.float64], unit: Unit
+    metrics: Collection[str], observed: Floats, drawn: Floats, unit: Unit
 ) -> dict[str, Null | str]:
     return {
         metric: _null(float(observed[place]), drawn[:, place], unit, is_ratio(metric))
@@ -487,7 +469,7 @@ def _nulls(
     }
 
 
-def _null(observed: float, drawn: NDArray[np.float64], unit: Unit, is_ratio: bool) -> Null | str:
+def _null(observed: float, drawn: Floats, unit: Unit, is_ratio: bool) -> Null | str:
     if np.isnan(observed):
         return NO_GAP
     values = drawn[~np.isnan(drawn)]

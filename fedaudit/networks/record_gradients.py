@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Ints
 from fedaudit.networks.shape import (
     ConvolutionalShape,
     DenseShape,
@@ -77,7 +76,7 @@ class RecordBatch:
     """float32 [silos, rows, ...]."""
     target: Tensor
     """float32 [silos, rows]; the class index for classification."""
-    sizes: NDArray[np.int64]
+    sizes: Ints
     """[silos]: records in front. A silo's batch may be empty."""
 
 

@@ -17,8 +17,8 @@ from typing import Literal, assert_never
 
 import numpy as np
 import rfc8785
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
 from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons, shared_curve
 from fedaudit.privacy.accounting.privacy_events import (
@@ -117,7 +117,7 @@ class CountRelease:
         return float(found)
 
     @property
-    def curve(self) -> NDArray[np.float64]:
+    def curve(self) -> Floats:
         """Renyi divergences of one release, at the orders that budgets compose."""
         return shared_curve(self.event, adjacency=self.adjacency, observer="final_model")
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.native.library import kernels
 from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.reproducible import one_thread
@@ -94,7 +95,7 @@ class LengthPart:
         """Whether the lanes of clients may be kept from one round to the next."""
         return self._data is not None
 
-    def lanes(self, places: NDArray[np.int64]) -> Lanes:
+    def lanes(self, places: Ints) -> Lanes:
         """The rows of the clients at `places`, as those of one cell."""
         if self._data is not None:
             return self._data.lanes(places[None])
@@ -112,7 +113,7 @@ class LengthPart:
         count = torch.from_numpy(counts.astype(np.float32))[None].to(self._device)
         return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
 
-    def chunks(self, members: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    def chunks(self, members: Ints) -> Iterator[Ints]:
         """The members, as many at a time as are computed together."""
         for start in range(0, len(members), self._together):
             yield members[start : start + self._together]
@@ -123,13 +124,13 @@ class _Chunk:
     """Some of the clients that are scored, computed together."""
 
     part: LengthPart
-    places: NDArray[np.int64]
+    places: Ints
     """[clients]: in their length class."""
-    members: NDArray[np.int64]
+    members: Ints
     """[clients]: their places among all that are scored."""
-    rows: NDArray[np.int64]
+    rows: Ints
     """The places of their rows among the rows of all, client after client."""
-    scored: NDArray[np.bool_] | None
+    scored: Bools | None
     """[1, clients, rows]: which of them are scored; None for all."""
     kept: Lanes | None
 
@@ -153,15 +154,11 @@ class ByLength(Engine):
         for number, one in enumerate(classes):
             self._part_of[one.clients] = number
             self._place_of[one.clients] = np.arange(len(one.clients))
-        self._kept: tuple[NDArray[np.int64], RowPlaces, list[_Chunk]] | None = None
+        self._kept: tuple[Ints, RowPlaces, list[_Chunk]] | None = None
         """The clients that were scored last: the next call often asks for the same."""
 
     def play(
-        self,
-        theta: Tensor,
-        cohorts: Sequence[Cohort],
-        clips: NDArray[np.float64] | None,
-        moments: Tensor | None,
+        self, theta: Tensor, cohorts: Sequence[Cohort], clips: Floats | None, moments: Tensor | None
     ) -> list[RoundResult]:
         (cohort,) = cohorts
         with one_thread():
@@ -198,7 +195,7 @@ class ByLength(Engine):
     def score(
         self,
         theta: Tensor,
-        clients: NDArray[np.int64],
+        clients: Ints,
         positions: Sequence[int],
         sizes: Tensor,
         *,
@@ -213,7 +210,7 @@ class ByLength(Engine):
             _, places, chunks = self._kept
             losses, size = np.zeros((2, len(own))), len(places.place)
             predictions: NDArray[np.generic] = np.zeros(size)
-            logits: NDArray[np.float32] | None = None
+            logits: Floats32 | None = None
             values, hypotheses = np.zeros(size), np.zeros(size, dtype=np.int64)
             for number, chunk in enumerate(chunks):
                 lanes = chunk.lanes()
@@ -240,7 +237,7 @@ class ByLength(Engine):
                 per_client=per_client,
             )
 
-    def _chunks(self, clients: NDArray[np.int64], rows: RowPlaces) -> Iterator[_Chunk]:
+    def _chunks(self, clients: Ints, rows: RowPlaces) -> Iterator[_Chunk]:
         of_clients, parts, places = rows.by_client, self._part_of[clients], self._place_of[clients]
         for number, part in enumerate(self._parts):
             for members in part.chunks(np.flatnonzero(parts == number)):
@@ -268,7 +265,7 @@ class SideBySide(Engine):
         local = first.spec.training.local
         self._has_kernel = whole_data(local, self._longest) and has_kernel(local)
         self._measure = Measure(learner.network, learner.loss, self._personal)
-        self._kept: dict[int, tuple[NDArray[np.int64], Lanes]] = {}
+        self._kept: dict[int, tuple[Ints, Lanes]] = {}
         """The data of the clients that were scored last: the next call often asks for the same."""
 
     def rounds_together(self, cells: int) -> int:
@@ -277,11 +274,7 @@ class SideBySide(Engine):
         return rounds_together(cells=cells, elements=cells * rows * one.federation.width)
 
     def play(
-        self,
-        theta: Tensor,
-        cohorts: Sequence[Cohort],
-        clips: NDArray[np.float64] | None,
-        moments: Tensor | None,
+        self, theta: Tensor, cohorts: Sequence[Cohort], clips: Floats | None, moments: Tensor | None
     ) -> list[RoundResult]:
         columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
         learns, played = self._learns(columns), []
@@ -291,9 +284,7 @@ class SideBySide(Engine):
             theta, clips, moments = played[-1].hypotheses, played[-1].clips, played[-1].moments
         return played
 
-    def _learns(
-        self, columns: Sequence[NDArray[np.int64]]
-    ) -> Callable[[int, Tensor, Cohort], Learned]:
+    def _learns(self, columns: Sequence[Ints]) -> Callable[[int, Tensor, Cohort], Learned]:
         """What clients learn in a step of the rounds whose cohorts are at these columns."""
         learner, compiled = self._learner, self._compiled
         if compiled is not None and self._has_kernel and learner.weighting is None:
@@ -310,7 +301,7 @@ class SideBySide(Engine):
     def score(
         self,
         theta: Tensor,
-        clients: NDArray[np.int64],
+        clients: Ints,
         positions: Sequence[int],
         sizes: Tensor,
         *,
@@ -334,7 +325,7 @@ class SideBySide(Engine):
         return parts[0] if len(parts) == 1 else joined_figures(parts)
 
     def _compiled_score(
-        self, clients: CompiledClients, theta: Tensor, columns: NDArray[np.int64], sizes: Tensor
+        self, clients: CompiledClients, theta: Tensor, columns: Ints, sizes: Tensor
     ) -> Figures:
         """The same by the compiled kernels, which keep to the cache by themselves."""
         counter = self._counter
@@ -347,9 +338,7 @@ class SideBySide(Engine):
             counts = counter.count(predictions, columns)
         return Figures(selection_loss, validation_loss, None, counts)
 
-    def _figures(
-        self, found: Evaluation, lanes: Lanes, columns: NDArray[np.int64], per_client: bool
-    ) -> Figures:
+    def _figures(self, found: Evaluation, lanes: Lanes, columns: Ints, per_client: bool) -> Figures:
         final, accuracy = None, found.accuracy
         if per_client:
             rows, places = scored_rows(found, lanes), self._counter.rows(columns[0])
@@ -367,7 +356,7 @@ class SideBySide(Engine):
             final=final,
         )
 
-    def _lanes(self, columns: NDArray[np.int64], start: int) -> Lanes:
+    def _lanes(self, columns: Ints, start: int) -> Lanes:
         kept = self._kept.get(start)
         if kept is None or not np.array_equal(kept[0], columns):
             kept = self._kept[start] = columns, self._data.lanes(columns)
@@ -377,7 +366,7 @@ class SideBySide(Engine):
 def score_rounds(
     engine: Engine,
     theta: Tensor,
-    clients: NDArray[np.int64],
+    clients: Ints,
     positions: Sequence[int],
     sizes: Tensor,
     *,

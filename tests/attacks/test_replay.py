@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedaudit.arrays import Floats
 from fedaudit.attacks.replay.accounting_replay import (
     least_delta,
     least_delta_of_coins,
@@ -24,7 +25,6 @@ from fedaudit.attacks.replay.noise_laws import (
 )
 from fedaudit.attacks.replay.replay import replay_cell
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM
-from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.privacy.accounting.accountant import PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant

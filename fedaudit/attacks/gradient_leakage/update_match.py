@@ -26,6 +26,7 @@ from scipy.stats import binomtest
 from torch import Tensor
 from torch.nn import functional
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.networks.shape import (
     Convolution,
     ConvolutionalShape,
@@ -51,9 +52,9 @@ RECOVERED_BELOW = 0.5
 """An image counts as recovered at this share of the smaller baseline's error."""
 LEVEL = 0.95
 
-Image = NDArray[np.float64]
+Image = Floats
 """[height, width, channels], or a flat row of as many numbers where only errors are asked for."""
-Images = NDArray[np.float64]
+Images = Floats
 """[images, height, width, channels]."""
 
 _WINDOW, _DEVIATION = 11, 1.5
@@ -108,8 +109,8 @@ def _windowed(values: Image, side: int) -> Image:
 class Quality:
     """Of each image; arrays are [images]."""
 
-    mse: NDArray[np.float64]
-    ssim: NDArray[np.float64]
+    mse: Floats
+    ssim: Floats
 
 
 def quality(images: Images, originals: Images) -> Quality:
@@ -147,12 +148,12 @@ class Baselines:
         return quality(self.originals[errors.argmin(1)], self.originals)
 
     @property
-    def errors(self) -> NDArray[np.float64]:
+    def errors(self) -> Floats:
         """The smaller mean squared error of the two: [images]."""
         return np.minimum(self.mean_image.mse, self.nearest_other.mse)
 
 
-def in_order(images: Images, originals: Images) -> NDArray[np.int64]:
+def in_order(images: Images, originals: Images) -> Ints:
     """Which of the images reconstructed from one update belongs to which original, so that the sum
     of their errors is smallest: positions [images]. An update does not show their order."""
     flat, other = images.reshape(len(images), -1), originals.reshape(len(originals), -1)
@@ -160,7 +161,7 @@ def in_order(images: Images, originals: Images) -> NDArray[np.int64]:
     return np.asarray(linear_sum_assignment(errors)[1], dtype=np.int64)
 
 
-def share_interval(hits: NDArray[np.bool_]) -> ShareInterval:
+def share_interval(hits: Bools) -> ShareInterval:
     """Of the share of images, from hits [updates, images].
 
     Updates are independent, the images of one are not. The share lies between that of updates in

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, stdtrit
 from sklearn.metrics import roc_auc_score, roc_curve
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.fairness.joint_disclosure import Population, decide_together
@@ -57,9 +57,7 @@ def clopper_pearson(hits: float, trials: float, *, confidence: float) -> Confide
     return ConfidenceLimits(low=low, high=high)
 
 
-def clustered_interval(
-    hits: NDArray[np.bool_], clusters: NDArray[np.int64], *, confidence: float
-) -> ConfidenceLimits:
+def clustered_interval(hits: Bools, clusters: Ints, *, confidence: float) -> ConfidenceLimits:
     """The interval of a share of trials that are alike within clusters (Korn and Graubard 1998).
 
     Clopper and Pearson's for as many independent trials as would have the variance that the
@@ -71,9 +69,7 @@ def clustered_interval(
     return clopper_pearson(worth * share, worth, confidence=confidence)
 
 
-def effective_trials(
-    hits: NDArray[np.bool_], clusters: NDArray[np.int64], *, confidence: float
-) -> float:
+def effective_trials(hits: Bools, clusters: Ints, *, confidence: float) -> float:
     """How many independent trials clustered ones are worth.
 
     Clusters that are all hits, or all misses, show no variance: then each is worth one trial, which
@@ -137,12 +133,12 @@ class FoundMembers:
     """Rows that score at least this much are taken for members; None for too few non-members."""
 
 
-def area_under_curve(scores: NDArray[np.float64], member: NDArray[np.bool_]) -> float:
+def area_under_curve(scores: Floats, member: Bools) -> float:
     """The chance that a member's score is the larger one, ties counting half."""
     return float(roc_auc_score(member, scores))
 
 
-def found_members(scores: NDArray[np.float64], rows: AttackedRows) -> list[FoundMembers]:
+def found_members(scores: Floats, rows: AttackedRows) -> list[FoundMembers]:
     """At each of FALSE_POSITIVE_RATES, the threshold that keeps it and finds most members.
 
     `scores` [rows], finite. The interval counts as many independent rows as the clients' rows are
@@ -170,7 +166,7 @@ def found_members(scores: NDArray[np.float64], rows: AttackedRows) -> list[Found
 
 
 def group_exposure(
-    run: Run, rows: AttackedRows, scores: NDArray[np.float64], overall: list[FoundMembers]
+    run: Run, rows: AttackedRows, scores: Floats, overall: list[FoundMembers]
 ) -> list[AttributeMembership]:
     """The groups of every sensitive attribute; `overall`: at the thresholds of all rows.
 
@@ -192,7 +188,7 @@ def group_exposure(
     return found
 
 
-def shown_groups_of(run: Run, rows: AttackedRows) -> Mapping[str, NDArray[np.bool_]]:
+def shown_groups_of(run: Run, rows: AttackedRows) -> Mapping[str, Bools]:
     """By attribute, which groups are shown: bool [groups]."""
     shown = {name: one.shown for name, one in run.disclosures.items()}
     rules = {name: one.rule for name, one in run.disclosures.items()}
@@ -215,11 +211,7 @@ def _without(value: str, reason: str, *, suppressed: bool = False) -> GroupMembe
 
 
 def _group(
-    value: str,
-    rows: AttackedRows,
-    scores: NDArray[np.float64],
-    own: NDArray[np.bool_],
-    overall: list[FoundMembers],
+    value: str, rows: AttackedRows, scores: Floats, own: Bools, overall: list[FoundMembers]
 ) -> GroupMembership:
     members, others = own & rows.member, own & ~rows.member
     if not (members.any() and others.any()):
@@ -337,9 +329,7 @@ class Contradiction:
         return staked(self.p_value, calibrated(self.p_value))
 
 
-def contradiction_of(
-    claim: Claim, scores: NDArray[np.float64], rows: AttackedRows
-) -> Contradiction:
+def contradiction_of(claim: Claim, scores: Floats, rows: AttackedRows) -> Contradiction:
     """The smallest level at which the limits at some rate contradict the claim.
 
     One row of each client counts: rows of one client are alike, and how much so cannot be measured
@@ -375,9 +365,7 @@ Limits = tuple[float, float, float]
 """Members found, at least; others taken for members, at most; members that the claim allows."""
 
 
-def _contradicted(
-    claim: Claim, scores: NDArray[np.float64], member: NDArray[np.bool_], *, level: float
-) -> Limits | None:
+def _contradicted(claim: Claim, scores: Floats, member: Bools, *, level: float) -> Limits | None:
     """The limits at the first rate where they contradict the claim, wrong with a chance of at most
     `level` over all rates (Bonferroni)."""
     for rate in FALSE_POSITIVE_RATES:
@@ -387,14 +375,7 @@ def _contradicted(
     return None
 
 
-def _limits(
-    claim: Claim,
-    scores: NDArray[np.float64],
-    member: NDArray[np.bool_],
-    *,
-    rate: float,
-    level: float,
-) -> Limits:
+def _limits(claim: Claim, scores: Floats, member: Bools, *, rate: float, level: float) -> Limits:
     """The limits of independent rows at a rate.
 
     The threshold is the score of a fixed rank among the others, so that their limit is exact for an

@@ -36,8 +36,9 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self, assert_never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
@@ -233,7 +234,7 @@ _AT_EDGE = (
 )
 
 
-def added_epsilon(orders: ArrayLike, delta: float) -> NDArray[np.float64]:
+def added_epsilon(orders: ArrayLike, delta: float) -> Floats:
     """What the conversion adds to the Renyi divergence at each order: float64 [orders].
 
     The smallest of these is a floor: no epsilon below it can be shown on these orders.
@@ -242,7 +243,7 @@ def added_epsilon(orders: ArrayLike, delta: float) -> NDArray[np.float64]:
     return np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
 
 
-def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDArray[np.float64]:
+def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> Floats:
     """The divergence at an order that still gives this epsilon: float64, broadcast.
 
     Negative where the order cannot show so small an epsilon.
@@ -250,9 +251,7 @@ def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDAr
     return np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
 
 
-def best_epsilon(
-    divergences: NDArray[np.float64], orders: NDArray[np.float64], delta: float
-) -> tuple[float, float]:
+def best_epsilon(divergences: Floats, orders: Floats, delta: float) -> tuple[float, float]:
     """The smallest epsilon over the orders, not below 0, and its order.
 
     `divergences`: float64 [orders]; may hold infinities.
@@ -266,7 +265,7 @@ def renyi_spending(
     epsilon: float,
     order: float,
     *,
-    orders: NDArray[np.float64],
+    orders: Floats,
     delta: float,
     adjacency: Adjacency,
     accountant: str,
@@ -326,9 +325,7 @@ class RdpAccountant(Accountant):
 
 
 @lru_cache(maxsize=4096)
-def event_curve(
-    event: Event, orders: tuple[float, ...], adjacency: Adjacency
-) -> NDArray[np.float64]:
+def event_curve(event: Event, orders: tuple[float, ...], adjacency: Adjacency) -> Floats:
     """The Renyi divergence of one event at each order: float64 [orders], read-only.
 
     Cached, because a run composes the same event round after round; a curve has about a KiB.
@@ -357,7 +354,7 @@ def _is_no_excluded_order(record: logging.LogRecord) -> bool:
     return "Excluding this order" not in str(record.msg)
 
 
-def composed_epsilon(curve: NDArray[np.float64], delta: float) -> float:
+def composed_epsilon(curve: Floats, delta: float) -> float:
     """Epsilon at `delta` over several runs on the same data: of the sum of their curves at
     RDP_ORDERS (`SpendingPlan.curve`); 0 for no curves.
 

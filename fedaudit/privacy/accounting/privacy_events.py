@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Any, ClassVar, Literal, get_args
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedaudit.arrays import Floats
 from fedaudit.privacy.leakage import leakage, leakages, release_epsilons
 
 Adjacency = Literal["add-or-remove-one", "replace-one"]
@@ -313,8 +313,6 @@ def observer_words(name: str) -> str:
     known = [*OBSERVERS.items(), *REPORT_READERS.items()]
     return {str(one): words for one, words in known}.get(name, name)
 
-
-Floats = NDArray[np.float64]
 
 GuaranteeKind = Literal["formal", "heuristic", "declared", "none"]
 """`declared`: a trainer elsewhere states it, and nobody here saw the noise."""

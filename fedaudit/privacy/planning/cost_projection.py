@@ -36,8 +36,8 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import Adjacency, MechanismParameters, Observer
 from fedaudit.privacy.leakage import worst_log_ratio
@@ -223,7 +223,7 @@ def mean_participations(rounds: int, cohort: int, clients: int, *, most: int) ->
     return float(np.arange(most + 1) @ shares)
 
 
-def participations(rounds: int, cohort: int, clients: int, *, most: int) -> NDArray[np.float64]:
+def participations(rounds: int, cohort: int, clients: int, *, most: int) -> Floats:
     """The chances of min(X, most) = 0 .. most, X binomial: float64 [most + 1].
 
     X counts the draws of a client that is drawn with chance cohort / clients in every round.

@@ -16,6 +16,7 @@ from typing import Literal, assert_never
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent, worst_epsilons
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.privacy.accounting.two_stage import TwoStageRun
@@ -54,7 +55,7 @@ def draw_budgets(
     keys: NDArray[np.uint64],
     epsilon_min: float,
     epsilon_max: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Budgets in [epsilon_min, epsilon_max]: float64 [records].
 
     `keys` [records]: a number for each that depends on no other record. `three-levels`: 0.1, 1 or 5
@@ -66,7 +67,7 @@ def draw_budgets(
     unit = wide_uniforms(keyed_words(seed, purpose=Purpose.RECORD_BUDGETS, keys=keys, count=2))
     first, second = unit[:, 0], unit[:, 1]
     level = np.searchsorted(np.cumsum(_SHARES[:-1]), first, side="right")
-    budgets: NDArray[np.float64] = np.array(_LEVELS)[level]
+    budgets: Floats = np.array(_LEVELS)[level]
     match distribution:
         case "bounded-pareto":
             budgets = first ** (-1 / _PARETO_SHAPE) - 1 + _PARETO_SHIFT
@@ -87,7 +88,7 @@ def given_budgets(
     rows: ArrayLike,
     epsilon_max: float,
     pointer: str = "/privacy/budgets/column",
-) -> NDArray[np.float64]:
+) -> Floats:
     """Budgets from a column, lowered to `epsilon_max` where they exceed it: float64 [records].
 
     A given budget is a promise to a data subject, so it is never raised: there is no lower end, and
@@ -136,9 +137,7 @@ def _named(rows: NDArray[np.generic]) -> str:
 _WORDS = 2.0**32
 
 
-def tossed_coins(
-    source: Source, *, steps: ArrayLike, silos: ArrayLike, inclusion: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def tossed_coins(source: Source, *, steps: ArrayLike, silos: ArrayLike, inclusion: Floats) -> Bools:
     """Which records take part: bool [..., rows] over broadcast(seeds, steps, silos).
 
     `steps` are numbers that a run never uses twice, such as (round - 1) * steps a round + step;
@@ -154,7 +153,7 @@ def tossed_coins(
     return words < np.floor(inclusion * _WORDS).astype(np.uint64)
 
 
-def sampled_rows(taken: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def sampled_rows(taken: Bools) -> tuple[Ints, Ints]:
     """The rows that take part, in front: rows [..., width] and how many they are, [...].
 
     `taken` [..., rows]. Rows ascend; `width` is the size of the largest batch. Rows beyond a size
@@ -172,7 +171,7 @@ class RecordUse:
     """The plan of the records, and which client holds each."""
 
     plan: RecordPlan
-    client_of: NDArray[np.int64]
+    client_of: Ints
     """[records]: the training client that holds each record, from 0."""
 
 
@@ -208,7 +207,7 @@ def record_settings(spec: ExperimentSpec) -> RecordSettings:
     )
 
 
-def drawn_budgets(spec: ExperimentSpec, *, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+def drawn_budgets(spec: ExperimentSpec, *, keys: NDArray[np.uint64]) -> Floats:
     """The budgets of a spec with a `distribution`: float64 [records].
 
     `keys` [records]: see `fedaudit.federations.record_keys`. Raises ValueError for a spec without a
@@ -227,11 +226,7 @@ def drawn_budgets(spec: ExperimentSpec, *, keys: NDArray[np.uint64]) -> NDArray[
 
 
 def record_use(
-    spec: ExperimentSpec,
-    *,
-    budgets: NDArray[np.float64],
-    client_of: NDArray[np.int64],
-    clients: int,
+    spec: ExperimentSpec, *, budgets: Floats, client_of: Ints, clients: int
 ) -> RecordUse:
     """How the spec uses records with these budgets.
 
@@ -269,9 +264,7 @@ class RecordGroup:
     """The largest budget that may lie in the group."""
 
 
-def record_groups(
-    budgets: NDArray[np.float64], used: NDArray[np.bool_]
-) -> tuple[tuple[RecordGroup, ...], NDArray[np.int64]]:
+def record_groups(budgets: Floats, used: Bools) -> tuple[tuple[RecordGroup, ...], Ints]:
     """The groups, by ascending budget, and each record's: int [records], -1 for an unused record.
 
     A few distinct budgets make a group each. Many budgets are binned between 1, 2 and 5 times a
@@ -333,7 +326,7 @@ class RecordSpending:
     that were lost and repeated included, so that repeats let nobody pass a budget."""
     delta: float
     groups: tuple[RecordGroup, ...]
-    group_of: NDArray[np.int64]
+    group_of: Ints
     """-1 where the record is left out."""
 
     @property
@@ -342,7 +335,7 @@ class RecordSpending:
         them."""
         return int(np.count_nonzero(self.group_of < 0))
 
-    def epsilons(self, observer: Observer, compositions: ArrayLike) -> NDArray[np.float64]:
+    def epsilons(self, observer: Observer, compositions: ArrayLike) -> Floats:
         """What each record has spent after this many compositions (a number, or [records])."""
         plan = self.use.plan
         counts = np.minimum(np.asarray(compositions, dtype=np.int64), plan.rounds)
@@ -399,7 +392,7 @@ class RecordSpending:
             )
         return found
 
-    def _table(self, repeated: RepeatedEvent, observer: Observer) -> NDArray[np.float64]:
+    def _table(self, repeated: RepeatedEvent, observer: Observer) -> Floats:
         return worst_epsilons(
             (repeated,),
             np.arange(self.rounds + 1),
@@ -422,7 +415,7 @@ class RecordSpending:
                 )
         return repeated_events
 
-    def _runs(self) -> list[tuple[TwoStageRun, NDArray[np.bool_]]]:
+    def _runs(self) -> list[tuple[TwoStageRun, Bools]]:
         """The distinct runs of the clients, and the records of each."""
         runs = self.use.plan.runs or ()
         distinct = list(dict.fromkeys(runs))

@@ -15,9 +15,9 @@ from typing import ClassVar, Protocol, Self, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, shares, vector_norms
 from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_gaussian
@@ -234,13 +234,13 @@ class PlantedGradients:
     """The planted records that the silos of a round hold."""
 
     planted: PlantedRecords
-    silos: NDArray[np.int64]
+    silos: Ints
     """[silos], in the federation's numbers."""
-    number: NDArray[np.int64]
+    number: Ints
     """[silos, rows]: the number of the planted record in a row; -1 where there is none."""
 
     @classmethod
-    def among(cls, planted: PlantedRecords, silos: NDArray[np.int64], *, rows: int) -> Self | None:
+    def among(cls, planted: PlantedRecords, silos: Ints, *, rows: int) -> Self | None:
         """Those that these silos [silos] hold among their rows; None where they hold none."""
         held = np.flatnonzero(np.isin(planted.silos, silos))
         if not len(held):
@@ -251,11 +251,11 @@ class PlantedGradients:
         number[place, planted.rows[held]] = held
         return cls(planted, silos, number)
 
-    def without(self, taken: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def without(self, taken: Bools) -> Bools:
         """The coins [..., silos, rows] less those of planted records."""
         return taken & (self.number < 0)
 
-    def added(self, total: Tensor, taken: NDArray[np.bool_], *, clip: float) -> Tensor:
+    def added(self, total: Tensor, taken: Bools, *, clip: float) -> Tensor:
         """The sums [silos, n] of all others with the planted gradients that `taken` [silos, rows]
         drew, each clipped as every record's is."""
         silo, numbers = self._drawn(taken)
@@ -264,7 +264,7 @@ class PlantedGradients:
         clipped = (gradients * share[:, None]).float().double()
         return total.index_add(0, torch.from_numpy(silo).to(total.device), clipped)
 
-    def show(self, known: Tensor, released: Tensor, taken: NDArray[np.bool_]) -> None:
+    def show(self, known: Tensor, released: Tensor, taken: Bools) -> None:
         """Shows a step: sums [silos, n] of all other records, and those released."""
         holding = np.flatnonzero((self.number >= 0).any(-1))
         self.planted.see_step(
@@ -276,13 +276,13 @@ class PlantedGradients:
             )
         )
 
-    def _drawn(self, taken: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _drawn(self, taken: Bools) -> tuple[Ints, Ints]:
         """The silo's place and the number of each planted record that was drawn."""
         silo, row = np.nonzero(taken & (self.number >= 0))
         return silo, self.number[silo, row]
 
 
-def flat_features(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
+def flat_features(federation: Federation, place: Ints, device: torch.device) -> Tensor:
     """The features of the rows that lie at `place` [rows]: float32 [rows, features]."""
     kept = federation.features
     match kept:
@@ -295,7 +295,7 @@ def flat_features(federation: Federation, place: NDArray[np.int64], device: torc
             assert_never(kept)
 
 
-def flat_target(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
+def flat_target(federation: Federation, place: Ints, device: torch.device) -> Tensor:
     """float32 [rows]; the class index for classification."""
     return torch.from_numpy(federation.target[place]).to(device)
 
@@ -312,20 +312,20 @@ class SiloRecords:
     """float32 [records, ...]."""
     target: Tensor
     """float32 [records]; the class index for classification."""
-    first: NDArray[np.int64]
+    first: Ints
     """[silos]: where each silo's records begin."""
-    inclusion: NDArray[np.float64]
+    inclusion: Floats
     """[silos, rows]: each record's chance of being in a step's batch; 0 beyond a silo's records,
     and for records that are left out."""
-    noise_multipliers: NDArray[np.float64]
+    noise_multipliers: Floats
     """[silos]: standard deviation of each silo's noise over the clip. 0, with an infinite clip, is
     no privacy."""
-    silos: NDArray[np.int64]
+    silos: Ints
     """[silos]: the silos' numbers in the federation, which key their coins and noise."""
     planted: PlantedGradients | None = None
     """Records whose gradients an audit replaces."""
 
-    def batches(self, taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+    def batches(self, taken: Bools) -> Iterator[RecordBatch]:
         """The records that take part in each step, of `budget_uses` [steps, silos, rows]."""
         rows, sizes = sampled_rows(taken)
         # Padding may point at any record: the first of all.
@@ -388,7 +388,7 @@ class RecordSteps:
 
     def _draws(
         self, records: SiloRecords, source: Source, round_: int
-    ) -> Iterator[tuple[RecordBatch, Tensor | None, NDArray[np.bool_]]]:
+    ) -> Iterator[tuple[RecordBatch, Tensor | None, Bools]]:
         """Each step's batch, scaled noise [silos, n] and coins [silos, rows]; drawn some steps
         ahead. Planted records are in no batch."""
         silos, rows = records.inclusion.shape
@@ -404,7 +404,7 @@ class RecordSteps:
             yield from zip(records.batches(own), noise, taken, strict=True)
 
     def _noise(
-        self, source: Source, numbers: NDArray[np.int64], records: SiloRecords
+        self, source: Source, numbers: Ints, records: SiloRecords
     ) -> Iterable[Tensor | None]:
         """Of each step, float64 [silos, n] with the mechanism's standard deviation."""
         deviations = self._deviations(records)
