@@ -23,9 +23,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, assert_never
 
+from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.accountant import COARSE_LOSS_STEP, LOSS_STEP, RDP_ORDERS
 from fedaudit.privacy.accounting.epsilon_tables import (
     ROUGH_ORDERS,
+    EpsilonCurve,
     EpsilonTerms,
     RepeatedEvent,
     planned_epsilon,
@@ -41,7 +43,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     Rotated,
     adjacency_words,
 )
-from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.base import (
     EACH_CLIENT,
     EpsilonMechanism,
@@ -60,7 +61,7 @@ from fedaudit.privacy.planning.cost_projection import (
     mean_cohort,
     participations,
 )
-from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, plan_of_one_event
+from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianLocal
@@ -129,13 +130,18 @@ class _GaussianMechanism(EpsilonMechanism):
     ) -> SpendingPlan:
         """One event for every charge: of the population, or of each client."""
         everyone = self.facts.subject_kind == "population"
-        return plan_of_one_event(
-            self._event(self.privacy.noise_multiplier, training_clients=training_clients),
-            self._terms,
+        event = self._event(self.privacy.noise_multiplier, training_clients=training_clients)
+        terms, steps = self._terms, self.spec.training.rounds
+        by_pld = self.privacy.accountant == "pld"
+        line = EpsilonCurve.of_events((RepeatedEvent(event),), steps, terms, by_pld=by_pld)
+        return SpendingPlan(
             subject_kind=self.facts.subject_kind,
             subjects=(EVERYONE,) if everyone else tuple(names),
+            delta=terms.delta,
+            adjacency=terms.adjacency,
             accountant=self.privacy.accountant,
-            steps=self.spec.training.rounds,
+            steps=steps,
+            lines={terms.observer: (line,)},
         )
 
     @property
