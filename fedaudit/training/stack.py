@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints, Ints32
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reproducible import prepared_device
 from fedaudit.training.base.cell import (
     Cell,
@@ -34,8 +35,6 @@ from fedaudit.training.base.rounds import (
 )
 from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.engine import build_engine, score_rounds
-from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
-from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, build_draws
 from fedaudit.training.stacked.stack_state import (
@@ -400,11 +399,11 @@ def open_stack(
     Raises ValueError where the cells cannot be trained together, and InvalidInputError where a spec
     asks more of its records than they have.
     """
-    mechanism = training_mechanism(cells[0].spec.privacy)
-    match mechanism:
-        case RecordMechanism():
+    role = mechanism_of(cells[0].spec).facts.applied_by
+    match role:
+        case "local-steps":
             return PersonalisedRun(cells, device=device, checkpoints=checkpoints)
-        case ClientMechanism() | ServerMechanism():
+        case "clients" | "server":
             return Stack(cells, device=device, checkpoints=checkpoints)
         case _:
-            assert_never(mechanism)
+            assert_never(role)

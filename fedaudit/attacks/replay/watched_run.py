@@ -28,7 +28,6 @@ from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
     RecordProtection,
-    TrainingMechanism,
     TrustedServer,
     watching,
 )
@@ -416,17 +415,11 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
                 assert_never(applied)
         return _overridden(applied, **{one.__name__: one for one in methods})
 
-    def wrap(mechanism: TrainingMechanism) -> TrainingMechanism:
-        real: Callable[..., Any] = mechanism.protection
-        return _overridden(
-            mechanism, protection=lambda *given, **named: watch(real(*given, **named))
-        )
-
     run = new_run(cell, experiment_id="replay", started_at=datetime.now(UTC))
     run.rounding_key = _ROUNDING_KEY
     sink = MemorySink(run.ledger.ledger_context)
     records: list[RoundRecord] = []
-    with watching(wrap):
+    with watching(watch):
         trainer = open_stack([cell])
         states = [_state(cell, trainer)]
         while trainer.active and len(records) < rounds:

@@ -1,14 +1,14 @@
 """The interface between training and a mechanism.
 
-`registry.training_mechanism` finds the mechanism of a spec, which is one of three:
-`ClientMechanism`, `ServerMechanism` or `RecordMechanism`. Its effect on the tensors of a stack of
-cells is a `ClientProtection` or a `TrustedServer`; an engine matches on that pair and knows no
-mechanism. These are base classes, not structural protocols, so that nothing is taken for a
-protection because of its attributes alone.
+`registry` makes what a spec's mechanism does to the tensors of a stack of cells: a
+`ClientProtection` or a `TrustedServer`, or for a cell whose records have budgets a
+`RecordProtection`. An engine matches on the first two and knows no mechanism. They are base
+classes, not structural protocols, so that nothing is taken for a protection because of its
+attributes alone.
 
-An observer (`watching`, used by replay) wraps a mechanism in one of the same kind, which passes
-every call on and sees inputs and outputs. Engines build their protections through `watched`, so an
-observed run takes the path of every other run.
+An observer (`watching`, used by replay) wraps a protection in one of the same kind, which passes
+every call on and sees inputs and outputs. All are made through `watched`, so an observed run takes
+the path of every other run.
 
 `none`: updates are sent unchanged, as the spec explicitly asks.
 """
@@ -19,23 +19,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.networks.stacked_network import Loss
-from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
 from fedaudit.spec.base import SpecPart
-from fedaudit.spec.privacy import NoMechanism
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import RecordSteps
 
 Privacy = TypeVar("Privacy", bound=SpecPart)
+Applied = TypeVar("Applied")
 
 
 # -- what is done to tensors ----------------------------------------------------------------------
@@ -194,65 +192,6 @@ class RecordProtection:
     """[training clients]: standard deviation of each one's noise over the clip; 0 is no privacy."""
 
 
-# -- what a spec asks for -------------------------------------------------------------------------
-
-
-class ClientMechanism(ABC):
-    """A mechanism that clients apply themselves, with the parameters of one cell."""
-
-    name: ClassVar[str]
-    """The spec's literal."""
-
-    @abstractmethod
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        """What protects the uploads of cells that can be stacked, of which this one's is the first.
-
-        Raises ValueError for cells of another mechanism.
-        """
-
-
-class ServerMechanism(ABC):
-    """A mechanism that a trusted server applies to sums, with the parameters of one cell.
-
-    The population is charged for every round as one subject: ledger rows for participants would
-    reveal who was drawn.
-    """
-
-    name: ClassVar[str]
-    """The spec's literal."""
-
-    @property
-    @abstractmethod
-    def initial_clip(self) -> float:
-        """The norm to which updates of the first round are clipped."""
-
-    @abstractmethod
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
-        """The server of cells that can be stacked, of which this one's is the first.
-
-        Raises ValueError for cells of another mechanism.
-        """
-
-
-class RecordMechanism(ABC):
-    """A mechanism inside local steps, record by record, with the parameters of one cell."""
-
-    name: ClassVar[str]
-    """The spec's literal."""
-
-    @abstractmethod
-    def protection(
-        self, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
-    ) -> RecordProtection:
-        """The local steps of a cell whose `clients` training clients follow this plan.
-
-        Raises ValueError for a plan whose noise is no positive number.
-        """
-
-
-TrainingMechanism = ClientMechanism | ServerMechanism | RecordMechanism
-
-
 # -- what several mechanisms need -----------------------------------------------------------------
 
 
@@ -298,14 +237,12 @@ def finite_uploads(uploads: Tensor) -> Tensor:
     return torch.isfinite(uploads).all(-1)
 
 
-Wrap = Callable[[TrainingMechanism], TrainingMechanism]
-
-_onlooker: ContextVar[Wrap | None] = ContextVar("onlooker", default=None)
+_onlooker: ContextVar[Callable[[Any], Any] | None] = ContextVar("onlooker", default=None)
 
 
 @contextmanager
-def watching(wrap: Wrap) -> Iterator[None]:
-    """Within it, this thread trains with what `wrap` makes of each mechanism."""
+def watching(wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Within it, this thread trains with what `wrap` makes of each protection, of the same kind."""
     token = _onlooker.set(wrap)
     try:
         yield
@@ -313,22 +250,11 @@ def watching(wrap: Wrap) -> Iterator[None]:
         _onlooker.reset(token)
 
 
-def watched(mechanism: TrainingMechanism) -> TrainingMechanism:
-    """The mechanism as it is trained with: itself, unless a wrapper is set."""
+def watched(protection: Applied) -> Applied:
+    """The protection as it is trained with: itself, unless a wrapper is set."""
     wrap = _onlooker.get()
-    return mechanism if wrap is None else wrap(mechanism)
-
-
-@dataclass(frozen=True)
-class NoMechanismTraining(ClientMechanism):
-    """`none` in training."""
-
-    privacy: NoMechanism
-    name = "none"
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        privacy_of(cells, NoMechanism)
-        return Unprotected()
+    found: Applied = protection if wrap is None else wrap(protection)
+    return found
 
 
 class Unprotected(ClientProtection):

@@ -33,10 +33,8 @@ from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral, GaussianLocal
 from fedaudit.training.base.cell import Cell, expected_cohort
 from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
     ClientProtection,
     ProtectedUploads,
-    ServerMechanism,
     ServerNoise,
     TrustedServer,
     column,
@@ -49,33 +47,21 @@ _MIN_CLIP, _MAX_CLIP = 1e-12, 1e12
 _MIN_SHARE, _MAX_SHARE = -1.0, 2.0
 
 
-@dataclass(frozen=True)
-class GaussianCentralTraining(ServerMechanism):
-    """`gaussian-central` in training."""
-
-    privacy: GaussianCentral
-    name = "gaussian-central"
-
-    @property
-    def initial_clip(self) -> float:
-        return self.privacy.initial_clip
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
-        privacy, first = privacy_of(cells, GaussianCentral), cells[0]
-        expected, k = expected_cohort(first), first.spec.training.hypotheses
-        return GaussianServer(
-            n=first.shape.n,
-            k=k,
-            noise_multiplier=column(
-                [_noise_multiplier_of_updates(part) for part in privacy], device
-            ),
-            denominators=column([expected / k] * len(cells), device),
-            expected=expected,
-            moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
-            correlated=tuple(
-                BandedNoise(part.correlation.bands) for part in privacy if part.correlation
-            ),
-        )
+def gaussian_server(cells: Sequence[Cell], device: torch.device) -> TrustedServer:
+    """The server of `gaussian-central`. Raises ValueError for cells of another mechanism."""
+    privacy, first = privacy_of(cells, GaussianCentral), cells[0]
+    expected, k = expected_cohort(first), first.spec.training.hypotheses
+    return GaussianServer(
+        n=first.shape.n,
+        k=k,
+        noise_multiplier=column([_noise_multiplier_of_updates(part) for part in privacy], device),
+        denominators=column([expected / k] * len(cells), device),
+        expected=expected,
+        moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
+        correlated=tuple(
+            BandedNoise(part.correlation.bands) for part in privacy if part.correlation
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -176,20 +162,14 @@ def _noise_multiplier_of_updates(privacy: GaussianCentral) -> float:
     )
 
 
-@dataclass(frozen=True)
-class GaussianLocalTraining(ClientMechanism):
-    """`gaussian-local` in training."""
-
-    privacy: GaussianLocal
-    name = "gaussian-local"
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        privacy = privacy_of(cells, GaussianLocal)
-        gaussian = LocalGaussian(
-            clip=column([part.clip for part in privacy], device),
-            noise_multiplier=column([part.noise_multiplier for part in privacy], device),
-        )
-        return GaussianUploads(gaussian, n=cells[0].shape.n)
+def gaussian_uploads(cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+    """The uploads of `gaussian-local`. Raises ValueError for cells of another mechanism."""
+    privacy = privacy_of(cells, GaussianLocal)
+    gaussian = LocalGaussian(
+        clip=column([part.clip for part in privacy], device),
+        noise_multiplier=column([part.noise_multiplier for part in privacy], device),
+    )
+    return GaussianUploads(gaussian, n=cells[0].shape.n)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from fedaudit.randomness import Source
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
     ClientProtection,
     ProtectedUploads,
     column,
@@ -32,18 +31,12 @@ from fedaudit.training.mechanisms.base import (
 )
 
 
-@dataclass(frozen=True)
-class LaplaceL2Training(ClientMechanism):
-    """`laplace-l2` in training."""
-
-    privacy: LaplaceL2
-    name = "laplace-l2"
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        privacy, shape = privacy_of(cells, LaplaceL2), cells[0].shape
-        if self.privacy.per_layer:
-            return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
-        return WholeVectorLaplace(_sanitiser(privacy, shape.n, device), n=shape.n)
+def laplace_uploads(cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+    """The uploads of cells that can be stacked. Raises ValueError for another mechanism."""
+    privacy, shape = privacy_of(cells, LaplaceL2), cells[0].shape
+    if privacy[0].per_layer:
+        return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
+    return WholeVectorLaplace(_sanitiser(privacy, shape.n, device), n=shape.n)
 
 
 @dataclass(frozen=True)

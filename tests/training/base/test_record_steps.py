@@ -194,8 +194,7 @@ def test_empty_batches_get_their_noise_and_the_normaliser_is_public() -> None:
 def test_secret_steps_are_never_the_same() -> None:
     records = silos_of([12, 30])
     first, second = (
-        steps()(torch.zeros(SMALL.n), records, source=EntropySource(), round_=1)
-        for _ in range(2)
+        steps()(torch.zeros(SMALL.n), records, source=EntropySource(), round_=1) for _ in range(2)
     )
     assert (first != second).all()
 
