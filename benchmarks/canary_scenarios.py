@@ -15,7 +15,7 @@ from fedaudit.randomness import Source
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.mechanisms.gaussian import GaussianServer
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.stacked.stack_state import StackState
 
 DELTA = 1e-5
@@ -110,7 +110,7 @@ class Scenario:
 
 @contextmanager
 def _kept_without_noise() -> Iterator[None]:
-    average, keep, bare = GaussianServer.average, StackState.keep_best, list[Any]()
+    average, keep, bare = TrustedServer.average, StackState.keep_best, list[Any]()
 
     def averaged(self: Any, theta: Any, sums: Any, noise: Any, *, clips: Any) -> Any:
         bare.append(average(self, theta, sums, 0 * noise, clips=clips))
@@ -120,7 +120,7 @@ def _kept_without_noise() -> Iterator[None]:
         keep(self, cells, [replace(played[-1], hypotheses=bare[-1])] * len(played), improved)
 
     with (
-        patch.object(GaussianServer, "average", averaged),
+        patch.object(TrustedServer, "average", averaged),
         patch.object(StackState, "keep_best", kept),
     ):
         yield

@@ -25,7 +25,8 @@ from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
 from fedaudit.training.base.record_steps import local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.mechanisms.base import ClientProtection
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
 from fedaudit.training.stacked.clients import whole_data, without_nan
 from fedaudit.training.stacked.stack_round import (

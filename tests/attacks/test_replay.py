@@ -33,7 +33,7 @@ from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import unit_layers
 from fedaudit.randomness import CounterSource
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.mechanisms.gaussian import GaussianServer
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from tests.attacks.zoo.cells import (
     LAYERS,
@@ -133,7 +133,7 @@ def test_who_is_held_out_is_named_and_no_finding() -> None:
 def test_nobody_looks_on_but_in_a_replay() -> None:
     replay_cell(central(), rounds=1)
     found = build_protection([central()], torch.device("cpu"))
-    assert type(found) is GaussianServer
+    assert type(found) is TrustedServer
     assert "average" not in vars(found)
 
 

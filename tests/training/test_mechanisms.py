@@ -24,12 +24,11 @@ from fedaudit.training.base.records import record_use_of, spending_of
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
-    TrustedServer,
     Unprotected,
     drawn,
     finite_uploads,
 )
-from fedaudit.training.mechanisms.gaussian import GaussianServer
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection, build_record_protection
 from fedaudit.training.personalised import PersonalisedRun, PersonalisedState
 from fedaudit.training.stack import Stack, open_stack
@@ -162,7 +161,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return take
 
     monkeypatch.setattr(Server, "__call__", takes("server"))
-    monkeypatch.setattr(GaussianServer, "average", takes("trusted server"))
+    monkeypatch.setattr(TrustedServer, "average", takes("trusted server"))
     monkeypatch.setattr(RecordSteps, "__call__", takes("record steps"))
     return seen
 
@@ -267,7 +266,7 @@ def test_an_update_on_the_clip_is_within_it() -> None:
         0.0, privacy={**CENTRAL, "clip": {"adaptive": {"initial": 4.0, "count_noise": 1.0}}}
     )
     server = build_protection([one], torch.device("cpu"))
-    assert isinstance(server, GaussianServer)
+    assert isinstance(server, TrustedServer)
     updates = torch.tensor([[[3.0, 0.0], [0.0, 4.0], [3.0, 4.0]]])
     clips = torch.tensor([[4.0]], dtype=torch.float64)
     assert server.within(updates, clips).tolist() == [[True, True, False]]

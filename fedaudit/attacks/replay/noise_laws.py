@@ -38,7 +38,8 @@ from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
 from fedaudit.spec.training import AllocationCohort, FixedCohort, RotationCohort
 from fedaudit.training.base.cell import Cell, split_cells, stands_alone
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.mechanisms.base import ClientProtection
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.stacked.stack_round import build_draws
 

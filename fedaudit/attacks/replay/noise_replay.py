@@ -29,7 +29,8 @@ from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.training.base.records import training_records
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.mechanisms.base import ClientProtection
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.stacked.stack_round import build_draws
 
 _CLOSE = 1e-6

@@ -28,9 +28,9 @@ from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
     RecordProtection,
-    TrustedServer,
     watching,
 )
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState

@@ -1,8 +1,8 @@
 """The interface between training and a mechanism.
 
 `registry` makes what a spec's mechanism does to the tensors of a stack of cells: a
-`ClientProtection` or a `TrustedServer`, or for a cell whose records have budgets a
-`RecordProtection`. An engine matches on the first two and knows no mechanism. They are base
+`ClientProtection` or a `TrustedServer` (`gaussian`), or for a cell whose records have
+budgets a `RecordProtection`. An engine matches on the first two and knows no mechanism. They are
 classes, not structural protocols, so that nothing is taken for a protection because of its
 attributes alone.
 
@@ -63,7 +63,7 @@ class ClientProtection(ABC):
     def draw(self, draws: Draws, rounds: Ints, clients: Ints) -> Floats | None:
         """Unscaled noise, float64 [..., cells, clients, n], for rounds [..., cells] and clients
         [..., cells, clients], each cell's from its own source; None without noise."""
-        return _side_by_side(
+        return side_by_side(
             [
                 self.draw_cell(draws.of_cell(cell), rounds[..., cell], clients[..., cell, :])
                 for cell in range(len(draws.seeds))
@@ -98,89 +98,6 @@ class ClientProtection(ABC):
     def radii_shape(self, clients: int) -> tuple[int, ...]:
         """The shape of the radii of this many clients of one cell."""
         return (clients,)
-
-
-@dataclass(frozen=True)
-class ServerNoise:
-    """The unscaled noise of a trusted server."""
-
-    sums: Floats
-    """[..., cells, k, n]: for the sum of the updates of those who chose each hypothesis."""
-    counts: Floats | None
-    """[..., cells]: for the number of updates within a clip that moves; None where none does."""
-
-
-class TrustedServer(ABC):
-    """What a trusted server does in the rounds of a stack: it clips, sums and adds noise."""
-
-    @property
-    @abstractmethod
-    def clip_moves(self) -> bool:
-        """Whether the clip of the next round follows from a noised count."""
-
-    def draw_noise(self, draws: Draws, block: Block) -> None:
-        """Adds the noise of all rounds to a block, once."""
-        if block.noise is None:
-            noise = self.noise_of(draws, block.rounds)
-            block.noise, block.count_noise = noise.sums, noise.counts
-
-    def noise_of(self, draws: Draws, rounds: Ints) -> ServerNoise:
-        """The noise of consecutive rounds [cells] or [rounds, cells], as it is added: what `draw`
-        gives, unless the noise of rounds is correlated."""
-        return self.draw(draws, rounds)
-
-    def draw(self, draws: Draws, rounds: Ints) -> ServerNoise:
-        """The independent noise of rounds [..., cells], each cell's from its own source."""
-        cells = range(len(draws.seeds))
-        found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
-        sums = _side_by_side([one.sums for one in found], axis=rounds.ndim - 1)
-        counts = _side_by_side([one.counts for one in found], axis=rounds.ndim - 1)
-        return ServerNoise(drawn(sums), counts)
-
-    @abstractmethod
-    def draw_cell(self, source: Source, rounds: Ints) -> ServerNoise:
-        """The noise of one cell for rounds [...], of unit scale: the axis of cells is left out.
-        `source` is of this cell alone."""
-
-    @abstractmethod
-    def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
-        """Updates [..., n] cut to norms of at most `clips` [...], and whether each was finite.
-
-        One that is not finite becomes zero.
-        """
-
-    @abstractmethod
-    def within(self, updates: Tensor, clips: Tensor) -> Tensor:
-        """Whether the norms of updates [..., n] are at most `clips` [...]: bool [...]."""
-
-    @abstractmethod
-    def average(
-        self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
-    ) -> Tensor:
-        """The next hypotheses, float32 [cells, k, n].
-
-        `theta`: those that were sent out; `sums`: clipped updates of those who chose each, added
-        up; both [cells, k, n]. `noise` as in `ServerNoise.sums`; `clips` [cells, 1]. Raises
-        RuntimeError where the noise was not drawn.
-        """
-
-    @abstractmethod
-    def next_clips(
-        self,
-        clips: Floats,
-        *,
-        within: Sequence[int],
-        taking_part: Sequence[int],
-        noise: Floats | None,
-    ) -> Floats:
-        """The clips of the next round, one a cell, of a server whose clip moves.
-
-        `within` of the `taking_part` finite updates had a norm of at most the clip; `noise` as in
-        `ServerNoise.counts`. Raises RuntimeError where it was not drawn.
-        """
-
-
-Protection = ClientProtection | TrustedServer
 
 
 @dataclass(frozen=True)
@@ -219,7 +136,7 @@ def drawn(noise: Floats | None) -> Floats:
     return noise
 
 
-def _side_by_side(found: Sequence[Floats | None], *, axis: int) -> Floats | None:
+def side_by_side(found: Sequence[Floats | None], *, axis: int) -> Floats | None:
     """The noise of cells along a new axis; None where there is none."""
     there = [one for one in found if one is not None]
     if not there:

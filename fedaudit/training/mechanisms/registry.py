@@ -24,14 +24,8 @@ from fedaudit.spec.privacy import (
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import RecordSteps, local_optimiser
-from fedaudit.training.mechanisms.base import (
-    Protection,
-    RecordProtection,
-    Unprotected,
-    privacy_of,
-    watched,
-)
-from fedaudit.training.mechanisms.gaussian import gaussian_server, gaussian_uploads
+from fedaudit.training.mechanisms.base import RecordProtection, Unprotected, privacy_of, watched
+from fedaudit.training.mechanisms.gaussian import Protection, gaussian_server, gaussian_uploads
 from fedaudit.training.mechanisms.laplace_l2 import laplace_uploads
 
 

@@ -24,7 +24,8 @@ from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
 from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.scored_rows import GroupCounter
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.mechanisms.base import ClientProtection
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods import training_method
 from fedaudit.training.stacked.clients import (
