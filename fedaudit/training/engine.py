@@ -224,9 +224,7 @@ class ByLength(Engine):
             own_hypothesis = hypotheses if theta.shape[1] > 1 else None
             return flat_figures(
                 self._counter,
-                ScoredRows(
-                    predictions, logits, values, hypotheses if theta.shape[1] > 1 else None, of_rows
-                ),
+                ScoredRows(predictions, logits, values, own_hypothesis, of_rows),
                 places,
                 (np.array([losses[0].mean()]), np.array([losses[1].mean()])),
                 per_client=per_client,
