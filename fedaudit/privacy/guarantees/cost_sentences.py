@@ -31,6 +31,7 @@ GOAL, MOST = 10.0, 20.0
 """What is suggested where a cost excludes practically nothing, the upper end of the tiers of
 Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2), and of most of `DEPLOYMENTS`; and
 from where on one does."""
+_RATES = (0.75, 0.95)
 _EXACT_ODDS = 12.0
 
 
@@ -92,11 +93,17 @@ def cost_level(exponent: float | None, *, delta: float = 0.0) -> CostLevel:
     if exponent is None or not math.isfinite(exponent):
         return "unbounded"
     right = 1 - _wrong(exponent, delta)
-    if right <= 0.75:
+    if right <= _RATES[0]:
         return "up-to-75"
-    if right <= 0.95:
+    if right <= _RATES[1]:
         return "up-to-95"
     return "nearly-all" if exponent <= MOST else "nothing"
+
+
+def level_ends(*, delta: float) -> tuple[float, ...]:
+    """The largest exponent of each level that bounds something, in the order of LEVELS."""
+    rates = ((right - delta) / (1 - right) for right in _RATES)
+    return (*(math.log(odds) if odds > 1 else 0.0 for odds in rates), MOST)
 
 
 def level_words(
