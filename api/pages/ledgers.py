@@ -34,7 +34,10 @@ def ledger_page(
     resources, caller = visit.resources, visit.caller
     rounds = ledger_rounds(resources, caller, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
     ledger = shown_ledger(resources, caller, ledger_id)
-    return visit.page("ledger.html", ledger=ledger, found=rounds, below=below)
+    report = report_of(resources, caller, ledger_id).document if visit.may("reports:read") else {}
+    return visit.page(
+        "ledger.html", ledger=ledger, found=rounds, below=below, answer=report.get("answer")
+    )
 
 
 @router.get("/report")

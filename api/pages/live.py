@@ -7,8 +7,7 @@ from typing import Any
 
 from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.report_pages import LiveFigures
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.accounting.privacy_events import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, adjacency_words
 from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.spec.metrics import ROUND_METRICS
 from models.tables.experiments import Experiment
@@ -16,6 +15,8 @@ from models.values import FairnessRow, RoundRow
 
 Report = Mapping[str, Any]
 
+_CONSTANTS = {"validation_loss": "baseline_loss", "accuracy": "baseline_accuracy"}
+"""What a constant prediction has, of each figure of the model."""
 _NO_ROUND = "no round is stored yet"
 _NOT_VALIDATED = "no round was validated yet"
 _LEAKAGE_RESTS_ON = {
@@ -144,11 +145,22 @@ def with_final_figures(found: Sequence[Reading], report: Report) -> list[Reading
     utility = report["utility"]
     remark = f"in round {whole(utility['best_round'])}, the best"
     return [
-        _reading(one.name, one.label, utility[one.name], utility["reasons"].get(one.name), remark)
-        if one.name in ("validation_loss", "accuracy")
+        _reading(
+            one.name,
+            one.label,
+            utility[one.name],
+            utility["reasons"].get(one.name),
+            remark + _beside(utility, constant),
+        )
+        if (constant := _CONSTANTS.get(one.name))
         else one
         for one in found
     ]
+
+
+def _beside(utility: Mapping[str, Any], constant: str) -> str:
+    value = utility.get(constant)
+    return "" if value is None else f"; the best constant prediction has {figure(value)}"
 
 
 def final_gaps(report: Report) -> list[GapReadings]:

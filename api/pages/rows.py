@@ -8,6 +8,7 @@ from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
 from api.schemas.reports import LargestGapBody, ReportBody
 from fedaudit.fairness.gaps import gap_size
+from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -17,11 +18,19 @@ from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
 from models.vocabulary import ENDED
 
-UNBOUNDED = "unbounded"
-"""The label of a run without protection: nothing bounds what it reveals."""
 _UNREADABLE = "cannot be read"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 # The first that an experiment has is the one shown.
+_NOT_USEFUL = frozenset(
+    {
+        "model-decides-nothing",
+        "model-not-shown-useful",
+        "model-too-good",
+        "threshold-misplaced",
+        "training-diverged",
+    }
+)
+"""Reasons for an answer that take an accuracy its meaning."""
 _GAPS = (
     "equalized_odds_difference",
     "demographic_parity_difference",
@@ -135,9 +144,14 @@ def _cost(experiment: ExperimentBody, mechanism: PrivacyMechanism) -> Shown | No
 
 
 def _utility(experiment: ExperimentBody) -> Shown | None:
-    figures = experiment.figures
+    figures, answer = experiment.figures, experiment.answer
     if figures.accuracy is not None:
-        return Shown(figure(figures.accuracy), "accuracy", share=figures.accuracy)
+        # A constant prediction may be as accurate: no bar before a report compared the two.
+        found = {"not-compared"} if answer is None else {one.code for one in answer.reasons}
+        useful = found.isdisjoint({"not-compared", *_NOT_USEFUL})
+        remark = "accuracy" if useful or answer is None else "accuracy, not shown to be useful"
+        share = figures.accuracy if useful else None
+        return Shown(figure(figures.accuracy), remark, share=share)
     if figures.validation_loss is not None:
         return Shown(figure(figures.validation_loss), "validation loss")
     return None

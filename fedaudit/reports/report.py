@@ -10,31 +10,46 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from fedaudit.reports.canonical_json import canonical_json
-from fedaudit.reports.checks import Check, check, same, unchecked
-from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.checks import Check, answer_check, canonical_json, check, same, unchecked
+from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection
 from fedaudit.reports.sections.held_out_privacy import FAIRNESS_PRIVACY, FairnessPrivacy
-from fedaudit.reports.sections.integrity import INTEGRITY, Integrity
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.model import MODEL, ModelSection
-from fedaudit.reports.sections.other_runs import REPEATS, SWEEP, RepeatsSection, SweepSection
+from fedaudit.reports.sections.other_runs import (
+    MODEL,
+    REPEATS,
+    SWEEP,
+    ModelSection,
+    RepeatsSection,
+    SweepSection,
+)
 from fedaudit.reports.sections.outcome_words import with_words
-from fedaudit.reports.sections.part import Answer, GateOutcome, Part, VerdictParts
+from fedaudit.reports.sections.part import (
+    Answer,
+    GateOutcome,
+    Part,
+    Section,
+    Values,
+    VerdictParts,
+    assembled,
+    section_checks,
+)
 from fedaudit.reports.sections.privacy import PRIVACY, Privacy
 from fedaudit.reports.sections.provenance import (
     DATA,
     EXPERIMENT,
+    INTEGRITY,
     PROVENANCE,
     Data,
     Experiment,
+    Integrity,
     Provenance,
 )
 from fedaudit.reports.sections.published_fairness import FAIRNESS
-from fedaudit.reports.sections.section import Section, Values, assembled, section_checks
 from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.advice import Advice
 from fedaudit.reports.verdict.release import answer_of
@@ -187,7 +202,7 @@ def report_checks(found: RunEvidence) -> Iterator[Check]:
     if found.spec is not None:
         yield check_gates(found.spec, found.report)
     if found.report.get("answer") is not None:
-        yield _check_answer(found.report)
+        yield answer_check(found.report, answer_of)
 
 
 def _checks_of_known_parts(found: RunEvidence) -> Iterator[Check]:
@@ -198,24 +213,6 @@ def _checks_of_known_parts(found: RunEvidence) -> Iterator[Check]:
                 yield from section_checks([section], found)
             except (KeyError, TypeError, ValueError, AttributeError, IndexError):
                 yield unchecked(f"report.{section.name}", OTHER_FORM)
-
-
-def _check_answer(report: Mapping[str, Any]) -> Check:
-    """Its words may have been put otherwise by another version; outcome and codes may not."""
-    try:
-        said, found = read_report(report).answer, answer_of(report)
-        agree = said is not None and (said.outcome, [one.code for one in said.reasons]) == (
-            found.outcome,
-            [one.code for one in found.reasons],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        agree = False
-    return check(
-        "report.answer",
-        agree,
-        good="the answer follows from the report's figures and gates",
-        bad="the answer does not follow from the report's figures and gates",
-    )
 
 
 RUN: tuple[Section[ReportMaterial, RunEvidence], ...] = (

@@ -16,8 +16,8 @@ from sqlalchemy import delete, text, update
 from fedaudit.cli.output import CommandError, ExitCode
 from fedaudit.cli.verify import verify_command
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
-from fedaudit.ledger.signatures import SigningKey
-from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.ledger.statements import SigningKey
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from models.tables.reports import PredictionAudit
 from tests.api.pages.browser import signed_in
@@ -134,6 +134,7 @@ def _metric(report: dict[str, Any], name: str) -> dict[str, Any]:
         (lambda one: one["utility"].update(degenerate=True), "report.utility"),
         (lambda one: one["gates"][0].update(bound=0.9), "report.gates"),
         (lambda one: one.update(gate_outcome="fail"), "report.gate_outcome"),
+        (lambda one: one["answer"].update(outcome="release"), "report.answer"),
         (lambda one: one["spec"].update(threshold=0.7), "report.spec_hash"),
         (lambda one: one["guarantee"].update(kind="formal"), "report.kind"),
         (lambda one: one["experiment"].update(id="another"), "report.audit"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from fedaudit.number_text import bound_text, exact_text, figure_text
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, level_ends
 from fedaudit.reports.charts.drawing import (
@@ -26,7 +27,6 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
-from fedaudit.reports.number_text import bound_text, exact_text, figure_text
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import bounding_exponent, report_level

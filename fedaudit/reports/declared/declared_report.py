@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.declared.figures import contradictions, has_unprotected
-from fedaudit.privacy.guarantees.cost_sentences import cost_words
-from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.guarantees.cost_sentences import cost_level, cost_words
 from fedaudit.reports.declared.declared_sections import (
     FAIRNESS,
     GUARANTEE,
@@ -22,9 +22,8 @@ from fedaudit.reports.declared.declared_sections import (
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.integrity import Integrity
-from fedaudit.reports.sections.part import Part
-from fedaudit.reports.sections.section import Section, Values, assembled
+from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
+from fedaudit.reports.sections.provenance import Integrity
 
 
 class DeclaredReport(Part):
@@ -34,6 +33,9 @@ class DeclaredReport(Part):
     declared: Literal[True] = True
     """All but hashes and compositions is as the trainer declares it."""
     ledger: LedgerSection
+    answer: Answer | None = None
+    """What was declared may speak against a release, and never for one; null in reports of earlier
+    versions."""
     verdict: str
     guarantee: GuaranteeSection
     privacy: DeclaredPrivacy
@@ -71,23 +73,73 @@ def _stated(material: DeclaredMaterial, _so_far: Values) -> Values:
 
 
 def _judged(material: DeclaredMaterial, so_far: Values) -> Values:
-    return {"verdict": " ".join(_verdict(material, so_far))}
+    answer = declared_answer(so_far)
+    return {
+        "answer": answer.model_dump(mode="json"),
+        "verdict": " ".join(_verdict(material, so_far, answer)),
+    }
 
 
-def _verdict(material: DeclaredMaterial, sections: Mapping[str, Any]) -> Iterator[str]:
-    """What was declared, what it comes to, and what speaks against it."""
-    yield f"As declared by the trainer, and seen by nobody here: {_cost(material, sections)}"
-    if sections["contradictions"]:
-        yield (
-            "What was declared contradicts itself, so these figures are no evidence: "
-            f"{'; '.join(sections['contradictions'])}."
+def declared_answer(report: Mapping[str, Any]) -> Answer:
+    """What speaks against a release, from an otherwise complete report: never to release, as the
+    training was not observed."""
+    if against := list(_objections(report)):
+        return Answer(outcome="do-not-release", reasons=against)
+    code, text = "training-not-observed", "every figure is as the trainer declares it"
+    if not report["ledger"]["rounds"]:
+        code, text = "no-rounds", "no round was declared yet"
+    return Answer(outcome="not-decided", reasons=[AnswerReason(code=code, text=text)])
+
+
+def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+    """The most important first."""
+    ledger, privacy = report["ledger"], report["privacy"]
+    if not ledger["rounds"]:
+        return
+    if found := report["contradictions"]:
+        yield AnswerReason(
+            code="declarations-contradict",
+            text="what was declared contradicts itself, so its figures are no evidence: "
+            + "; ".join(found),
         )
-    ledger, over = sections["ledger"], sections["privacy"]["over_budget"]
-    if over:
-        yield f"{counted(over, 'client')} spent more than the budget of a client."
-    if ledger["refused_rounds"]:
-        refused = counted(ledger["refused_rounds"], "round")
-        yield f"{refused} ran for clients to whom they had been refused."
+    yield from _of_guarantee(report)
+    if report["utility"]["degenerate"]:
+        text = f"the model decides nothing: {report['utility']['reasons']['degenerate']}"
+        yield AnswerReason(code="model-decides-nothing", text=text)
+    if over := privacy["over_budget"]:
+        text = f"{counted(over, 'client')} spent more than the budget of a client"
+        yield AnswerReason(code="over-budget", text=text)
+    if refused := ledger["refused_rounds"]:
+        text = f"{counted(refused, 'round')} ran for clients to whom they had been refused"
+        yield AnswerReason(code="refused-rounds-ran", text=text)
+
+
+def _of_guarantee(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+    guarantee, privacy = report["guarantee"], report["privacy"]
+    names = ("epsilon_max", "log_ratio_max", "leakage_max")
+    stated = [privacy[name] for name in names if privacy[name] is not None]
+    delta = guarantee["delta"] or 0.0
+    if guarantee["kind"] == "none":
+        text = "no mechanism was declared, so nothing bounds what the rounds reveal"
+        yield AnswerReason(code="no-guarantee", text=text)
+    elif not stated or cost_level(stated[0], delta=delta) in ("nothing", "unbounded"):
+        text = "the bound that was declared is so large that it excludes practically nothing"
+        if not stated:
+            text = "no finite number bounds what the declared rounds reveal"
+        yield AnswerReason(code="guarantee-bounds-nothing", text=text)
+    if delta * report["terms"]["population"] >= 1:
+        text = f"a delta of {delta:g} allows the data of one {guarantee['unit']} to be handed over"
+        yield AnswerReason(code="delta-gives-data-away", text=text)
+
+
+def _verdict(
+    material: DeclaredMaterial, sections: Mapping[str, Any], answer: Answer
+) -> Iterator[str]:
+    """What was declared, what it comes to, and what speaks against it."""
+    yield f"As declared by the trainer; the training was not observed: {_cost(material, sections)}"
+    if answer.outcome == "do-not-release":
+        yield f"Against a release: {'; '.join(one.text for one in answer.reasons)}."
+    ledger = sections["ledger"]
     if ledger["missing_rounds"]:
         missing = counted(ledger["missing_rounds"], "number")
         yield f"{missing} below round {ledger['last_round']} never declared."

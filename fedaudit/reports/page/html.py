@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from fedaudit.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
@@ -19,7 +20,6 @@ from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_pic
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.report_charts import charts_of
-from fedaudit.reports.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
@@ -27,11 +27,10 @@ from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
-from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome
+from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures, misplaced_threshold
-from fedaudit.reports.sections.shown_figures import figure_rows
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.worst_off import headline_metric

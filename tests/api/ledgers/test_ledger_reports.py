@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from fedaudit.spec.disclosure import DisclosureFloor
 from models.tables.declared_ledgers import DeclaredEntry, DeclaredTally
@@ -116,6 +118,57 @@ def test_clients_who_come_too_often_contradict_the_sampling(api: Api) -> None:
     assert api.post("/v1/gates/evaluations", json=body).json()["outcome"] == (
         "insufficient_evidence"
     )
+
+
+_SEX = {"f": group(20, 5, 40, 10), "m": group(50, 5, 30, 10)}
+_CONSTANT = {"f": group(0, 0, 60, 20), "m": group(0, 0, 60, 20)}
+
+
+@pytest.mark.parametrize(
+    ("terms", "event", "more", "code"),
+    [
+        ({}, None, {}, "no-rounds"),
+        ({}, {"kind": "gaussian", "noise_multiplier": 8.0}, {"sex": _SEX}, "training-not-observed"),
+        ({}, {"kind": "gaussian", "noise_multiplier": 0.1}, {}, "guarantee-bounds-nothing"),
+        ({"delta": 0.01}, {"kind": "gaussian", "noise_multiplier": 8}, {}, "delta-gives-data-away"),
+        (
+            {},
+            {"kind": "gaussian", "noise_multiplier": 8},
+            {"sex": _CONSTANT},
+            "model-decides-nothing",
+        ),
+        (
+            {"mechanism": "none", "delta": None, "accountant": None},
+            {"kind": "none"},
+            {},
+            "no-guarantee",
+        ),
+    ],
+)
+def test_the_answer_is_never_to_release_and_follows_from_the_figures(
+    api: Api, tmp_path: Path, terms: Any, event: Any, more: Any, code: str
+) -> None:
+    ledger = opened(api, {**LOCAL, **terms})
+    if event is not None:
+        post(api, ledger, declared(1, ["a"], event, **({"groups": more} if more else {})))
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    stands = "not-decided" if code in ("no-rounds", "training-not-observed") else "do-not-release"
+    answer = report["answer"]
+    assert (answer["outcome"], [one["code"] for one in answer["reasons"]]) == (stands, [code])
+    page = api.get(f"/v1/ledgers/{ledger}/report", headers={"Accept": "text/html"}).text
+    assert f'class="answer answer-{stands}"' in page
+    if event is None:
+        return
+    signed(api)
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(api.get(f"/v1/ledgers/{ledger}/bundle").content)
+    with opened_bundle(path) as evidence:
+        assert verify(evidence, trusted=[KEY.public]).verdict == VALID
+    with opened_bundle(path) as evidence:
+        altered = {**(evidence.report or {}), "answer": {"outcome": "release", "reasons": []}}
+        forged = replace(evidence, report=sign_report(altered, KEY))
+        found = verify(forged, trusted=[KEY.public])
+    assert [one.name for one in found.checks if one.outcome == "fail"] == ["report.answer"]
 
 
 def test_gates_take_a_trainers_word_only_where_they_say_so(api: Api) -> None:

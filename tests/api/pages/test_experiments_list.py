@@ -37,6 +37,23 @@ def test_a_row_says_cost_guarantee_gap_utility_and_outcome(api: Api) -> None:
     assert "checkbox" not in waiting
 
 
+def test_an_accuracy_has_a_bar_only_where_the_model_is_shown_to_be_useful(api: Api) -> None:
+    names = {"useless": ["model-decides-nothing"], "useful": ["gates-failed"], "earlier": None}
+    for name, codes in names.items():
+        ended = api.submit(spec(name=name))["id"]
+        finish(api, ended)
+        answer = None
+        if codes is not None:
+            reasons = [{"code": code, "text": "a reason"} for code in codes]
+            answer = {"outcome": "do-not-release", "reasons": reasons}
+        with api.database.write() as session:
+            mine = update(Experiment).where(Experiment.id == ended)
+            session.execute(mine.values(accuracy=0.875, answer=answer))
+    earlier, useful, useless = signed_in(api).get("/").text.split("</tr>")[1:4]
+    assert [row.count('class="bar-spent"') for row in (earlier, useful, useless)] == [0, 1, 0]
+    assert "accuracy, not shown to be useful" in useless
+
+
 def test_hostile_names_and_tags_are_text(api: Api) -> None:
     tag = '"><img src=x onerror=alert(1)>'
     api.submit(spec(name=HOSTILE, tags=[tag]))
