@@ -56,6 +56,21 @@ def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
     return found
 
 
+def noise_of(
+    protection: ClientProtection | TrustedServer, draws: Draws, rounds: Ints, clients: Ints
+) -> tuple[Floats | None, Floats | None]:
+    """Noise of rounds [..., cells] drawn anew, of unit scale: that of clients [..., cells, clients]
+    or of sums, [..., cells, vectors, n], and that of counts, [..., cells]."""
+    match protection:
+        case TrustedServer():
+            found = protection.draw(draws, rounds)
+            return found.sums, found.counts
+        case ClientProtection():
+            return protection.draw(draws, rounds, clients), None
+        case _:
+            assert_never(protection)
+
+
 # -- what passed through a mechanism --------------------------------------------------------------
 
 
