@@ -15,7 +15,6 @@ from fedaudit.privacy.noise.laplace import (
     release_in_place,
     release_layers_in_place,
     unit_laplace,
-    unit_laplace_vector,
     unit_layers,
 )
 from fedaudit.randomness import Source
@@ -60,8 +59,8 @@ class WholeVectorLaplace(ClientProtection):
     def protect_in_place(
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
-        noise = unit_laplace_vector(source, sizes=(self.n,), round_=round_, client=client)
-        return release_in_place(self.sanitise, start, upload, noise)[0, 0]
+        noise = unit_layers(source, sizes=(self.n,), round_=round_, counters=client)
+        return release_in_place(self.sanitise, start, upload, noise.ravel())[0, 0]
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,8 @@ class LayeredLaplace(ClientProtection):
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
         sizes = self.sanitise.sizes
-        noise = unit_laplace_vector(source, sizes=sizes, round_=round_, client=client)
-        return release_layers_in_place(self.sanitise, start, upload, noise)[0, 0]
+        noise = unit_layers(source, sizes=sizes, round_=round_, counters=client)
+        return release_layers_in_place(self.sanitise, start, upload, noise.ravel())[0, 0]
 
     def radii_shape(self, clients: int) -> tuple[int, ...]:
         """See `ClientProtection`: one for each layer."""
