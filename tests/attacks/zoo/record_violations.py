@@ -53,7 +53,7 @@ def look_at_everybody(real: Any, budgets: NDArray[np.float64], run: Any) -> Any:
     """A record's rate follows from how many records there are."""
     found = real(budgets, run)
     share = 1 - 1 / len(budgets)
-    return replace(found, rates=share * found.rates)
+    return found._replace(rates=share * found.rates)
 
 
 @violation(
