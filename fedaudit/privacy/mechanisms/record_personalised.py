@@ -34,7 +34,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     TwoStage,
     unbounded_inputs,
 )
-from fedaudit.privacy.accounting.two_stage import TwoStageRun
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
 from fedaudit.privacy.guarantees.guarantee import (
     NO_GUARANTEE,
     UPDATES_AS_THEY_WERE,
@@ -60,7 +60,7 @@ from fedaudit.privacy.planning.cost_projection import (
     unbounded_projection,
 )
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, plan_of_records
-from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, RecordSettings, run_within
+from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
 from fedaudit.privacy.records.record_use import (
     RECORD_ADJACENCY,
     RECORD_OBSERVERS,
@@ -340,7 +340,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def _run_at_rate_one(self) -> TwoStageRun:
         """The event of a record in every batch."""
         settings = record_settings(self.spec)
-        return run_within(settings.epsilon_max, settings)
+        return calibrated_run(settings.epsilon_max, settings)
 
     def _epsilons_at_rate_one(self) -> dict[Observer, float]:
         """What a record in every batch spends, by observer; no record spends more."""

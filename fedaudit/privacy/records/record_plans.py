@@ -33,8 +33,7 @@ from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
 
 _GRID = 2.0**-32
 _RATIO = 1 + 9e-4  # between neighbours of the table: at least 99.9 % of a budget is used
@@ -161,20 +160,6 @@ Inversion = Literal["exact", "curve-fit"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordSettings:
-    """The public numbers of a run."""
-
-    client_rate: float
-    steps: int
-    rounds: int
-    delta: float
-    epsilon_max: float
-    observer: Observer = "final_model"
-    """Against whom budgets are kept; figures against the other observer follow from the plan's
-    runs."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class RecordPlan:
     """Arrays [records], client after client, except for `runs`: one for each client."""
 
@@ -203,7 +188,7 @@ def personalised_plan(
     All clients add the same noise: as much as a record of rate 1 needs to stay within
     `epsilon_max`. Raises InvalidInputError where no noise is enough.
     """
-    run = run_within(settings.epsilon_max, settings)
+    run = calibrated_run(settings.epsilon_max, settings)
     invert = {"exact": exact_rates, "curve-fit": curve_fit_rates}[inversion]
     found: SamplingRates = invert(budgets, run)
     return RecordPlan(
@@ -212,26 +197,6 @@ def personalised_plan(
         rounds=np.full(len(found.rates), run.rounds, dtype=np.int64),
         spends=found.spends,
         budgets=budgets,
-    )
-
-
-def run_within(
-    epsilon: float,
-    settings: RecordSettings,
-    *,
-    record_rate: float = 1.0,
-    pointer: str = "/privacy/epsilon_max",
-) -> TwoStageRun:
-    """The run with the least noise in which a record of `record_rate` spends at most `epsilon`."""
-    return calibrated_run(
-        epsilon,
-        record_rate=record_rate,
-        client_rate=settings.client_rate,
-        steps=settings.steps,
-        rounds=settings.rounds,
-        delta=settings.delta,
-        observer=settings.observer,
-        pointer=pointer,
     )
 
 
@@ -315,11 +280,14 @@ def baseline_plan(
         case "privacy-free":
             pass  # nothing is added
         case "filter":
-            runs = (run_within(settings.epsilon_max, settings),) * len(client_rates)
+            runs = (calibrated_run(settings.epsilon_max, settings),) * len(client_rates)
             _, rounds = longest_lasting(budgets, rates, runs[0])
         case "uniform" | "strong-for-all" | "dropout":
             target, pointer = _target(baseline, budgets, uniform_epsilon)
-            runs = _client_runs(settings, client_rates, target, pointer)
+            runs = tuple(
+                calibrated_run(target, settings, record_rate=rate, pointer=pointer)
+                for rate in client_rates.tolist()
+            )
         case _:
             assert_never(baseline)
     return RecordPlan(
@@ -356,17 +324,6 @@ def _target(
             return uniform_epsilon, "/privacy/uniform_epsilon"
         case _:
             assert_never(baseline)
-
-
-def _client_runs(
-    settings: RecordSettings, client_rates: Floats, epsilon: float, pointer: str
-) -> tuple[TwoStageRun, ...]:
-    """The run of each client; clients with the same rate share a run."""
-    by_rate = {
-        rate: run_within(epsilon, settings, record_rate=rate, pointer=pointer)
-        for rate in np.unique(client_rates).tolist()
-    }
-    return tuple(by_rate[rate] for rate in client_rates.tolist())
 
 
 def _spends(

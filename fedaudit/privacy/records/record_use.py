@@ -24,13 +24,8 @@ from fedaudit.privacy.accounting.epsilon_tables import (
     worst_epsilons,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
-from fedaudit.privacy.accounting.two_stage import TwoStageRun
-from fedaudit.privacy.records.record_plans import (
-    RecordPlan,
-    RecordSettings,
-    baseline_plan,
-    personalised_plan,
-)
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun
+from fedaudit.privacy.records.record_plans import RecordPlan, baseline_plan, personalised_plan
 from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
 from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
@@ -87,24 +82,20 @@ def draw_budgets(
     return np.clip(budgets, epsilon_min, epsilon_max)
 
 
-def given_budgets(
-    values: ArrayLike,
-    *,
-    rows: ArrayLike,
-    epsilon_max: float,
-    pointer: str = "/privacy/budgets/column",
-) -> Floats:
+def given_budgets(values: ArrayLike, *, rows: ArrayLike, epsilon_max: float) -> Floats:
     """Budgets from a column, lowered to `epsilon_max` where they exceed it: float64 [records].
 
     A given budget is a promise to a data subject, so it is never raised: there is no lower end, and
     a budget too small to be sampled at all is left out later. `rows`: the names of records in
-    messages. Raises InvalidInputError at `pointer`, naming rows, for a budget that is not a
-    positive finite number.
+    messages. Raises InvalidInputError, naming rows, for a budget that is not a positive finite
+    number.
     """
     check_range(epsilon_min=epsilon_max, epsilon_max=epsilon_max)
     budgets = np.asarray(values, dtype=np.float64)
     faults = [
-        FieldError(pointer, f"{what} in {_named(np.asarray(rows)[wrong])}; {remedy}")
+        FieldError(
+            "/privacy/budgets/column", f"{what} in {_named(np.asarray(rows)[wrong])}; {remedy}"
+        )
         for what, wrong, remedy in (
             ("no number", np.isnan(budgets), "give every record a budget, or drop it"),
             ("an infinite budget", np.isinf(budgets), "give a number; epsilon_max caps it"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.two_stage import calibrated_run
+from fedaudit.privacy.accounting.two_stage import RecordSettings, calibrated_run
 from fedaudit.privacy.records.record_plans import (
     FIT_RATES,
     FittedCurve,
@@ -22,10 +22,15 @@ SETTINGS = {
 }
 
 
+def run_within(epsilon_max, **given):
+    settings = RecordSettings(steps=50, rounds=15, epsilon_max=epsilon_max, **given)
+    return calibrated_run(epsilon_max, settings)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_small_budgets_overspend_where_the_exact_inverse_does_not(name):
     client_rate, delta, epsilon_max, spent = SETTINGS[name]
-    run = calibrated_run(epsilon_max, client_rate=client_rate, steps=50, rounds=15, delta=delta)
+    run = run_within(epsilon_max, client_rate=client_rate, delta=delta)
     curve, spends = fit_curve(run), run.epsilons(FIT_RATES)
     residual = spends - (np.exp(curve.a * FIT_RATES + curve.b) + curve.c)
     assert np.square(residual).sum() < 0.001 * np.square(spends - spends.mean()).sum()  # R^2
@@ -37,7 +42,7 @@ def test_small_budgets_overspend_where_the_exact_inverse_does_not(name):
 
 
 def test_rates_are_clamped():
-    run = calibrated_run(10.0, client_rate=0.8, steps=50, rounds=15, delta=1e-4)
+    run = run_within(10.0, client_rate=0.8, delta=1e-4)
     curve = fit_curve(run)
     fitted = np.exp(curve.a * np.array([0.2, 0.7, 1.5]) + curve.b) + curve.c
     assert curve.rates(fitted) == pytest.approx([0.2, 0.7, 1.0])

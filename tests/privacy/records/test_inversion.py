@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.two_stage import TwoStageAccountant, TwoStageRun, calibrated_run
+from fedaudit.privacy.accounting.two_stage import (
+    RecordSettings,
+    TwoStageAccountant,
+    TwoStageRun,
+    calibrated_run,
+)
 from fedaudit.privacy.records.record_plans import exact_rates, sampling_grid
 from fedaudit.randomness import uniforms
 
-MNIST = calibrated_run(10.0, client_rate=0.8, steps=50, rounds=15, delta=1e-4)
+MNIST = calibrated_run(
+    10.0, RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)
+)
 
 
 def random_budgets(count, low, high, seed=0):

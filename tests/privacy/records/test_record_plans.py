@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
 from fedaudit.privacy.records.record_plans import (
     TREATED_AS_PUBLIC,
-    RecordSettings,
     baseline_plan,
     personalised_plan,
 )
