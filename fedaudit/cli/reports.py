@@ -29,6 +29,7 @@ from fedaudit.cli.output import (
     say,
     standard_output,
     usage_error,
+    working,
     write_bytes,
     write_json,
     yaml_text,
@@ -321,7 +322,8 @@ def _pdf(page: str) -> bytes:
     from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
 
     try:
-        return pdf_of(page)
+        with working("printing the pages"):
+            return pdf_of(page)
     except PdfUnavailableError as error:
         raise usage_error(f"--format pdf: {error}") from error
 

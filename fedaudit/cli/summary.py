@@ -11,6 +11,7 @@ from fedaudit.cli.output import sections_table, standard_output
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.reports.gates.gate_evaluation import gate_value
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
 from fedaudit.reports.number_text import NO_FIGURE
 from fedaudit.reports.sections.guarantee import (
@@ -188,7 +189,7 @@ def _outcome(gate: Mapping[str, Any]) -> str:
 def _brief_outcome(gate: Mapping[str, Any]) -> str:
     if gate["outcome"] == "insufficient_evidence":
         return _outcome(gate)
-    return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
+    return f"{_OUTCOMES[gate['outcome']]} at {gate_value(gate['figure'], gate['value'])}"
 
 
 def show_audit(report: Mapping[str, Any]) -> None:

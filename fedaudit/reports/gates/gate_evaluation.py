@@ -7,6 +7,7 @@ bundle is verified.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never, cast
 
+from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.gates.gate_evidence import (
     LEAST_LEVEL,
     alarm_doubt,
@@ -22,10 +23,11 @@ from fedaudit.reports.gates.gate_evidence import (
 )
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
-from fedaudit.spec.gates import AttackFigure, Gate, GateOp
+from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
+COSTS = frozenset(name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee)
 _WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 _EARLY_END = (
     ", for the rounds that ran; validation losses ended the run early, and what is proven "
@@ -39,6 +41,11 @@ def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str,
     is the JSON document. A figure that is null, or that is no evidence (`gate_evidence.doubt`), is
     insufficient evidence."""
     return [_evaluate(gate, report) for gate in gates]
+
+
+def gate_value(figure: str, value: float) -> str:
+    """A gate's figure in four digits, a cost rounded up, as everywhere."""
+    return at_most(value, digits=4) if figure in COSTS else f"{value:.4g}"
 
 
 def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
@@ -110,8 +117,10 @@ def _judge(
         return INSUFFICIENT, why_not
     met = _is_met(value, gate)
     relation = "is" if met else "is not"
-    shown, bound = f"{value:.6g}", f"{gate.value:.6g}"
-    if shown == bound and value != gate.value:  # Few digits would hide the difference.
+    shown, bound = gate_value(gate.figure, value), f"{gate.value:.6g}"
+    # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
+    alike = bound in (shown, f"{value:.4g}")
+    if value != gate.value and (alike or _is_met(float(shown), gate) is not met):
         shown, bound = str(value), str(gate.value)
     sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:

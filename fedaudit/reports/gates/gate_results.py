@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.reports.gates.gate_evaluation import gate_value, overall
 from fedaudit.reports.readings.reading import plain, table
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.spec.gates import GateOp
@@ -159,7 +159,7 @@ def _row(gate: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         word if gate["outcome"] == PASS else f"**{word}**",
         _shown(condition(gate)),
-        "–" if value is None else f"{value:.4g}",
+        "–" if value is None else gate_value(gate["figure"], value),
         _shown(gate["reason"]),
     )
 

@@ -17,6 +17,7 @@ from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.report_charts import charts_of, rates_chart
+from fedaudit.reports.gates.gate_evaluation import COSTS
 from fedaudit.reports.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
@@ -137,6 +138,7 @@ def page_environment() -> Environment:
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(
         outcomes=_OUTCOMES,
+        costs=COSTS,
         endings=ENDING_WORDS,
         charges_everyone=charges_everyone,
         favourable_words=favourable_words,
