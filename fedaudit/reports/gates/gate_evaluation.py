@@ -118,9 +118,11 @@ def _judge(
     met = _is_met(value, gate)
     relation = "is" if met else "is not"
     shown, bound = gate_value(gate.figure, value), f"{gate.value:.6g}"
-    # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
     alike = bound in (shown, f"{value:.4g}")
-    if value != gate.value and (alike or _is_met(float(shown), gate) is not met):
+    # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
+    if value == gate.value:
+        shown = bound
+    elif alike or _is_met(float(shown), gate) is not met:
         shown, bound = str(value), str(gate.value)
     sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
