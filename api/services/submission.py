@@ -22,10 +22,10 @@ from api.services.dispatch import IdempotentRequest, UnitMessage, earlier_result
 from api.services.lookups import find_experiment, note
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
-from fedaudit.ledger.chain import new_salt
-from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.ledger.encoding import new_salt
+from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.leakage import leakage
-from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words
+from fedaudit.privacy.mechanisms.gaussian import cheaper_cohort_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec

@@ -26,8 +26,7 @@ from api.services.lookups import found_by, note
 from api.services.submission import RETRIED, DryRunRollback, admitting_for
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
-from fedaudit.privacy.accounting.mechanism_parameters import CostKind
-from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.accounting.privacy_events import REPORT, CostKind
 from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError

@@ -46,12 +46,16 @@ from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile, ReportMaterial
 from fedaudit.reports.sections.other_runs import SweepSection
-from fedaudit.runs.blocks import record_block
-from fedaudit.runs.experiment_plan import OpenArtifact, booked_costs, no_artifacts, with_start
+from fedaudit.runs.blocks import MemorySink, record_block
+from fedaudit.runs.experiment_plan import (
+    OpenArtifact,
+    booked_costs,
+    no_artifacts,
+    with_solved_noise,
+    with_start,
+)
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
-from fedaudit.runs.sink import MemorySink
-from fedaudit.runs.solved_noise import with_solved_noise
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.report_section import (
     CellPlace,
@@ -65,8 +69,7 @@ from fedaudit.sweeps.report_section import (
 from fedaudit.sweeps.sweep_costs import sweep_costs, sweep_facts
 from fedaudit.training.base.cell import Cell, draws_in_secret, stacks
 from fedaudit.training.base.records import RecordTable
-from fedaudit.training.base.rounds import FinalResult, PlayedRounds
-from fedaudit.training.base.stopping import has_diverged
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds, has_diverged
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome

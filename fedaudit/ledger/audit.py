@@ -8,11 +8,17 @@ from itertools import groupby
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedaudit.ledger.chain import CLUSTER_BYTES, LedgerHash, genesis, link_of_bytes, placed_bytes
+from fedaudit.arrays import Ints
 from fedaudit.ledger.columns import EntryColumns, alike
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import (
+    CLUSTER_BYTES,
+    EntryEncoder,
+    LedgerHash,
+    genesis,
+    link_of_bytes,
+    placed_bytes,
+)
 from fedaudit.ledger.rows import (
     InputsReader,
     Key,
@@ -26,7 +32,7 @@ from fedaudit.ledger.rows import (
     stands_for_held_out,
 )
 from fedaudit.ledger.statements import ErasedNames, subjects_hash
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 
 STANDS_FOR_ALL = "everyone"
 """Of a ledger that charges all alike: a name that is no client's."""
@@ -80,7 +86,7 @@ class LedgerAudit:
         self._hash = LedgerHash()
         self._before: Key | None = None
         self._names = names
-        self._counts: dict[str, NDArray[np.int64]] = {}
+        self._counts: dict[str, Ints] = {}
         self.entries = 0
         self.last_round = 0
         self.head = genesis(experiment_id)

@@ -10,26 +10,26 @@ The plan's subjects, who are charged:
   round. The server is trusted; the models are what is looked at.
 - `gaussian-local`: every client, for each of its own uploads, against the server. It sees who
   sends, so no sampling amplifies.
-- `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_spending`),
+- `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_use`),
   for every round against the observer of the final model, and for the rounds of the busiest client
   against the server.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 import rfc8785
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedaudit.privacy.accounting.accountant import Accountant
-from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
-from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Event, Observer, TwoStage
-from fedaudit.privacy.accounting.rdp import RdpAccountant
+from fedaudit.arrays import Floats
+from fedaudit.privacy.accounting.accountant import Accountant, RdpAccountant
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve
+from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
-from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RecordSpending
-from fedaudit.spec.privacy import AccountantName
+from fedaudit.privacy.records.record_use import RECORD_ADJACENCY, RecordSpending
 
 SubjectKind = Literal["client", "population", "record_group"]
 PlanAccountant = Literal["rdp", "pld", "two-stage"]
@@ -62,8 +62,6 @@ class SpendingPlan:
     """One curve for all subjects, or one each."""
     records: RecordSpending | None = None
     """Every record's own figures; None except for `record-personalised`."""
-    warnings: tuple[str, ...] = ()
-    """The accountant's warnings about the figures of the whole run."""
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -77,7 +75,7 @@ class SpendingPlan:
 
     def epsilons(
         self, observer: Observer, *, subjects: ArrayLike, compositions: ArrayLike
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Cumulative epsilon of each subject after its number of compositions: float64."""
         who, counts = np.broadcast_arrays(
             np.asarray(subjects, dtype=np.int64), np.asarray(compositions, dtype=np.int64)
@@ -126,11 +124,26 @@ class SpendingPlan:
             return int(repeated.compositions_within(releases))
         return releases
 
-    def curve(self, observer: Observer, compositions: int) -> NDArray[np.float64]:
+    def curve(self, observer: Observer, compositions: int) -> Floats:
         """Renyi divergences at RDP_ORDERS that no subject exceeds after this many compositions."""
         curves = [line.curve(compositions) for line in self.lines[observer]]
-        most: NDArray[np.float64] = np.max(curves, axis=0)
+        most: Floats = np.max(curves, axis=0)
         return most
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The accountants' warnings about the figures of the whole run, each once; none of privacy
+        loss distributions."""
+        found: dict[str, None] = {}
+        for line in () if self.accountant == "pld" else chain(*self.lines.values()):
+            accountant: Accountant = (
+                TwoStageAccountant(observer=line.observer)
+                if isinstance(line.event, TwoStage)
+                else RdpAccountant(adjacency=line.adjacency)
+            )
+            count = int(line.repeated_events[0].compositions_within(self.steps))
+            found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
+        return tuple(found)
 
     @property
     def events_json(self) -> str:
@@ -150,41 +163,8 @@ class SpendingPlan:
         )
 
 
-def plan_of_one_event(
-    event: Event,
-    *,
-    subject_kind: SubjectKind,
-    subjects: tuple[str, ...],
-    observer: Observer,
-    adjacency: Adjacency,
-    delta: float,
-    accountant: AccountantName,
-    steps: int,
-) -> SpendingPlan:
-    """A plan in which one event is composed in the same way for all subjects."""
-    line = EpsilonCurve.of_events(
-        (RepeatedEvent(event),),
-        steps,
-        observer=observer,
-        adjacency=adjacency,
-        delta=delta,
-        by_pld=accountant == "pld",
-    )
-    return SpendingPlan(
-        subject_kind=subject_kind,
-        subjects=subjects,
-        delta=delta,
-        adjacency=adjacency,
-        accountant=accountant,
-        steps=steps,
-        lines={observer: (line,)},
-        warnings=_warnings([line], steps) if accountant == "rdp" else (),
-    )
-
-
 def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> SpendingPlan:
     """A plan for records of different budgets, by groups of budgets."""
-    lines = found.lines()
     return SpendingPlan(
         subject_kind="record_group",
         subjects=tuple(group.name for group in found.groups),
@@ -192,24 +172,9 @@ def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> Spen
         adjacency=RECORD_ADJACENCY,
         accountant="two-stage",
         steps=rounds,
-        lines=lines,
+        lines=found.lines(),
         records=found,
-        warnings=_warnings([line for some in lines.values() for line in some], rounds),
     )
-
-
-def _warnings(lines: Sequence[EpsilonCurve], steps: int) -> tuple[str, ...]:
-    """The accountants' warnings about these curves, each once."""
-    found: dict[str, None] = {}
-    for line in lines:
-        accountant: Accountant = (
-            TwoStageAccountant(observer=line.observer)
-            if isinstance(line.event, TwoStage)
-            else RdpAccountant(adjacency=line.adjacency)
-        )
-        count = int(line.repeated_events[0].compositions_within(steps))
-        found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
-    return tuple(found)
 
 
 def _canonical(value: Any) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.declared.figures import contradictions, has_unprotected
 from fedaudit.privacy.guarantees.cost_sentences import cost_level, cost_words
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.declared.declared_sections import (
     FAIRNESS,
     GUARANTEE,
@@ -22,9 +22,8 @@ from fedaudit.reports.declared.declared_sections import (
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.integrity import Integrity
-from fedaudit.reports.sections.part import Answer, AnswerReason, Part
-from fedaudit.reports.sections.section import Section, Values, assembled
+from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
+from fedaudit.reports.sections.provenance import Integrity
 
 
 class DeclaredReport(Part):

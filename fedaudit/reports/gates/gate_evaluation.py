@@ -7,7 +7,6 @@ bundle is verified.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never, cast
 
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.gates.gate_evidence import (
     LEAST_LEVEL,
     alarm_doubt,
@@ -21,14 +20,13 @@ from fedaudit.reports.gates.gate_evidence import (
     personal_doubt,
     sweep_doubt,
 )
-from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
+from fedaudit.reports.gates.gate_results import WORST_FIRST, gate_value
+from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
-from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, Gate, GateOp
+from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
-COSTS = frozenset(name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee)
-_WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 _EARLY_END = (
     ", for the rounds that ran; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement gives"
@@ -43,21 +41,10 @@ def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str,
     return [_evaluate(gate, report) for gate in gates]
 
 
-def gate_value(figure: str, value: float) -> str:
-    """A gate's figure in four digits, a cost rounded up, as everywhere."""
-    return at_most(value, digits=4) if figure in COSTS else f"{value:.4g}"
-
-
 def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
     """Like `evaluate`, for an experiment without a report: insufficient evidence, for that
     reason."""
     return [_found(gate, None, INSUFFICIENT, reason) for gate in gates]
-
-
-def overall(evaluated: Sequence[Mapping[str, Any]]) -> GateOutcome | None:
-    """The worst outcome: a failure before missing evidence before a pass; None without gates."""
-    outcomes = {gate["outcome"] for gate in evaluated}
-    return next((one for one in _WORST_FIRST if one in outcomes), None)
 
 
 def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,7 +64,7 @@ def _worst(of_attributes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     def place(found: Mapping[str, Any]) -> tuple[int, float]:
         value = found["value"]
         sign = -1 if found["op"] == "le" else 1
-        return _WORST_FIRST.index(found["outcome"]), 0.0 if value is None else sign * value
+        return WORST_FIRST.index(found["outcome"]), 0.0 if value is None else sign * value
 
     worst = min(of_attributes, key=place)
     which = f"{worst['attribute']}, the worst of {len(of_attributes)} attributes"
