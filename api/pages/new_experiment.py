@@ -19,8 +19,8 @@ from api.services.admission import parse_inherited, plan
 from api.services.attacks import find_judged
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
-from api.services.experiment_proposals import proposal_for
 from api.services.lookups import find_experiment
+from api.services.pending_uploads import proposal_for
 from api.services.submission import plan_others, submit, try_admission
 from fedaudit.reports.verdict.advice import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim

@@ -16,6 +16,7 @@ from api.pages.templates import fragment, has_template
 from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
+from api.services.artifacts import model_file
 from api.services.attacks import (
     attack_file,
     attack_list,
@@ -28,9 +29,7 @@ from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page, stored_pdf
-from api.services.reports import sign_off_report, sign_offs_of
-from api.services.result_files import model_file
+from api.services.reports import sign_off_report, sign_offs_of, stored_page, stored_pdf
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response, StreamingResponse
 
-from api.http.answers import (
+from api.http.bodies import (
     JSON,
     Accept,
     SmallInteger,
@@ -29,9 +29,9 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
+from api.services.artifacts import record_table
 from api.services.audit_log import note_export
 from api.services.lookups import find_experiment, names_of
-from api.services.result_files import record_table
 from api.services.tables import (
     BEGINNING,
     MEDIA_TYPES,

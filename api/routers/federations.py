@@ -34,9 +34,8 @@ from api.services.disclosure import set_disclosure as change_disclosure
 from api.services.disclosure import set_simulation as change_simulation
 from api.services.dispatch import dispatch
 from api.services.erasures import erase, newest_erasure
-from api.services.experiment_proposals import propose_spec
 from api.services.lookups import change_page, find_federation, list_page
-from api.services.pending_uploads import propose_registration
+from api.services.pending_uploads import propose_registration, propose_spec
 from api.services.registrations import (
     Registered,
     correct_registration,

@@ -7,24 +7,33 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
 from starlette.responses import JSONResponse, StreamingResponse
 
-from api.http.answers import (
+from api.http.bodies import (
     BYTES,
     HTML,
     JSON,
     ZIP,
     Accept,
+    JsonBody,
     bundle_response,
     decode_cursor,
     encode_cursor,
     json_answer,
     preferred,
+    validated,
 )
-from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.base import IdempotencyHeader, PageParameters
-from api.schemas.experiment_tables import LedgerFilters, LedgerPage, LedgerParameters, Verification
-from api.schemas.ledger_bodies import DeclaredLedgerList, LedgerBody, PostedRounds, ReservationBody
+from api.schemas.experiment_tables import (
+    DeclaredLedgerList,
+    LedgerBody,
+    LedgerFilters,
+    LedgerPage,
+    LedgerParameters,
+    PostedRounds,
+    ReservationBody,
+    Verification,
+)
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.round_posting import post_rounds
@@ -39,7 +48,7 @@ from api.services.ledgers.stored_ledgers import (
     summary,
     verify_ledger,
 )
-from api.services.report_pages import page_response
+from api.services.reports import page_response
 from api.services.tables import Form, LedgerTable, export
 from api.shared.resources import Resources, Shared
 from api.shared.security import (

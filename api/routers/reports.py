@@ -1,30 +1,108 @@
-"""Audit reports: read, verified, signed off, listed and compared."""
+"""Audit reports: read, verified, signed off, listed, compared, and judged by gates."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
-from api.http.bodies import JsonBody, validated
+from api.http.bodies import (
+    BYTES,
+    HTML,
+    JSON,
+    ZIP,
+    Accept,
+    JsonBody,
+    bundle_response,
+    preferred,
+    validated,
+)
 from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import Verification
 from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
-from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
-from api.services.attacks import find_judged
+from api.schemas.reports import (
+    ComparisonParameters,
+    GatesEvaluation,
+    GatesRequest,
+    ReportPage,
+    ReportParameters,
+)
+from api.services.artifacts import SAFETENSORS, model_file, stored_layout
+from api.services.attacks import find_judged, judged_document
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
+from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page, stored_pdf
-from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
-from api.services.result_files import SAFETENSORS, model_file, stored_layout
-from api.shared.resources import Shared
-from api.shared.security import FederationsReader, LedgerReader, ReportsReader, ReportsSigner
+from api.services.reports import (
+    comparison_of,
+    report_page,
+    sign_off_report,
+    sign_offs_of,
+    stored_page,
+    stored_pdf,
+)
+from api.services.sweeps import with_costs_of_now
+from api.shared.resources import Resources, Shared
+from api.shared.security import (
+    Caller,
+    FederationsReader,
+    LedgerReader,
+    ReportsReader,
+    ReportsSigner,
+)
 from fedaudit.reports.comparison.fronts import Comparison
+from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
+from fedaudit.reports.report import OTHER_FORM, has_present_form
 from fedaudit.reports.report import Report as ReportDocument
+from fedaudit.spec.gates import refuse_percentages
+from fedaudit.spec.parse import parse_admitted
+from models.repositories import ReportRepository
+
+gates_router = APIRouter(prefix="/gates", tags=["gates"])
+
+
+@gates_router.post(
+    "/evaluations", responses=problems(404, 415), openapi_extra=request_body(GatesRequest)
+)
+def evaluate_gates(caller: ReportsReader, value: JsonBody, resources: Shared) -> GatesEvaluation:
+    """Whether the report of an experiment, or of a declared ledger, meets each gate, fails it, or
+    lacks the evidence."""
+    asked = validated(GatesRequest, value)
+    refuse_percentages(asked.gates or ())
+    if asked.ledger_id is None:
+        evaluated = _of_experiment(resources, caller, asked)
+    else:
+        report = report_of(resources, caller, asked.ledger_id)
+        evaluated = evaluate(asked.gates or (), report.document)
+    return GatesEvaluation.model_validate(
+        {
+            "experiment_id": asked.experiment_id,
+            "ledger_id": asked.ledger_id,
+            "outcome": overall(evaluated),
+            "reason": None if evaluated else "no gate was given",
+            "gates": evaluated,
+        }
+    )
+
+
+def _of_experiment(
+    resources: Resources, caller: Caller, asked: GatesRequest
+) -> list[dict[str, Any]]:
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, asked.experiment_id or "")
+        gates = asked.gates
+        if gates is None:
+            gates = parse_admitted(experiment.spec).gates
+        report = ReportRepository(session, caller.project_id).get(experiment.id)
+        if report is None:
+            return without_report(gates, f"the experiment has no report: it is {experiment.status}")
+        if not has_present_form(report.document):
+            return without_report(gates, OTHER_FORM)
+        document = judged_document(session, report)
+        return evaluate(gates, with_costs_of_now(session, caller, experiment.id, document))
+
 
 router = APIRouter(tags=["reports"])
 

@@ -2,9 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
 
 from sqlalchemy.orm import Session
+from starlette.responses import StreamingResponse
 
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.schemas.base import PageParameters
@@ -15,15 +18,22 @@ from api.schemas.experiments import (
     ListedArtifact,
     TensorBody,
 )
-from api.services.lookups import list_page, refuse_gone
+from api.services.lookups import find_experiment, list_page, refuse_gone
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_stored
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
-from infrastructure.storage import artifact_key, stored_artifact
-from models.repositories import ArtifactRepository, ExpiredFileRepository
+from infrastructure.storage import (
+    Storage,
+    artifact_key,
+    model_key,
+    record_table_key,
+    stored_artifact,
+)
+from models.repositories import ArtifactRepository, ExpiredFileRepository, ReportRepository
 from models.tables.federations import Artifact
+from models.vocabulary import ENDED
 
 _USERS_SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -137,3 +147,86 @@ def _body(data: bytes) -> ArtifactBody:
             TensorBody(name=name, shape=list(tensors[name].shape)) for name in sorted(tensors)
         ],
     )
+
+
+_BLOCK_BYTES = 2**18
+SAFETENSORS = "application/octet-stream"
+"""The format has no media type of its own."""
+
+
+def _model_section(
+    resources: Resources, caller: Caller, experiment_id: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What the report states of the model, and the model's layout. Raises ProblemError where there
+    is no such experiment, or its model may not leave or is gone."""
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        report = ReportRepository(session, caller.project_id).get(experiment_id)
+        if report is None:
+            why = f"it is {experiment.status}"
+            if experiment.status not in ENDED:
+                why += "; ask again when it has succeeded"
+            raise _stays(why)
+        section: dict[str, Any] | None = report.document.get("model")
+        if section is None:
+            earlier = "it was trained by a version that kept no models; submit the spec again"
+            raise _stays(report.document.get("model_reason") or earlier)
+        refuse_gone(session, caller.project_id, "model", experiment_id)
+        return section, report.model_layout
+
+
+def model_file(resources: Resources, caller: Caller, experiment_id: str) -> StreamingResponse:
+    """The trained hypotheses as an attachment that is read while it is sent. Raises ProblemError
+    where there is no such experiment, or its model may not leave; StorageError where the storage
+    cannot answer."""
+    section, _ = _model_section(resources, caller, experiment_id)
+    blocks = _opened(resources.storage, model_key(caller.project_id, experiment_id))
+    headers = {
+        "Content-Disposition": f'attachment; filename="{experiment_id}-model.safetensors"',
+        "Content-Length": str(section["size_bytes"]),
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(blocks, media_type=SAFETENSORS, headers=headers)
+
+
+def stored_layout(resources: Resources, caller: Caller, experiment_id: str) -> dict[str, Any]:
+    """The inputs and outputs of an experiment's model. Raises ProblemError as `model_file`."""
+    _, layout = _model_section(resources, caller, experiment_id)
+    if layout is None:
+        raise _stays("it was trained by a version that kept no layout; submit the spec again")
+    return layout
+
+
+def _stays(why: str) -> ProblemError:
+    return conflict(f"the model of this experiment cannot be had: {why}")
+
+
+def record_table(resources: Resources, caller: Caller, experiment_id: str) -> Iterator[bytes]:
+    """The bytes of the table of what every single record spent, read while they are sent. Raises
+    ProblemError where there is no such experiment, or it has none; StorageError where the storage
+    cannot answer."""
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        refuse_gone(session, caller.project_id, "record-table", experiment.id)
+    key = record_table_key(experiment.project_id, experiment.id)
+    why = None
+    if experiment.status != "succeeded":
+        why = f"it is {experiment.status}"
+    elif not resources.storage.holds(key):
+        why = "its run left none, as those of record-personalised do"
+    if why is not None:
+        raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
+    return _opened(resources.storage, key)
+
+
+def _opened(storage: Storage, key: str) -> Iterator[bytes]:
+    """A file in blocks. It is opened before the response begins: afterwards no error can be
+    reported."""
+
+    def blocks() -> Iterator[bytes]:
+        with storage.local(key) as path, path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                yield block
+
+    found = blocks()
+    return chain([next(found, b"")], found)

@@ -45,8 +45,7 @@ from infrastructure.storage import StorageError, attack_files_key, stored_artifa
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import FederationRepository, LaterAttacksRepository, ReportRepository
-from models.tables.experiments import Experiment
-from models.tables.reports import LaterAttacks, Report
+from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.vocabulary import OPEN
 
 FILE_TYPE = "application/octet-stream"

@@ -41,8 +41,8 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
+from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
-from models.tables.reports import PredictionAudit
 
 _ROUTE = "POST /v1/audits"
 

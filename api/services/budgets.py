@@ -17,7 +17,6 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
 from fedaudit.spec.experiment import ExperimentSpec
-from models.leakage_terms import LeakageTerms
 from models.repositories import Budgets
 from models.repositories.budgets.counting import (
     EpsilonCost,
@@ -25,9 +24,9 @@ from models.repositories.budgets.counting import (
     Shortage,
     counts_report,
 )
-from models.repositories.shown_budgets import with_gaps
+from models.repositories.budgets.reading import with_gaps
 from models.repositories.webhooks import announcing_low
-from models.values import Budget, BudgetFigure
+from models.values import Budget, BudgetFigure, LeakageTerms
 
 
 def set_budget(

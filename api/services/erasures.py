@@ -24,9 +24,8 @@ from models.repositories import (
     SigningKeyRepository,
 )
 from models.repositories.erasures import Leaving
-from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Erasure, Federation
-from models.tables.ledger import SigningKey
+from models.tables.ledger import DeclaredLedger, SigningKey
 from models.values import FileKind
 
 _SHOWN = 20

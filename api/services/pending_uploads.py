@@ -3,14 +3,24 @@
 Only the key that sent a table sees it, so its first rows are shown to no other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from api.http.problems import ProblemError, conflict
-from api.schemas.federations import ProposalBody, ProposalRequest
-from api.services.disclosure import refuse_below_floor
+from api.schemas.experiments import ProjectionBody
+from api.schemas.federations import (
+    BudgetBody,
+    ProposalBody,
+    ProposalRequest,
+    ReasonBody,
+    SpecProposalBody,
+    SpecProposalRequest,
+    shown_profile,
+)
+from api.services.budgets import budgets_of
+from api.services.disclosure import floor_of, policy_of, refuse_below_floor
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_federation, found_by
 from api.services.registrations import Registered, register_file, registered_before
@@ -18,17 +28,89 @@ from api.services.uploads import ArrivedFile
 from api.shared.data_faults import shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_stored
+from fedaudit.runs.proposed_experiment import (
+    DeclaredFacts,
+    ProposalAim,
+    ProposedExperiment,
+    propose_experiment,
+)
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
 from models.clock import seconds_from_now
 from models.repositories import PendingUploadRepository
-from models.tables.federations import PendingUpload
-from models.values import NewFile
+from models.tables.federations import Federation, PendingUpload
+from models.values import BudgetFigure, NewFile
 
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey
     from fedaudit.federations.proposals.proposal import Proposal
     from fedaudit.federations.reading.source_files import SourceFile, Upload
+
+
+def propose_spec(
+    resources: Resources, caller: Caller, federation_id: str, asked: SpecProposalRequest
+) -> SpecProposalBody:
+    """The experiment that suits the federation; nothing is stored, and no row is read. Raises
+    ProblemError where the project has no such federation, or it is not ready."""
+    aim = ProposalAim(
+        epsilon=asked.epsilon,
+        delta=asked.delta,
+        leakage=asked.leakage,
+        unit=asked.unit,
+        private=asked.privacy is None,
+    )
+    with resources.database.read() as session:
+        row = find_federation(session, caller, federation_id)
+    found = proposal_for(resources, caller, row, aim)
+    return SpecProposalBody(
+        spec=found.spec,
+        reasons=[ReasonBody.of(one) for one in found.reasons],
+        projection=ProjectionBody(**vars(found.projection)),
+        expected_useful=found.expected_useful,
+        needs=found.needs,
+    )
+
+
+def proposal_for(
+    resources: Resources, caller: Caller, row: Federation, aim: ProposalAim
+) -> ProposedExperiment:
+    """See `propose_spec`."""
+    profile = shown_profile(row)
+    if row.status != "ready" or row.registration is None or not profile:
+        raise conflict("the federation is not ready; register its file, and wait for its profile")
+    if why := profile.get("reasons", {}).get("classes"):
+        raise conflict(f"nothing can be proposed for the target's classes: {why}")
+    budgets = budgets_of(resources, caller, row.id)
+    return propose_experiment(
+        DeclaredFacts(
+            federation_id=row.id,
+            name=row.name,
+            registration=row.registration,
+            clients=profile["clients"],
+            rows=profile["rows"],
+            median_rows=profile.get("rows_per_client", {}).get("median"),
+            most_rows=profile.get("rows_per_client", {}).get("maximum"),
+            features=len(profile["features"]),
+            classes=len(profile.get("classes") or ()),
+            policy=policy_of(row),
+            floor=floor_of(resources.settings),
+            may_simulate=row.simulation == "allowed",
+            epsilon_left=_left(budgets, "epsilon"),
+            leakage_left=_left(budgets, "leakage"),
+        ),
+        aim,
+    )
+
+
+def _left(budgets: Sequence[BudgetBody], figure: BudgetFigure) -> float | None:
+    """The smallest remainder of a figure; None where no total is set. Raises ProblemError where
+    nothing is left."""
+    of_figure = [one.remaining for one in budgets if one.figure == figure]
+    left = [one for one in of_figure if one is not None]
+    if left and min(left) <= 0:
+        raise conflict(f"nothing is left of a total of the federation's {figure}")
+    return min(left, default=None)
+
 
 KEPT_SECONDS = 24 * 3600.0
 MOST = 10

@@ -294,7 +294,7 @@ def report(
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
         raise usage_error("--format pdf: name a file with --out")
-    from fedaudit.publishing.published_figures import later_found
+    from fedaudit.publishing.publication import later_found
 
     with connected() as client:
         later = later_found(client, experiment_id)

@@ -57,7 +57,7 @@ from models.repositories import (
     DeclaredPartRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
-from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
 
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)

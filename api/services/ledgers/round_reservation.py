@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.http.problems import ProblemError, not_found
-from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
+from api.schemas.experiment_tables import RefusedSubject, ReservationBody
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_posting import (
     charge_event,
@@ -50,7 +50,7 @@ from models.repositories import (
     DeclaredPartRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.tables.declared_ledgers import DeclaredReservation
+from models.tables.ledger import DeclaredReservation
 
 RESERVATION_TTL = timedelta(days=1)
 

@@ -12,8 +12,13 @@ import rfc8785
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, invalid, not_found
-from api.schemas.experiment_tables import Verification
-from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, PostedRound
+from api.schemas.experiment_tables import (
+    LedgerBody,
+    LedgerEpsilon,
+    LedgerSummary,
+    PostedRound,
+    Verification,
+)
 from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
@@ -55,8 +60,8 @@ from models.repositories import (
     SigningKeyRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.repositories.packed_rows import RowSource, stored_rows
-from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.repositories.ledger import RowSource, stored_rows
+from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
 _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
