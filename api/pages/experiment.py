@@ -303,7 +303,7 @@ def experiment_page(
 @router.post("/cancel")
 def post_cancel(experiment_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the experiment's end."""
-    cancelled = cancel(form.resources, form.caller, experiment_id)
+    cancelled = cancel(form.call, experiment_id)
     return form.to(f"/experiments/{cancelled.experiment.id}")
 
 
@@ -315,7 +315,7 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
         with form.reading() as session:
             row = find_experiment(session, form.caller, experiment_id)
         again = IdempotentRequest.of(form.once, f"POST /experiments/{row.id}/retry", None)
-        return retry(form.resources, form.caller, row, again)
+        return retry(form.call, row, again)
 
     submitted = await form.run(queued)
     return form.to(f"/experiments/{submitted.experiment.id}", submitted.unit_message)
@@ -380,7 +380,7 @@ def post_cancel_attacks(
     experiment_id: str, later_id: str, form: ExperimentsForm
 ) -> RedirectResponse:
     """Ask for their end; what they have found by then stays."""
-    cancel_attacks(form.resources, form.caller, experiment_id, later_id)
+    cancel_attacks(form.call, experiment_id, later_id)
     return form.to(f"/experiments/{experiment_id}/attacks")
 
 
@@ -391,7 +391,7 @@ def _answer(form: Visit, experiment_id: str) -> Response:
     value = {"attacks": [_attack(typed, mechanism)]}
     again = IdempotentRequest.of(form.once, f"POST {address}", value)
     try:
-        asked = ask_for_attacks(form.resources, form.caller, experiment_id, value, again)
+        asked = ask_for_attacks(form.call, experiment_id, value, again)
     except InvalidInputError as error:
         return _attacks(
             form, experiment_id, typed, faults=faults_by_field(error, _field_of), status=422
@@ -435,7 +435,7 @@ def _attacks(
     with visit.reading() as session:
         experiment = find_experiment(session, visit.caller, experiment_id)
         find_report(session, visit.caller, experiment_id)
-    asked = later_list(visit.resources, visit.caller, experiment_id).items
+    asked = later_list(visit.call, experiment_id).items
     is_open = any(one.status in OPEN for one in asked)
     return visit.page(
         "attacks.html",

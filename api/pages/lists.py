@@ -266,7 +266,7 @@ def experiments_list(visit: AnyVisit) -> Response:
     require(visit.visitor, "experiments:read")
     asked = visit.asked()
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
-    found = experiment_page(visit.resources, visit.caller, parameters)
+    found = experiment_page(visit.call, parameters)
     names = visit.federation_names()
     gaps = largest_gaps(visit.resources, visit.project_id, [one.id for one in found.items])
     return visit.page(
@@ -425,7 +425,7 @@ def federations_list(
 def artifacts_list(visit: ExperimentsVisit, cursor: Cursor = None) -> HTMLResponse:
     """The project's files of parameters, with the experiments that start from each."""
     asked = PageParameters(limit=_ARTIFACTS_ON_A_PAGE, cursor=cursor)
-    found = artifact_page(visit.resources, visit.caller, asked)
+    found = artifact_page(visit.call, asked)
     return visit.page("artifacts.html", artifacts=found.items, next_cursor=found.next_cursor)
 
 

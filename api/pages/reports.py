@@ -66,7 +66,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     again = IdempotentRequest.of(form.once, route, draft)
     try:
         asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
-        sign_off_report(form.resources, form.caller, experiment_id, asked, again)
+        sign_off_report(form.call, experiment_id, asked, again)
     except InvalidInputError as error:
         fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
         return _shown(form, experiment_id, draft=draft, fault=fault)
@@ -85,7 +85,7 @@ def saved_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
 @router.get(f"{_OF}/report.pdf")
 def saved_pdf(experiment_id: str, visit: ReportsVisit) -> Response:
     """The report on paper, as a file."""
-    pdf = stored_pdf(visit.resources, visit.caller, experiment_id)
+    pdf = stored_pdf(visit.call, experiment_id)
     return as_file(pdf, f"{experiment_id}-report.pdf", "application/pdf")
 
 
@@ -99,7 +99,7 @@ def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
 @router.get(f"{_OF}/model")
 def saved_model(experiment_id: str, visit: ReportsVisit) -> Response:
     """The trained hypotheses as a file, where they may leave."""
-    return model_file(visit.resources, visit.caller, experiment_id)
+    return model_file(visit.call, experiment_id)
 
 
 @router.get(f"{_OF}/verification")
@@ -147,7 +147,7 @@ def bundle_file(experiment_id: str, visit: LedgerVisit) -> Response:
     with visit.reading() as session:
         experiment = find_experiment(session, visit.caller, experiment_id)
         chunks = bundle_of(visit.resources.database, session, experiment)
-    note_export(visit.resources, visit.caller, experiment.id, "bundle")
+    note_export(visit.call, experiment.id, "bundle")
     return as_file(chunks, f"{experiment.id}-bundle.zip", "application/zip")
 
 
@@ -174,17 +174,10 @@ def later_attack_file_of(
 def _attack_file(
     visit: Visit, experiment_id: str, position: int, name: str, later_id: str | None = None
 ) -> Response:
-    found = attack_file(
-        visit.resources,
-        visit.caller,
-        experiment_id,
-        position=position,
-        name=name,
-        later_id=later_id,
-    )
+    found = attack_file(visit.call, experiment_id, position=position, name=name, later_id=later_id)
     later = "" if later_id is None else f"later/{later_id}/"
     form = f"attacks/{later}{position}/{name}"
-    note_export(visit.resources, visit.caller, experiment_id, form)
+    note_export(visit.call, experiment_id, form)
     of = experiment_id if later_id is None else f"{experiment_id}-{later_id}"
     return file_response(found, f"{of}-{position}-{name}")
 
@@ -291,9 +284,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
-        for attack in attack_list(visit.resources, visit.caller, experiment_id).items:
+        for attack in attack_list(visit.call, experiment_id).items:
             found += _attack_files(f"{base}/attacks", attack, "Attack")
-        for request in later_list(visit.resources, visit.caller, experiment_id).items:
+        for request in later_list(visit.call, experiment_id).items:
             what = f"Later attacks {request.number}, attack"
             for attack in request.items:
                 found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)

@@ -19,8 +19,7 @@ from api.schemas.experiments import (
     TensorBody,
 )
 from api.services.lookups import find_experiment, list_page, refuse_gone
-from api.shared.resources import Resources
-from api.shared.security import Caller, refuse_over_stored
+from api.shared.security import Call, refuse_over_stored
 from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
@@ -39,10 +38,10 @@ _USERS_SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
-def artifact_page(resources: Resources, caller: Caller, parameters: PageParameters) -> ArtifactPage:
+def artifact_page(call: Call, parameters: PageParameters) -> ArtifactPage:
     """The project's files, newest first, and the experiments that start from them."""
-    with resources.database.read() as session:
-        artifacts = ArtifactRepository(session, caller.project_id)
+    with call.reading() as session:
+        artifacts = ArtifactRepository(session, call.project_id)
 
         def bodies(rows: Sequence[Artifact]) -> list[ListedArtifact]:
             uses = artifacts.uses([row.sha256 for row in rows])
@@ -57,54 +56,54 @@ def artifact_page(resources: Resources, caller: Caller, parameters: PageParamete
 
 
 def store_artifact(
-    resources: Resources, caller: Caller, data: bytes, *, name: str | None = None
+    call: Call, data: bytes, *, name: str | None = None
 ) -> tuple[ArtifactBody, bool]:
     """The artifact, now in the project's list, and whether it is new there. Raises ProblemError for
     a file that holds no hypotheses, or more than the project may store, StorageError where it
     cannot be stored."""
     body = _body(data)
-    key = artifact_key(caller.project_id, body.id)
-    _take_back(resources, caller, body.id)
-    new = not resources.storage.holds(key)
+    key = artifact_key(call.project_id, body.id)
+    _take_back(call, body.id)
+    new = not call.resources.storage.holds(key)
     if new:
-        with resources.storage.writer(key) as file:
+        with call.resources.storage.writer(key) as file:
             file.write(data)
     try:
-        with resources.database.write() as session:
-            ArtifactRepository(session, caller.project_id).enter(
+        with call.writing() as session:
+            ArtifactRepository(session, call.project_id).enter(
                 body.id,
                 name=name,
                 size_bytes=body.size_bytes,
                 hypotheses=body.hypotheses,
                 parameters=body.parameters,
-                created_by=caller.actor,
+                created_by=call.caller.actor,
             )
             if new:
-                refuse_over_stored(session, caller.project_id, resources.settings)
+                refuse_over_stored(session, call.project_id, call.resources.settings)
     except ProblemError:
-        resources.storage.delete(key)
+        call.resources.storage.delete(key)
         raise
     return body, new
 
 
-def find_artifact(resources: Resources, caller: Caller, artifact_id: str) -> ArtifactBody:
+def find_artifact(call: Call, artifact_id: str) -> ArtifactBody:
     """The project's artifact. Raises ProblemError where it has none of this id, or no longer."""
     data = None
     if _ID.fullmatch(artifact_id):
-        with resources.database.read() as session:
-            refuse_gone(session, caller.project_id, "artifact", artifact_id)
-        data = stored_artifact(resources.storage, caller.project_id, artifact_id)
+        with call.reading() as session:
+            refuse_gone(session, call.project_id, "artifact", artifact_id)
+        data = stored_artifact(call.resources.storage, call.project_id, artifact_id)
     if data is None:
         raise not_found("artifact")
     return _body(data)
 
 
-def delete_artifact(resources: Resources, caller: Caller, artifact_id: str) -> None:
+def delete_artifact(call: Call, artifact_id: str) -> None:
     """Remove the project's artifact. Raises ProblemError where it has none of this id."""
-    find_artifact(resources, caller, artifact_id)
-    resources.storage.delete(artifact_key(caller.project_id, artifact_id))
-    with resources.database.write() as session:
-        ArtifactRepository(session, caller.project_id).remove(artifact_id)
+    find_artifact(call, artifact_id)
+    call.resources.storage.delete(artifact_key(call.project_id, artifact_id))
+    with call.writing() as session:
+        ArtifactRepository(session, call.project_id).remove(artifact_id)
 
 
 def hold_start(session: Session, project_id: str, spec: ExperimentSpec) -> None:
@@ -116,11 +115,11 @@ def hold_start(session: Session, project_id: str, spec: ExperimentSpec) -> None:
         refuse_gone(session, project_id, "artifact", start.artifact)
 
 
-def _take_back(resources: Resources, caller: Caller, artifact_id: str) -> None:
+def _take_back(call: Call, artifact_id: str) -> None:
     """A file that is sent again is no longer gone. Raises ProblemError while the earlier one is
     still being erased."""
-    with resources.database.write() as session:
-        gone = ExpiredFileRepository(session, caller.project_id)
+    with call.writing() as session:
+        gone = ExpiredFileRepository(session, call.project_id)
         found = gone.get("artifact", artifact_id)
         if found is None:
             return
@@ -154,14 +153,12 @@ SAFETENSORS = "application/octet-stream"
 """The format has no media type of its own."""
 
 
-def _model_section(
-    resources: Resources, caller: Caller, experiment_id: str
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _model_section(call: Call, experiment_id: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What the report states of the model, and the model's layout. Raises ProblemError where there
     is no such experiment, or its model may not leave or is gone."""
-    with resources.database.read() as session:
-        experiment = find_experiment(session, caller, experiment_id)
-        report = ReportRepository(session, caller.project_id).get(experiment_id)
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        report = ReportRepository(session, call.project_id).get(experiment_id)
         if report is None:
             why = f"it is {experiment.status}"
             if experiment.status not in ENDED:
@@ -171,16 +168,16 @@ def _model_section(
         if section is None:
             earlier = "it was trained by a version that kept no models; submit the spec again"
             raise _stays(report.document.get("model_reason") or earlier)
-        refuse_gone(session, caller.project_id, "model", experiment_id)
+        refuse_gone(session, call.project_id, "model", experiment_id)
         return section, report.model_layout
 
 
-def model_file(resources: Resources, caller: Caller, experiment_id: str) -> StreamingResponse:
+def model_file(call: Call, experiment_id: str) -> StreamingResponse:
     """The trained hypotheses as an attachment that is read while it is sent. Raises ProblemError
     where there is no such experiment, or its model may not leave; StorageError where the storage
     cannot answer."""
-    section, _ = _model_section(resources, caller, experiment_id)
-    blocks = _opened(resources.storage, model_key(caller.project_id, experiment_id))
+    section, _ = _model_section(call, experiment_id)
+    blocks = _opened(call.resources.storage, model_key(call.project_id, experiment_id))
     headers = {
         "Content-Disposition": f'attachment; filename="{experiment_id}-model.safetensors"',
         "Content-Length": str(section["size_bytes"]),
@@ -189,9 +186,9 @@ def model_file(resources: Resources, caller: Caller, experiment_id: str) -> Stre
     return StreamingResponse(blocks, media_type=SAFETENSORS, headers=headers)
 
 
-def stored_layout(resources: Resources, caller: Caller, experiment_id: str) -> dict[str, Any]:
+def stored_layout(call: Call, experiment_id: str) -> dict[str, Any]:
     """The inputs and outputs of an experiment's model. Raises ProblemError as `model_file`."""
-    _, layout = _model_section(resources, caller, experiment_id)
+    _, layout = _model_section(call, experiment_id)
     if layout is None:
         raise _stays("it was trained by a version that kept no layout; submit the spec again")
     return layout
@@ -201,22 +198,22 @@ def _stays(why: str) -> ProblemError:
     return conflict(f"the model of this experiment cannot be had: {why}")
 
 
-def record_table(resources: Resources, caller: Caller, experiment_id: str) -> Iterator[bytes]:
+def record_table(call: Call, experiment_id: str) -> Iterator[bytes]:
     """The bytes of the table of what every single record spent, read while they are sent. Raises
     ProblemError where there is no such experiment, or it has none; StorageError where the storage
     cannot answer."""
-    with resources.database.read() as session:
-        experiment = find_experiment(session, caller, experiment_id)
-        refuse_gone(session, caller.project_id, "record-table", experiment.id)
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        refuse_gone(session, call.project_id, "record-table", experiment.id)
     key = record_table_key(experiment.project_id, experiment.id)
     why = None
     if experiment.status != "succeeded":
         why = f"it is {experiment.status}"
-    elif not resources.storage.holds(key):
+    elif not call.resources.storage.holds(key):
         why = "its run left none, as those of record-personalised do"
     if why is not None:
         raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
-    return _opened(resources.storage, key)
+    return _opened(call.resources.storage, key)
 
 
 def _opened(storage: Storage, key: str) -> Iterator[bytes]:
