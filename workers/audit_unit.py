@@ -12,7 +12,7 @@ from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.provenance import sign_report
-from fedaudit.spec.audits import parse_audit
+from fedaudit.spec.audits import in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.signing_keys import ROUNDING
@@ -176,7 +176,7 @@ class AuditRun(ClaimedUnit):
         except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
-            faults = [vars(fault) for fault in error.errors[:_MAX_FAULTS]]
+            faults = [vars(fault) for fault in in_audit(error.errors)[:_MAX_FAULTS]]
             log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
             self._writer.write(lambda session: self._refuse(session, row, "invalid-data", faults))
         except FiguresDisagreeError as error:

@@ -170,7 +170,7 @@ def _scored_material(
             fingerprint=rows.federation.fingerprint,
             clients=shape,
             training_clients=0,
-            rows=rows.federation.rows,
+            rows=rows.federation.rows + rows.federation.rows_removed,
             notes=rows.federation.notes,
             positive_class=None,
             attributes=rows.groups,

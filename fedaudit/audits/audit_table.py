@@ -28,8 +28,9 @@ from fedaudit.federations.classes import MAX_CLASSES, find_classes
 from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups import read_sensitive, with_intersections
+from fedaudit.federations.groups import compared, left_out_rows, read_sensitive, with_intersections
 from fedaudit.federations.levels import Levels
+from fedaudit.federations.packing import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
@@ -279,7 +280,10 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     faults.end()
     every = table.read([name for name, _ in audit.columns])
     progress()
-    rows, left_out = _complete(audit, every, faults)
+    complete, left_out = _complete(audit, every, faults)
+    read, notes = _attributes(audit, complete, faults)
+    attributes, out = _compared(audit, read, faults)
+    rows = complete if out is None else complete.where(~out)
     truth = faults.attempt(lambda: _truth(audit, rows))
     scores = predicted = codes = None
     match audit.prediction_role:
@@ -290,7 +294,6 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
         case _:
             assert_never(audit.prediction_role)
     clients = faults.attempt(lambda: _clients(audit, rows))
-    attributes, notes = _attributes(audit, rows, faults)
     faults.end()
     if truth is None or clients is None:
         raise ValueError("a column that is missing has a fault")
@@ -298,7 +301,10 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     if predicted is not None:
         truth, codes = _aligned(audit, truth, predicted)
     federation = with_intersections(
-        _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
+        replace(
+            _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
+            rows_removed=len(complete) - len(rows),
+        ),
         audit.fairness.combinations,
     )
     rules = _agreed_rules(audit, federation, faults)
@@ -315,7 +321,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
             scores=scores,
             clients=clients[0],
             client_count=clients[1],
-            left_out=len(every) - len(rows),
+            left_out=len(every) - len(complete),
         )
     )
 
@@ -354,6 +360,20 @@ def _complete(
     if not kept.any():
         raise error_at("/missing", "no row has truth, prediction and client; audit another file")
     return rows if kept.all() else rows.where(kept), tuple(notes)
+
+
+def _compared(
+    audit: AuditSpec, read: dict[str, Levels], faults: _Faults
+) -> tuple[tuple[Attribute, ...], NDArray[np.bool_] | None]:
+    """The attributes of the rows that figures count, and which rows [rows] no figure counts."""
+    every = [attribute_of(name, levels) for name, levels in read.items()]
+    found = faults.attempt(lambda: compared(every, audit.fairness)) or ()
+    out = left_out_rows(found, audit.fairness)
+    if out is None:
+        return found, None
+    if out.all():
+        raise error_at("/exclude", "leaves no row to audit; leave fewer values out")
+    return tuple(one.of_rows(~out) for one in found), out
 
 
 def _truth(audit: AuditSpec, rows: TableRows) -> Levels:
@@ -439,7 +459,7 @@ def _federation(
     rows: TableRows,
     truth: Levels,
     *,
-    attributes: dict[str, Levels],
+    attributes: tuple[Attribute, ...],
     notes: tuple[str, ...],
 ) -> Federation:
     target = truth.codes
@@ -453,10 +473,7 @@ def _federation(
         target_name=audit.truth,
         target_scale=1.0,
         classes=truth.values,
-        attributes=tuple(
-            Attribute(name, levels.values, levels.codes.astype(np.int16))
-            for name, levels in attributes.items()
-        ),
+        attributes=attributes,
         fingerprint=rows.source.fingerprint,
         truth=None,
         notes=notes,

@@ -159,6 +159,10 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
 
 NO_OUTCOME = "no favourable outcome was declared"
 _SUPPRESSED = "too few scored rows, or suppressed for another reason"
+_REMEDY = (
+    "to get one, join small groups by `fairness.groups`, or leave their rows out of every figure "
+    "by `fairness.exclude`"
+)
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
 
 
@@ -261,7 +265,7 @@ def why_incomparable(
         return "only one group has scored rows; a gap needs two"
     if left < 2:
         hidden = left_out_note(len(shown) - left, len(shown))
-        return f"fewer than two groups are left to compare ({hidden})"
+        return f"fewer than two groups are left to compare ({hidden}); {_REMEDY}"
     if reference is not None and not shown[reference]:
         return f"the reference group is left out: {_SUPPRESSED}"
     return None

@@ -259,7 +259,7 @@ def report_material(
             fingerprint=federation.fingerprint,
             clients=federation.clients,
             training_clients=run.training_clients,
-            rows=federation.rows,
+            rows=federation.rows + federation.rows_removed,
             notes=federation.notes,
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,

@@ -185,7 +185,7 @@ def group_sections(
             {**rates[place][part], **measured[place][part], **gain[part]} for part in (0, 1)
         )
         if not shown:
-            figures, reasons = _missing(figures, disclosure.reason)
+            figures, reasons = _missing(figures, disclosure.reason(place))
         reasons["rows"] = SIZES_CONFIDENTIAL
         sections.append(
             GroupSection(
@@ -402,7 +402,6 @@ def privacy_cost_by_group(
     if found.disclosure.suppresses and rule.combination is not None:
         return None, _NO_COSTS_COMBINED
     figures, missing = _cost_figures(material, found)
-    hidden = dict.fromkeys(_FIGURES, found.disclosure.reason)
     groups = []
     for place, value in enumerate(material.federation.attributes[attribute]):
         visible = bool(found.disclosure.shown[place])
@@ -410,7 +409,9 @@ def privacy_cost_by_group(
             name: figures[name][place].item() if visible and name in figures else None
             for name in _FIGURES
         }
-        reasons = missing if visible else hidden
+        reasons = missing
+        if not visible:
+            reasons = dict.fromkeys(_FIGURES, found.disclosure.reason(place))
         groups.append(GroupPrivacyCost(value=value, suppressed=not visible, reasons=reasons, **own))
     return PrivacyCostSection(unit=found.unit, groups=groups), None
 

@@ -33,6 +33,7 @@ from fedaudit.reports.sections.provenance import (
     RECORDED,
     SIGNED,
     Provenance,
+    comparison_limits,
     provenance,
     spec_hash_check,
 )
@@ -415,6 +416,7 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
         "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
         "show that there is no gap. A null shows how wide it comes out by chance alone.",
+        *comparison_limits(audit.fairness),
         _drawn_limit(material),
         _counts_limit(material.audit.fairness.rounded_to),
     ]

@@ -25,6 +25,7 @@ from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, no_limits
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
+from fedaudit.spec.fairness import Fairness
 from fedaudit.version import __version__
 
 
@@ -224,6 +225,26 @@ _FIXED = {
 }
 
 
+def comparison_limits(fairness: Fairness) -> list[str]:
+    """What joined and left-out groups hide, and what follows all the same."""
+    found = []
+    for name, groups in fairness.groups.items():
+        joined = "; ".join(f"{group} is {', '.join(own)}" for group, own in groups.items())
+        found.append(
+            f"Values of {name} were joined ({joined}): no figure tells how these fare beside each "
+            "other, and a group that fares well can hide one that does not."
+        )
+    left_out = [f"{name} {', '.join(values)}" for name, values in fairness.exclude.items()]
+    if left_out:
+        found.append(
+            f"No figure of this report counts scored rows with {'; '.join(left_out)}: how the "
+            "model treats these people is not known, whether or not it learnt from them. A report "
+            "on the same data that counts them, less this one, gives their accuracy, losses and "
+            "outcomes: let the federation's disclosure policy fix `exclude` for all reports."
+        )
+    return found
+
+
 def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
     """What was fixed when the experiment was admitted, and what was left to whoever asked.
     `policy`: None where no service admitted it. Data that a spec makes up have no people."""
@@ -236,6 +257,8 @@ def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> 
         found.append(f"groups of {policy.minimum_group_size} scored rows or more")
     if policy.minimum_group_clients is not None:
         found.append(f"of {policy.minimum_group_clients} clients or more")
+    if policy.groups is not None or policy.exclude is not None:
+        found.append("values that are joined or left out")
     set_by_owner = [
         *found,
         *(words for name, words in _FIXED.items() if getattr(policy, name) is not None),

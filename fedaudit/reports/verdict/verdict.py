@@ -188,8 +188,9 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
         yield "Set gates for what the model must meet, so that the next run is judged by them."
     if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
         yield (
-            "Some groups are suppressed because they are small: hold out more clients, or join "
-            "groups, before concluding that everybody is treated alike."
+            "Some groups are hidden because they are small, or to protect smaller ones: hold out "
+            "more clients, or join values by `fairness.groups`, before concluding that everybody "
+            "is treated alike."
         )
     yield "Read what this report does not show, and decide whether to sign off."
 
