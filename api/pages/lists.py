@@ -16,7 +16,8 @@ from fastapi import APIRouter, Depends
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.bodies import SmallInteger, decode_cursor, encode_cursor, validated
+from api.http.answers import SmallInteger, decode_cursor, encode_cursor
+from api.http.bodies import validated
 from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import (
@@ -41,6 +42,7 @@ from api.services.reports import largest_gaps, report_page
 from api.services.sweeps import listed_bodies
 from api.shared.data_faults import shown_faults
 from fedaudit.fairness.gaps import gap_size
+from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import MECHANISMS, mechanism_of
@@ -60,8 +62,6 @@ from models.repositories import (
 )
 from models.vocabulary import ENDED, Scope
 
-UNBOUNDED = "unbounded"
-"""The label of a run without protection: nothing bounds what it reveals."""
 _UNREADABLE = "cannot be read"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 # The first that an experiment has is the one shown.

@@ -45,7 +45,8 @@ from api.services.reports import (
 from api.services.sweeps import with_costs_of_now
 from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison
-from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
+from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.report import OTHER_FORM, has_present_form
 from fedaudit.reports.report import Report as ReportDocument
