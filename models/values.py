@@ -18,7 +18,11 @@ _NO_CLIP = "none"
 
 @dataclass(frozen=True)
 class LeakageTerms:
-    """One pair of a radius and a clip; a clip of None means that updates are not clipped."""
+    """One pair of a radius and a clip; a clip of None means that updates are not clipped.
+
+    n/nu holds between uploads within the radius, which is free: the same noise has a leakage of 54
+    at one radius and of a millionth of it at another. Leakages of different radii are therefore
+    different figures, and a budget of one does not count the other."""
 
     radius: LeakageRadius
     clip: float | None

@@ -1,4 +1,5 @@
-"""A unit that audits predictions: the table is read once, and its report stored or refused."""
+"""Units that read one file: an audit of predictions, whose report is stored or refused, and a
+profile of a federation, which is accepted or rejected."""
 
 import hashlib
 from typing import TYPE_CHECKING, Any

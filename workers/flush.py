@@ -1,4 +1,5 @@
-"""What is stored of a run: blocks of rounds, each in one fenced transaction."""
+"""What is stored of a run: blocks of rounds, each in one fenced transaction; and how a unit's rows
+become experiments that can run, from their beginning or from a checkpoint."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""`python -m workers.sweeper`: publishes waiting messages, and reclaims units of lost workers.
+"""`python -m workers.sweeper`: publishes waiting messages, reclaims units of lost workers, and
+removes expired files and rows, and maps of gone data.
 
 Any number may run; a row in the database gives the duty to one of them at a time. Webhooks are
 delivered beside it, by each of them.

@@ -1,4 +1,5 @@
-"""Read a body in JSON: strictly, and never further than needed."""
+"""Bodies in JSON, read strictly and never further than needed; forms of answers: negotiation, JSON
+that is already written, and pages of lists."""
 
 import json
 import math

@@ -1,4 +1,5 @@
-"""What rounds leave: their figures, the ledger's lines, fairness figures and counts."""
+"""What rounds leave: their figures, the ledger's lines, fairness figures and counts; and ledgers of
+trainings that run elsewhere."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

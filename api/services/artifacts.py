@@ -1,4 +1,5 @@
-"""Files of parameters: checked, stored under the hash of their content, and listed."""
+"""Files of parameters, stored under the hash of their content and listed; and files that runs
+leave: trained models and record tables."""
 
 import hashlib
 import re

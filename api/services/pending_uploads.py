@@ -1,4 +1,4 @@
-"""Proposals of registrations, and tables that a form uploaded and that wait for a registration.
+"""Proposals of registrations and of experiments, and uploaded tables that wait for a registration.
 
 Only the key that sent a table sees it, so its first rows are shown to no other.
 """

@@ -1,4 +1,5 @@
-"""The groups whose commands are calls of the client: webhooks, keys, ledgers and the like."""
+"""The groups whose commands are calls of the client: webhooks, ledgers and the like, and keys,
+which work on the service itself too."""
 
 import json
 from collections.abc import Mapping

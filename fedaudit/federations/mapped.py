@@ -1,4 +1,5 @@
-"""Federations as files of arrays in a folder, mapped and not read.
+"""Rows in the order of their clients, and federations as files of arrays in a folder, mapped and
+not read.
 
 Each is made once, found by its content, and removed in time. A map is named by the fingerprint of
 its file and a digest of how the file is read. It is written under another name and renamed when it
@@ -72,7 +73,8 @@ def check_scales(
 
 
 def scaled(values: NDArray[np.float64], scale: Scale) -> tuple[NDArray[np.float64], int]:
-    """Values on their scale, and how many of them were clamped to its range. Each by itself."""
+    """Values on their scale, and how many of them were clamped to its range. Each by itself: a spec
+    declares the constants, which are never statistics of the data."""
     with np.errstate(over="ignore"):
         match scale:
             case Centre():

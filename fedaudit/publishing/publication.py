@@ -1,4 +1,8 @@
-"""What is published of one experiment."""
+"""What is published of one experiment: its files, and its figures under their published names.
+
+Users of another tool see a figure's name and its value, without guarantee and verdict. So a figure
+that a gate would not count without an exception has another name.
+"""
 
 import json
 import math

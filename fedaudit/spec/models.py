@@ -1,4 +1,5 @@
-"""Which network is trained, the layers it is made of, and the parameters it starts from."""
+"""Which network is trained, the layers it is made of, the parameters it starts from, and how local
+steps and the server make the next parameters of a direction."""
 
 import math
 from collections.abc import Sequence

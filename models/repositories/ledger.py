@@ -1,4 +1,4 @@
-"""The packed ledger: inserted in blocks, read by round."""
+"""Packed rows, whichever table holds them, and the ledger: inserted in blocks, read by round."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace

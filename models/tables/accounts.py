@@ -1,4 +1,4 @@
-"""Projects, their keys and sessions, repeated requests, and who changed what."""
+"""Projects, keys and sessions, repeated requests, who changed what, the outbox, and webhooks."""
 
 from datetime import datetime
 from typing import Any

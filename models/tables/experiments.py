@@ -1,4 +1,5 @@
-"""Experiments, the units of work that run them, and sweeps."""
+"""Experiments, the units of work that run them, sweeps, and reports with what is stated, attacked
+and audited beside them."""
 
 from datetime import datetime
 from typing import Any

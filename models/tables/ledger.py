@@ -1,7 +1,8 @@
-"""The ledger: what every subject spent, packed into one row a round.
+"""Ledgers of experiments and of trainings elsewhere: what every subject spent, packed into one row
+a round; their terms and states; and the budgets on the data, with what is reserved of them.
 
-A row holds its subjects as parallel arrays, because a row a subject costs a hundred times the
-rows. The view `privacy_ledger` (made by the migrations) unpacks them for people.
+A row holds its subjects as parallel arrays, because a row a subject costs a hundred times the rows.
+The view `privacy_ledger` (made by the migrations) unpacks them for people.
 """
 
 from datetime import datetime

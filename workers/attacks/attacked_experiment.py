@@ -1,4 +1,6 @@
-"""A finished experiment as attacks need it: repeated, or from what is stored of it."""
+"""A finished experiment as attacks need it: repeated, or from what is stored of it; and how a
+worker watches attacks: its lease, requests to stop or cancel, lost workers, and canaries beside a
+run that end it when its noise proves too small."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

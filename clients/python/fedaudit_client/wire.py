@@ -1,4 +1,6 @@
-"""Requests, what their answers mean, and the connection that sends and repeats them."""
+"""Requests, what their answers mean, and the connection that sends and repeats them; and the
+forms that calls have. Calls that need nothing but what is in their path are rows: `asks`,
+`downloads`, `reads` and `lists`."""
 
 import os
 import re

@@ -14,7 +14,7 @@ from fedaudit.federations.proposals.words import Concept, named, spells
 from fedaudit.federations.reading.source_files import SourceFile
 
 if TYPE_CHECKING:
-    from fedaudit.federations.profiles.profile import RowSample
+    from fedaudit.federations.profiles.giveaways import RowSample
     from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_VALUES = 1000
@@ -152,7 +152,7 @@ _WHERE = "/federation/path"
 def survey_table(file: SourceFile, *, header: bool, most_rows: int) -> Survey:
     """The columns of at most `most_rows` rows. Raises InvalidInputError for what is no table."""
     # Imported where it is used: the API starts without pyarrow.
-    from fedaudit.federations.profiles.profile import RowSample
+    from fedaudit.federations.profiles.giveaways import RowSample
     from fedaudit.federations.reading.table_files import TableFile
 
     table = TableFile(file, header=header)

@@ -22,7 +22,8 @@ from fedaudit.federations.proposals.column_survey import (
     survey_table,
     target_candidates,
 )
-from fedaudit.federations.proposals.words import commented, comments, flow, named
+from fedaudit.federations.proposals.commented_yaml import commented, comments, flow
+from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import pointer
 from fedaudit.spec.registration import parse_uploaded
@@ -425,7 +426,7 @@ def _leave_out_copies(
     draft: Proposal, guesses: Mapping[str, FeatureGuess], target: Column, survey: Survey
 ) -> None:
     """Of the features that are left, those that alone predict the target."""
-    from fedaudit.federations.profiles.profile import giveaways
+    from fedaudit.federations.profiles.giveaways import giveaways
 
     names = [name for name in guesses if name not in draft.left_out]
     for name in giveaways(survey.sample, target.name, names, classes=not _is_number(target)):

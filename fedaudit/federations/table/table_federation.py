@@ -1,4 +1,5 @@
-"""A CSV or Parquet file with features and a target, as a federation, perhaps laid out on disk.
+"""A CSV or Parquet file with features and a target, as a federation, perhaps laid out on disk;
+and its profile: that of its outline, and what only its cells show.
 
 An outline is the same without the cells of its features, for a plan: they are checked column by
 column, gathered on disk, so that it takes memory for the rows alone.
@@ -32,7 +33,8 @@ from fedaudit.federations.mapped import (
     read_federation,
     write_federation,
 )
-from fedaudit.federations.profiles.profile import RowSample, giveaways, profile
+from fedaudit.federations.profiles.giveaways import RowSample, giveaways
+from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import DataRoom, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, gathered_rows

@@ -1,4 +1,4 @@
-"""What one transaction reads of budgets, and what it has reserved since.
+"""What one transaction reads of budgets, what it has reserved since, and what pages show of them.
 
 The holder of a content's lock is the only one who reserves of the content, or sets a budget on it,
 so its rows are read once however many experiments are reserved. Workers meanwhile book what they
@@ -255,7 +255,13 @@ still may; none without noise."""
 def with_gaps(
     session: Session, budgets: Iterable[Budget], *, federation_ids: Sequence[str]
 ) -> list[Budget]:
-    """The same budgets, each with the runs on these federations that are not in its figures."""
+    """The same budgets, each with the runs on these federations that are not in its figures.
+
+    A budget with a total refuses such runs of its book. One whose total was set late, or that has
+    none, has them behind it, and readers of what remains must know of them. A total for release
+    does not refuse simulation, nor the profile of the data, and both publish what follows from the
+    data: it lists them. A run without a mechanism has no noise of either mode, and every total
+    lists it."""
     runs: _Runs = defaultdict(list)
     for statement in (_experiments(federation_ids), _ledgers(federation_ids)):
         for id_, book, mechanism, figure, *rest in session.execute(statement):
