@@ -1,4 +1,4 @@
-"""Stored reports: listed, compared, signed off, and as a page or a PDF with the curves of rounds."""
+"""Stored reports: listed, compared, signed off; as a page or a PDF, with the curves of rounds."""
 
 import hashlib
 from collections.abc import Callable, Sequence
