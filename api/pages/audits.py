@@ -19,7 +19,7 @@ from api.pages.visits import (
     faults_by_field,
 )
 from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
-from api.services.reports import page_response
+from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link, render_audit
 from fedaudit.spec.errors import InvalidInputError
 

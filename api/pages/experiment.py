@@ -17,7 +17,7 @@ from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
-from api.services.reports import LiveFigures, live_figures
+from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, adjacency_words

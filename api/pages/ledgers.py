@@ -14,7 +14,7 @@ from api.services.ledgers.stored_ledgers import (
     shown_ledger,
     verify_ledger,
 )
-from api.services.reports import page_response
+from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link, render_declared
 from fedaudit.spec.declared_ledgers import MAX_ROUND
 

@@ -16,7 +16,8 @@ from fastapi import APIRouter, Depends
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.bodies import SmallInteger, decode_cursor, encode_cursor, validated
+from api.http.answers import SmallInteger, decode_cursor, encode_cursor
+from api.http.bodies import validated
 from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import (

@@ -29,7 +29,8 @@ from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.reports import sign_off_report, sign_offs_of, stored_page, stored_pdf
+from api.services.report_pages import stored_page, stored_pdf
+from api.services.reports import sign_off_report, sign_offs_of
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading

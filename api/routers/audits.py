@@ -7,14 +7,15 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
-from api.http.bodies import BYTES, HTML, JSON, ZIP, Accept, JsonBody, bundle_response, preferred
+from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
+from api.http.bodies import JsonBody
 from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.audits import ask_for_audit, audit_bundle, find_audit, find_audited, verify_audit
 from api.services.dispatch import dispatch
 from api.services.lookups import list_page
-from api.services.reports import page_response
+from api.services.report_pages import page_response
 from api.shared.data_faults import shown_faults
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.reports.audit_report import AuditReport

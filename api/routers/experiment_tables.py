@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response, StreamingResponse
 
-from api.http.bodies import (
+from api.http.answers import (
     JSON,
     Accept,
     SmallInteger,

@@ -7,7 +7,8 @@ from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
-from api.http.bodies import JsonBody, SmallInteger, json_answer
+from api.http.answers import SmallInteger, json_answer
+from api.http.bodies import JsonBody
 from api.openapi import located, problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (

@@ -7,20 +7,19 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
 from starlette.responses import JSONResponse, StreamingResponse
 
-from api.http.bodies import (
+from api.http.answers import (
     BYTES,
     HTML,
     JSON,
     ZIP,
     Accept,
-    JsonBody,
     bundle_response,
     decode_cursor,
     encode_cursor,
     json_answer,
     preferred,
-    validated,
 )
+from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.base import IdempotencyHeader, PageParameters
@@ -48,7 +47,7 @@ from api.services.ledgers.stored_ledgers import (
     summary,
     verify_ledger,
 )
-from api.services.reports import page_response
+from api.services.report_pages import page_response
 from api.services.tables import Form, LedgerTable, export
 from api.shared.security import (
     Call,

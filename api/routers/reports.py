@@ -5,17 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.bodies import (
-    BYTES,
-    HTML,
-    JSON,
-    ZIP,
-    Accept,
-    JsonBody,
-    bundle_response,
-    preferred,
-    validated,
-)
+from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
+from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import Verification
@@ -34,14 +25,8 @@ from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.reports import (
-    comparison_of,
-    report_page,
-    sign_off_report,
-    sign_offs_of,
-    stored_page,
-    stored_pdf,
-)
+from api.services.report_pages import stored_page, stored_pdf
+from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
 from api.services.sweeps import with_costs_of_now
 from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison

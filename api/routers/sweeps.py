@@ -6,7 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse
 
-from api.http.bodies import JSON, Accept, JsonBody, preferred
+from api.http.answers import JSON, Accept, preferred
+from api.http.bodies import JsonBody
 from api.openapi import TEXT, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.experiments import (

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from api.http.bodies import SmallInteger
+from api.http.answers import SmallInteger
 from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from api.schemas.people import ActorBody
 from fedaudit.ledger.rows import OutcomeName

@@ -4,7 +4,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from api.http.bodies import SmallInteger, key_type
+from api.http.answers import SmallInteger, key_type
 from api.schemas.people import (
     AuditEntryBody,
     AuditLogPage,

@@ -10,7 +10,7 @@ from fastapi.sse import ServerSentEvent
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from api.http.bodies import sorted_key_type
+from api.http.answers import sorted_key_type
 from api.schemas.base import UtcTime
 from api.schemas.experiments import (
     ExperimentBody,

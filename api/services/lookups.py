@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.bodies import decode_cursor, encode_cursor
+from api.http.answers import decode_cursor, encode_cursor
 from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.schemas.people import ChangeBody, ChangePage

@@ -1,18 +1,14 @@
-"""Stored reports: listed, compared, signed off; as a page or a PDF, with the curves of rounds."""
+"""Stored reports: listed, compared, and signed off."""
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-import structlog
-from markupsafe import Markup
+from models.tables.reports import Report, SignOff
 from sqlalchemy.orm import Session
-from starlette.responses import HTMLResponse
 
-from api.http.bodies import sorted_key_type
+from api.http.answers import sorted_key_type
 from api.http.problems import ProblemError, conflict, invalid
 from api.schemas.base import UtcTime, of_row
 from api.schemas.people import NewestSignOff, SignOffRequest
@@ -30,214 +26,16 @@ from api.shared.resources import Resources
 from api.shared.security import Call, Caller
 from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.charts.line_chart import Series, series_of
 from fedaudit.reports.comparison.compared_reports import compare_reports
 from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from infrastructure.storage import StorageError, report_pdf_key
 from models.clock import utc_now
-from models.database import Database
-from models.repositories import (
-    ExperimentRepository,
-    FairnessRepository,
-    LaterAttacksRepository,
-    ReportListRepository,
-    RoundRepository,
-    SignOffRepository,
-)
-from models.tables.experiments import Experiment, LaterAttacks, Report, SignOff
-from models.values import FairnessRow, IndexedFigure, ListedReport, RoundRow
+from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
+from models.tables.experiments import Experiment
+from models.values import IndexedFigure, ListedReport
 from models.values import ReportFilters as StoredFilters
-
-if TYPE_CHECKING:
-    from fedaudit.reports.page.html import Link
-    from fedaudit.reports.page.later_attempts import LaterAttempt
-
-
-log = structlog.get_logger()
-
-MAX_ROUNDS = 2000
-"""Rounds read for a series: a page is requested again and again."""
-_AT_ONCE = 1000
-_MAX_ATTRIBUTES = 100
-_SAYING_REASONS = ("not-repeated", "no-model", "ledger-altered")
-"""Ends of later attacks whose stored detail quotes no data."""
-
-Row = TypeVar("Row", RoundRow, FairnessRow)
-
-
-@dataclass(frozen=True)
-class LiveFigures:
-    """The rounds that are drawn, and the newest of them separately."""
-
-    series: Series
-    newest: RoundRow | None
-    """The last round; None where there is none yet."""
-    validated: RoundRow | None
-    """The last round that was validated; None where none was."""
-    fairness: Sequence[FairnessRow]
-    """The gaps of each attribute, in that round."""
-
-
-def live_figures(session: Session, experiment: Experiment) -> LiveFigures:
-    """The public figures of the rounds so far; counts of groups are not shown."""
-    id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
-    between = experiment.spec["training"]["stopping"]["validate_every"]
-    validated = done if done == experiment.rounds_total else done - done % between
-    rounds = RoundRepository(session, project_id)
-    fairness: list[FairnessRow] = []
-    if validated:
-        found = FairnessRepository(session, project_id).after(id_, validated - 1, _MAX_ATTRIBUTES)
-        fairness = [row for row in found if row.round == validated]
-
-    def row(number: int) -> RoundRow | None:
-        found = number and rounds.after(id_, number - 1, 1)
-        return found[0] if found else None
-
-    return LiveFigures(
-        series=_series(session, experiment),
-        newest=row(done),
-        validated=row(validated),
-        fairness=fairness,
-    )
-
-
-def _series(session: Session, experiment: Experiment) -> Series:
-    """The public figures of an experiment's rounds, without counts of groups; of very many, as many
-    as a page can draw: the first, the last and those between that a number divides."""
-    id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
-    every = _spaced(done, experiment.spec["training"]["stopping"]["validate_every"])
-    among = None if every == 1 else [1, *range(every, done, every), done]
-    rounds, fairness = RoundRepository(session, project_id), FairnessRepository(session, project_id)
-
-    def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
-        round_, attribute = (0, None) if last is None else (last.round, last.attribute)
-        place: dict[str, Any] = {"after_attribute": attribute, "counts": False, "among": among}
-        return fairness.after(id_, round_, _AT_ONCE, **place)
-
-    def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
-        return rounds.after(id_, 0 if last is None else last.round, _AT_ONCE, among=among)
-
-    return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
-
-
-def _spaced(rounds: int, between: int) -> int:
-    """A multiple of the interval between validations, so that validated rounds are not left out."""
-    if rounds <= MAX_ROUNDS:
-        return 1
-    return between * -(-rounds // (MAX_ROUNDS * between))
-
-
-def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
-    """The rows, page after page."""
-    found: list[Row] = []
-    while page := behind(found[-1] if found else None):
-        found += page
-        if len(page) < _AT_ONCE:
-            break
-    return found
-
-
-def stored_page(
-    database: Database,
-    caller: Caller,
-    experiment_id: str,
-    *,
-    links: "Sequence[Link]" = (),
-    tail: Markup | None = None,
-) -> HTMLResponse:
-    """The report with the curves of its rounds, between `links` and `tail`; the page loads and runs
-    nothing. Raises ProblemError where the caller's project has no such report."""
-    page = page_html(database, caller, experiment_id, links=links, tail=tail)
-    return page_response(page, has_forms=tail is not None)
-
-
-def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
-    """A report's page with the policy under which it loads and runs nothing."""
-    # Imported here because most calls do not need templates.
-    from fedaudit.reports.page.html import style_hash
-
-    # Only the service's own additions have a form.
-    forms = "'self'" if has_forms else "'none'"
-    policy = (
-        f"default-src 'none'; style-src {style_hash()}; img-src data:; base-uri 'none'; "
-        f"form-action {forms}; frame-ancestors 'none'"
-    )
-    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
-    if has_forms:
-        # Else browsers hide the form's origin, and it would be taken for another site's.
-        headers["Referrer-Policy"] = "same-origin"
-    return HTMLResponse(page, headers=headers)
-
-
-def page_html(
-    database: Database,
-    caller: Caller,
-    experiment_id: str,
-    *,
-    links: "Sequence[Link]" = (),
-    tail: Markup | None = None,
-) -> str:
-    """The page's HTML. Raises ProblemError as above."""
-    from fedaudit.reports.page.html import render
-    from fedaudit.reports.page.later_attempts import later_attempts
-
-    with database.read() as session:
-        report = find_report(session, caller, experiment_id)
-        series = _series(session, find_experiment(session, caller, experiment_id))
-        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
-    later = later_attempts(report.document, [_attempt(row) for row in rows])
-    return render(report.document, series, links=links, tail=tail, later=later)
-
-
-def _attempt(row: LaterAttacks) -> "LaterAttempt":
-    from fedaudit.reports.page.later_attempts import LaterAttempt
-
-    by, statement = row.created_by, row.statement
-    # All readers see the same page, and a detail may quote the data.
-    said = row.status_reason in _SAYING_REASONS
-    return LaterAttempt(
-        number=row.number,
-        status=row.status,
-        reason=row.status_detail if said else row.status_reason,
-        kinds=[one["kind"] for one in row.asked],
-        asked_by=by["person"] or f"the key {by['key_name']}",
-        asked_at=row.created_at.isoformat(),
-        finished_at=None if row.finished_at is None else row.finished_at.isoformat(),
-        basis=None if statement is None else statement["basis"],
-        sections=[] if statement is None else statement["attacks"],
-    )
-
-
-def stored_pdf(call: Call, experiment_id: str) -> bytes:
-    """The PDF. It is printed once and then kept beside
-    the uploaded files; the version before it is removed. Raises ProblemError where the caller's
-    project has no such report, and where printing fails."""
-    # Imported here because most calls need no templates.
-    from fedaudit.reports.page.pdf import paper_page
-
-    page = page_html(call.resources.database, call.caller, experiment_id)
-    digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
-    key = report_pdf_key(experiment_id, digest)
-    try:
-        if call.resources.storage.holds(key):
-            with call.resources.storage.local(key) as path:
-                return path.read_bytes()
-    except StorageError as error:
-        log.warning("printed report not read", detail=str(error))
-    pdf = call.resources.printer.pdf(page)
-    # A failure to keep it is no reason to refuse what was printed.
-    try:
-        with call.resources.storage.writer(key) as writer:
-            writer.write(pdf)
-        for superseded in call.resources.storage.beside(key):
-            call.resources.storage.delete(superseded)
-    except StorageError as error:
-        log.warning("printed report not kept", detail=str(error))
-    return pdf
-
 
 _UNREADABLE = "the stored report could not be read when the list was made; see its verification"
 _MOST_SIGN_OFFS = 1000

@@ -8,7 +8,7 @@ import pytest
 from pypdf import PdfReader
 
 from api.http.problems import ProblemError
-from api.services import reports
+from api.services import report_pages
 from api.shared import page_printer
 from api.shared.page_printer import MAX_WAITING, PagePrinter
 from tests.api.pages.browser import signed_in
@@ -61,8 +61,8 @@ def test_what_it_was_printed_as_before_is_removed(api, done, prints, monkeypatch
     finish(api, other.split("/")[2])
     for path in (done, other):
         assert api.get(f"/v1{path}").status_code == 200
-    whole = reports.page_html
-    monkeypatch.setattr(reports, "page_html", lambda *args: whole(*args) + "<!-- signed -->")
+    whole = report_pages.page_html
+    monkeypatch.setattr(report_pages, "page_html", lambda *args: whole(*args) + "<!-- signed -->")
     assert api.get(f"/v1{done}").status_code == 200
     kept = [path for path in api.settings.data_dir.rglob("report-pdfs/*/*") if path.is_file()]
     assert sorted(path.parent.name for path in kept) == sorted(
