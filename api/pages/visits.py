@@ -46,7 +46,7 @@ class Visit:
     @property
     def call(self) -> Call:
         """What the services need of the visit."""
-        return Call(self.call)
+        return Call(self.resources, self.caller)
 
     @property
     def project_id(self) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from markupsafe import Markup
-from models.tables.reports import LaterAttacks
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse
 
@@ -17,7 +16,7 @@ from fedaudit.reports.charts.line_chart import Series, series_of
 from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, LaterAttacks
 from models.values import FairnessRow, RoundRow
 
 if TYPE_CHECKING:
@@ -115,10 +114,12 @@ def stored_page(
     *,
     links: "Sequence[Link]" = (),
     tail: Markup | None = None,
+    appendix: bool = False,
 ) -> HTMLResponse:
-    """The report with the curves of its rounds, between `links` and `tail`; the page loads and runs
-    nothing. Raises ProblemError where the caller's project has no such report."""
-    page = page_html(database, caller, experiment_id, links=links, tail=tail)
+    """The report with the curves of its rounds, between `links` and `tail`, with its appendix on
+    request; the page loads and runs nothing. Raises ProblemError where the caller's project has no
+    such report."""
+    page = page_html(database, caller, experiment_id, links=links, tail=tail, appendix=appendix)
     return page_response(page, has_forms=tail is not None)
 
 
@@ -147,6 +148,7 @@ def page_html(
     *,
     links: "Sequence[Link]" = (),
     tail: Markup | None = None,
+    appendix: bool = False,
 ) -> str:
     """The page's HTML. Raises ProblemError as above."""
     from fedaudit.reports.page.html import render
@@ -157,7 +159,7 @@ def page_html(
         series = _series(session, find_experiment(session, caller, experiment_id))
         rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
-    return render(report.document, series, links=links, tail=tail, later=later)
+    return render(report.document, series, links=links, tail=tail, later=later, appendix=appendix)
 
 
 def _attempt(row: LaterAttacks) -> "LaterAttempt":
@@ -179,14 +181,16 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
     )
 
 
-def stored_pdf(call: Call, experiment_id: str) -> bytes:
-    """The PDF. It is printed once and then kept beside
+def stored_pdf(call: Call, experiment_id: str, *, appendix: bool) -> bytes:
+    """The PDF. Without its appendix it is printed once and then kept beside
     the uploaded files; the version before it is removed. Raises ProblemError where the caller's
     project has no such report, and where printing fails."""
     # Imported here because most calls need no templates.
     from fedaudit.reports.page.pdf import paper_page
 
-    page = page_html(call.resources.database, call.caller, experiment_id)
+    page = page_html(call.resources.database, call.caller, experiment_id, appendix=appendix)
+    if appendix:
+        return call.resources.printer.pdf(page)
     digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
     key = report_pdf_key(experiment_id, digest)
     try:

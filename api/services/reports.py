@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from models.tables.reports import Report, SignOff
 from sqlalchemy.orm import Session
 
 from api.http.answers import sorted_key_type
@@ -33,7 +32,7 @@ from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, Report, SignOff
 from models.values import IndexedFigure, ListedReport
 from models.values import ReportFilters as StoredFilters
 
