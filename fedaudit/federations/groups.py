@@ -16,7 +16,8 @@ from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.labels import as_read
 
-if TYPE_CHECKING:  # the API shows groups, and starts without pyarrow
+if TYPE_CHECKING:
+    # It brings Arrow, which the API starts without.
     from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_GROUPS = 1000
