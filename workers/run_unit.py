@@ -13,15 +13,13 @@ from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
 from models.vocabulary import ENDED
 from workers.attacks.later_attacks_unit import LaterAttacksRun
-from workers.audit_unit import AuditRun
+from workers.audit_unit import AuditRun, ProfileRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
 from workers.context import ProjectFiles, WorkerContext
 from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
-from workers.flush import RunningExperiment
-from workers.profile_unit import ProfileRun
-from workers.resume import load_cell, resume_experiment
-from workers.upkeep import tidy_maps
+from workers.flush import RunningExperiment, load_cell, resume_experiment
+from workers.sweeper import tidy_maps
 
 log = structlog.get_logger()
 

@@ -1,12 +1,11 @@
-"""Local steps with record-level privacy, for all participating silos in lock-step.
+"""Optimisers, and local steps with record-level privacy for all participating silos in lock-step.
 
 DP-SGD (Abadi et al. 2016) with each record's own probability of inclusion (rPDP-SGD, CCS 2024). A
 silo's result depends on its own records, its number and the step, not on the silos beside it.
 
-Optimisers of local steps, and of the server between rounds.
-
-Everything is elementwise over the parameters and written as single products, sums, quotients and
-roots, so that a client's step, and a cell's round, do not depend on what they are stacked with.
+In optimisers, of local steps and of the server between rounds, everything is elementwise over the
+parameters and written as single products, sums, quotients and roots, so that a client's step, and a
+cell's round, do not depend on what they are stacked with.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +23,7 @@ from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_ga
 from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
 from fedaudit.reproducible import square_root
-from fedaudit.spec.optimisers import ServerAdam, ServerAverage, ServerMomentum
+from fedaudit.spec.models import ServerAdam, ServerAverage, ServerMomentum
 from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.planted import NoisedSteps, PlantedRecords
 
