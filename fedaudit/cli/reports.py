@@ -267,6 +267,34 @@ def _known_reading(name: str | None) -> str | None:
 
 
 @app.command()
+def clients(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """Show what each client of an ended experiment paid, and how it fares.
+
+    Confidential: needs the scope ledger:read.
+    """
+    with connected() as client:
+        found = list(client.clients(experiment_id))
+    if as_json:
+        write_json(found)
+        return
+    table = Table(box=HORIZONTALS)
+    for title in ("client", "participations", "refused", "spent", "remaining", "accuracy"):
+        table.add_column(title, justify="left" if title == "client" else "right")
+    table.add_column("note", overflow="fold")
+    for one in found:
+        left = [one[name] for name in ("participations", "refused")]
+        figures = [one[name] for name in ("remaining", "accuracy")]
+        table.add_row(
+            escape(one["client"]),
+            *(_NO_FIGURE if number is None else str(number) for number in left),
+            _NO_FIGURE if one["spent"] is None else at_most(one["spent"], digits=4),
+            *(_NO_FIGURE if number is None else f"{number:.4g}" for number in figures),
+            escape(one["reason"] or ""),
+        )
+    print_records(table)
+
+
+@app.command()
 def report(
     experiment_id: ExperimentId,
     *,
