@@ -1,4 +1,4 @@
-"""The binary encoding of a ledger entry: what the ledger's hashes are taken over.
+"""The binary encoding of a ledger entry, and the hashes that are taken over it.
 
     entry    = magic version round release kind observer flags inputs count subject*
     magic    = the 15 bytes "fedaudit-ledger"
@@ -41,10 +41,8 @@ the component, with its own n. In version 2 `epsilon` is what the subject has sp
 Positions in memory, ids, times, devices and the server's clusters are left out: the same run has
 the same bytes wherever, whenever and beside whatever else it was computed.
 
-The hash chain over a ledger, and the one hash that says whether two ledgers are the same.
-
-The chain binds the entries of one experiment, and the clusters stored beside them, in the order
-in which they were written; it shows that none was altered, removed from the middle or put in
+The hash chain binds the entries of one experiment, and the clusters stored beside them, in the
+order in which they were written; it shows that none was altered, removed from the middle or put in
 between. It cannot show that the newest entries were cut off: signed checkpoints do. The ledger hash
 names no experiment and no clusters, so two simulated runs of one spec and seed share it.
 
@@ -64,6 +62,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import LedgerEntry, names_of_subjects
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
@@ -171,7 +170,7 @@ class EntryEncoder:
                 _fill_metric(table["components"][:, place], inputs, part.n, released, radii)
         return table if order is None else table[order]
 
-    def _order(self, entries: EntryColumns) -> NDArray[np.int64] | None:
+    def _order(self, entries: EntryColumns) -> Ints | None:
         """The places of each entry's subjects in the order of their names; None where they have
         that order already, as they mostly do."""
         subjects = entries.subjects
@@ -206,11 +205,7 @@ def _subject_type(inputs: MechanismParameters) -> np.dtype[np.void]:
 
 
 def _fill_metric(
-    table: NDArray[np.void],
-    inputs: MechanismParameters,
-    n: int,
-    released: NDArray[np.bool_],
-    radii: NDArray[np.float64],
+    table: NDArray[np.void], inputs: MechanismParameters, n: int, released: Bools, radii: Floats
 ) -> None:
     """The figures of metric privacy for `n` parameters, all or a component's: views of a table."""
     radii = radii.astype(np.float64, copy=False)
@@ -225,14 +220,14 @@ def _fill_metric(
     table["leakage"] = np.where(released, leakage(1, n=n, noise_multiplier=nu), 0.0)
 
 
-def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _or_absent(values: Floats) -> Floats:
     """The values, with every NaN replaced by a single one."""
     absent = np.isnan(values)
     return np.where(absent, _ABSENT, values) if absent.any() else values
 
 
 @lru_cache(maxsize=2)
-def _keys_and_ranks(names: tuple[str, ...]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+def _keys_and_ranks(names: tuple[str, ...]) -> tuple[NDArray[np.void], Ints]:
     """The digest of each name, and its rank among them: [names] each.
 
     Kept for the experiments on the same data that are played together.

@@ -1,4 +1,4 @@
-"""What the service states and signs: canonical JSON (RFC 8785) in an envelope, with a version.
+"""What the service states and signs, with which keys: canonical JSON (RFC 8785) in an envelope.
 
 A *checkpoint* says how many entries a ledger had and where its chain stood: a hash chain does not
 show that its newest entries were deleted, a checkpoint that counts them does. A *sign-off* is what
@@ -478,8 +478,8 @@ _REMAINS = {
     "service's to remove",
     "other-projects": "what other projects of this service hold of the same content: their files, "
     "names, models and reports are theirs to erase, and their audit logs say that this one did",
-    "elsewhere": "backups, and whatever left the service before: bundles, reports, models and "
-    "exported tables",
+    "elsewhere": "backups, deleted rows of a Postgres server until it vacuums and recycles its "
+    "log, and whatever left the service before: bundles, reports, models and exported tables",
 }
 
 

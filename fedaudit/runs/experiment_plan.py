@@ -1,4 +1,4 @@
-"""An experiment before it runs: its limits, who is charged, what it can cost, what is stored."""
+"""An experiment before it runs: its noise, limits, who is charged, what it can cost, is stored."""
 
 import hashlib
 from collections.abc import Callable
@@ -7,15 +7,13 @@ from functools import partial
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fedaudit.arrays import Floats
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.networks.shape import network_shape
-from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.number_text import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.privacy.planning.cost_projection import Projection
@@ -313,7 +311,7 @@ class RunCost:
     unit_key: str
     delta: float = 0.0
     amount: float
-    curve: NDArray[np.float64] | None = None
+    curve: Floats | None = None
     enlarged: bool = False
 
 

@@ -11,13 +11,13 @@ from pydantic import Field
 
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import (
     MechanismParameters,
     adjacency_words,
     observer_words,
 )
 from fedaudit.privacy.count_release import CountRelease, count_release
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, agrees, check, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -94,13 +94,7 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
 
 def is_secret(spec: ExperimentSpec) -> bool:
     """Whether no one can draw the noise of the counts again."""
-    match spec.privacy.noise:
-        case "release":
-            return True
-        case "simulation":
-            return False
-        case _:
-            assert_never(spec.privacy.noise)
+    return mechanism_of(spec).noise_is_secret
 
 
 def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force: bool) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import (
     CostLevel,
@@ -10,7 +11,6 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     doubted_cost_words,
     guessed_words,
 )
-from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
@@ -451,7 +451,8 @@ def _trust(guarantee: Mapping[str, Any]) -> list[str]:
 
 
 def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:
-    return f"{start} client took part in at most {privacy['participations_max']} rounds"
+    most = privacy["participations_max"]
+    return f"{start} client took part in at most {most} round{'' if most == 1 else 's'}"
 
 
 def _leakage(report: Mapping[str, Any]) -> list[str]:
