@@ -1,4 +1,5 @@
-"""A unit that audits predictions: the table is read once, and its report stored or refused."""
+"""Units that read one file: an audit of predictions, whose report is stored or refused, and a
+profile of a federation, which is accepted or rejected."""
 
 import hashlib
 from typing import TYPE_CHECKING, Any
@@ -7,24 +8,154 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.audits.audit_material import AuditRequest, audit_report
+from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.audits import in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.signing_keys import ROUNDING
-from models.repositories import AuditRepository
-from models.tables.reports import PredictionAudit
+from models.repositories import (
+    AuditRepository,
+    DisclosureRepository,
+    FederationRepository,
+    NearCopyRepository,
+)
+from models.repositories.disclosures import SKETCHED, Sketch
+from models.tables.experiments import PredictionAudit
+from models.tables.federations import Federation
 from workers.claim import ClaimedUnit, StopAskedError
 from workers.context import ProjectFiles
 from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
 from workers.proof.signing import use_key
 
-log = structlog.get_logger()
-
 if TYPE_CHECKING:
     from fedaudit.audits.audit_table import AuditedRows
+
+
+_MAX_REASONS = 100
+
+
+class ProfileRun(ClaimedUnit):
+    """The federation of one claimed unit."""
+
+    def run(self) -> None:
+        """Profile the federation, or give the unit back when the worker must stop."""
+        log.info("profile claimed", attempt=self._claim.attempts)
+        with self._context.database.read() as session:
+            row = self._federations(session).of_unit(self._claim.unit_id)
+        if row is None:
+            # It was deleted or registered anew in the meantime.
+            self._writer.write(lambda session: self._finish(session, "done"))
+            return
+        try:
+            profile = self._profile(row)
+            sketch = self._sketch(row)
+            self._lay_out(row, profile)
+        except StopAskedError:
+            self._give_back()
+        except InvalidInputError as error:
+            reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
+            log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
+            self._writer.write(lambda session: self._reject(session, row.id, reasons))
+        else:
+            self._writer.write(lambda session: self._ready(session, row, profile, sketch))
+            log.info("federation ready", federation_id=row.id)
+
+    def _profile(self, row: Federation) -> dict[str, Any]:
+        # Imported here because it loads pyarrow.
+        from fedaudit.federations.load import profile_registration
+
+        return profile_registration(
+            _registration(row),
+            files=ProjectFiles(self._context, self._claim.project_id).files,
+            progress=self._progressed,
+            fingerprint=row.fingerprint,
+        )
+
+    def _sketch(self, row: Federation) -> Sketch | None:
+        """What near-copies of a table are found by; None where there are no rows to compare."""
+        from fedaudit.federations.load import registered_row_hashes
+
+        try:
+            hashes = registered_row_hashes(
+                _registration(row),
+                files=ProjectFiles(self._context, self._claim.project_id).files,
+                keep=SKETCHED,
+                progress=self._progressed,
+            )
+        except InvalidInputError as error:
+            # A column that the registration does not use: the data are as good as without it.
+            pointers = [one.pointer for one in error.errors]
+            log.warning("rows not compared", federation_id=row.id, pointers=pointers)
+            return None
+        return None if hashes is None else Sketch.of(hashes)
+
+    def _lay_out(self, row: Federation, profile: dict[str, Any]) -> None:
+        """Before it is ready, so that no submission waits for it."""
+        from fedaudit.federations.load import lay_out_registered
+
+        try:
+            lay_out_registered(
+                _registration(row),
+                profile,
+                files=ProjectFiles(self._context, self._claim.project_id).files,
+                progress=self._progressed,
+            )
+        except InvalidInputError as error:
+            # Of memory its profile warns; experiments are told all of it.
+            pointers = [one.pointer for one in error.errors]
+            log.warning("not laid out", federation_id=row.id, pointers=pointers)
+
+    def _ready(
+        self, session: Session, row: Federation, profile: dict[str, Any], sketch: Sketch | None
+    ) -> None:
+        fairness, disclosed = _registration(row).fairness, DisclosureRepository(session)
+        shown, cuts = beside_earlier(
+            profile, cuts_of(profile, fairness), disclosed.profile_cuts(row.fingerprint)
+        )
+        if self._federations(session).set_ready(row.id, shown, unit_id=self._claim.unit_id):
+            disclosed.set_profile_cuts(row.fingerprint, cuts)
+            if sketch is not None:
+                NearCopyRepository(session).add(row.id, sketch)
+        self._finish(session, "done")
+
+    def _reject(self, session: Session, federation_id: str, reasons: list[dict[str, str]]) -> None:
+        federations = self._federations(session)
+        federations.set_rejected(federation_id, reasons, unit_id=self._claim.unit_id)
+        self._finish(session, "done")
+
+    def _fail(self, session: Session, detail: str) -> None:
+        federations = self._federations(session)
+        row = federations.of_unit(self._claim.unit_id)
+        if row is not None:
+            message = "profiling failed through no fault of the data; upload or register it again"
+            reason = {"pointer": "", "message": message}
+            federations.set_rejected(row.id, [reason], unit_id=self._claim.unit_id)
+        self._finish(session, "failed", error=detail)
+
+    def _federations(self, session: Session) -> FederationRepository:
+        return FederationRepository(session, self._claim.project_id)
+
+
+def _registration(row: Federation) -> Registration:
+    """The registered source; an uploaded file is named by the federation's id."""
+    registration = parse_registration(row.registration)
+    if row.storage_key is None:
+        return registration
+    source = registration.federation.model_copy(update={"path": None, "id": row.id})
+    return registration.model_copy(update={"federation": source})
+
+
+def _reason(fault: FieldError) -> dict[str, str]:
+    """As stored; the registration of an uploaded file has its name under `path`."""
+    pointer = "/federation/path" if fault.pointer == "/federation/id" else fault.pointer
+    return {"pointer": pointer, "message": fault.message}
+
+
+log = structlog.get_logger()
 
 
 _MAX_FAULTS = 100

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any, Literal, assert_never, get_args
 
 import yaml
@@ -17,6 +19,7 @@ from api.pages.templates import fragment, has_template
 from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
+from api.services.artifacts import model_file
 from api.services.attacks import (
     attack_file,
     attack_list,
@@ -32,7 +35,6 @@ from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf
 from api.services.reports import sign_off_report, sign_offs_of
-from api.services.result_files import model_file
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
@@ -71,7 +73,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     again = IdempotentRequest.of(form.once, route, draft)
     try:
         asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
-        sign_off_report(form.resources, form.caller, experiment_id, asked, again)
+        sign_off_report(form.call, experiment_id, asked, again)
     except InvalidInputError as error:
         fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
         return _shown(form, experiment_id, draft=draft, fault=fault)
@@ -92,7 +94,7 @@ def saved_page(
 @router.get(f"{_OF}/report.pdf")
 def saved_pdf(experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False) -> Response:
     """The report on paper, as a file."""
-    pdf = stored_pdf(visit.resources, visit.caller, experiment_id, appendix=appendix)
+    pdf = stored_pdf(visit.call, experiment_id, appendix=appendix)
     return pdf_response(pdf, experiment_id)
 
 
@@ -106,7 +108,7 @@ def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
 @router.get(f"{_OF}/model")
 def saved_model(experiment_id: str, visit: ReportsVisit) -> Response:
     """The trained hypotheses as a file, where they may leave."""
-    return model_file(visit.resources, visit.caller, experiment_id)
+    return model_file(visit.call, experiment_id)
 
 
 @router.get(f"{_OF}/verification")
@@ -154,7 +156,7 @@ def bundle_file(experiment_id: str, visit: LedgerVisit) -> Response:
     with visit.reading() as session:
         experiment = find_experiment(session, visit.caller, experiment_id)
         chunks = bundle_of(visit.resources.database, session, experiment)
-    note_export(visit.resources, visit.caller, experiment.id, "bundle")
+    note_export(visit.call, experiment.id, "bundle")
     return as_file(chunks, f"{experiment.id}-bundle.zip", "application/zip")
 
 
@@ -181,17 +183,10 @@ def later_attack_file_of(
 def _attack_file(
     visit: Visit, experiment_id: str, position: int, name: str, later_id: str | None = None
 ) -> Response:
-    found = attack_file(
-        visit.resources,
-        visit.caller,
-        experiment_id,
-        position=position,
-        name=name,
-        later_id=later_id,
-    )
+    found = attack_file(visit.call, experiment_id, position=position, name=name, later_id=later_id)
     later = "" if later_id is None else f"later/{later_id}/"
     form = f"attacks/{later}{position}/{name}"
-    note_export(visit.resources, visit.caller, experiment_id, form)
+    note_export(visit.call, experiment_id, form)
     of = experiment_id if later_id is None else f"{experiment_id}-{later_id}"
     return file_response(found, f"{of}-{position}-{name}")
 
@@ -225,12 +220,13 @@ def _shown(
     links = [
         Link("/reports", "All reports"),
         *([Link(base, "How it ran")] if visit.may("experiments:read") else []),
-        Link(f"{base}/verification", "Verification"),
-        *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
-        Link(f"/compare?experiment_id={experiment_id}", "Compare"),
         Link(f"{base}/report.pdf", "Save as PDF"),
         Link("#sign-offs", f"Sign-offs: {state}"),
-        Link("#take-away", "Take away"),
+        Link(f"{base}/verification", "Verification", more=True),
+        Link(f"/compare?experiment_id={experiment_id}", "Compare", more=True),
+        *(Link(f"{base}/readings/{one.name}", one.title, more=True) for one in READINGS.values()),
+        Link(f"{base}/report?appendix=true", "Every round and table", more=True),
+        Link("#take-away", "Take away", more=True),
     ]
     may_run = visit.may("experiments:write") and visit.may("experiments:read")
     if may_run and document["advice"]["changes"]:
@@ -241,7 +237,11 @@ def _shown(
             gone = gone_words(session, visit.project_id, "model", experiment_id)
         # Where the model is gone, the link leads to the reason.
         links.append(
-            Link(f"{base}/model", "Save the model" if gone is None else gone[0].upper() + gone[1:])
+            Link(
+                f"{base}/model",
+                "Save the model" if gone is None else gone[0].upper() + gone[1:],
+                more=True,
+            )
         )
     answer = stored_page(
         visit.resources.database,
@@ -281,7 +281,7 @@ def _tail(
         concern_words=CONCERN_WORDS,
         draft=draft,
         fault=fault,
-        files=files,
+        files=[(what, list(forms)) for what, forms in groupby(files, key=itemgetter(0))],
         alarm_at=min(raised, default=None),
     )
     if not found.items:
@@ -300,6 +300,7 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     base = f"/experiments/{experiment_id}"
     found = [
         ("Report", "PDF", f"{base}/report.pdf"),
+        ("Report", "PDF with every table", f"{base}/report.pdf?appendix=true"),
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
     ]
@@ -308,9 +309,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
-        for attack in attack_list(visit.resources, visit.caller, experiment_id).items:
+        for attack in attack_list(visit.call, experiment_id).items:
             found += _attack_files(f"{base}/attacks", attack, "Attack")
-        for request in later_list(visit.resources, visit.caller, experiment_id).items:
+        for request in later_list(visit.call, experiment_id).items:
             what = f"Later attacks {request.number}, attack"
             for attack in request.items:
                 found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)

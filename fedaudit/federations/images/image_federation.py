@@ -25,7 +25,7 @@ from fedaudit.federations.images.client_rows import (
 )
 from fedaudit.federations.images.leaf import read_leaf
 from fedaudit.federations.levels import Levels, levels_of, number_in
-from fedaudit.federations.packing import attribute_of, first_rows
+from fedaudit.federations.mapped import attribute_of, first_rows
 from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
 from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
