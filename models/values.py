@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,28 @@ audit of predictions; attacks on an experiment that has ended."""
 AuditStatus = Literal["queued", "running", "succeeded", "failed"]
 LaterAttacksStatus = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 """`succeeded`: each was tried; what became of it is in its section. `failed`: none was tried."""
+
+
+@dataclass(frozen=True)
+class WaitingUnit:
+    """A unit that could run now."""
+
+    unit_id: str
+    project_id: str
+    kind: UnitKind
+    running: int
+    """How many units of its project run."""
+
+
+def is_short(kind: UnitKind) -> bool:
+    """Whether a unit of this kind takes seconds rather than hours."""
+    match kind:
+        case "profile" | "audit":
+            return True
+        case "run" | "attacks":
+            return False
+        case _:
+            assert_never(kind)
 
 
 @dataclass(frozen=True)

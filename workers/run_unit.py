@@ -24,9 +24,9 @@ from workers.sweeper import tidy_maps
 log = structlog.get_logger()
 
 
-def run_unit(context: WorkerContext, unit_id: str) -> None:
+def run_unit(context: WorkerContext, unit_id: str) -> bool:
     """Run a unit if this worker obtains the claim; returns when it has ended, was given back or was
-    lost."""
+    lost. False where there was no claim to be had."""
     with context.database.write() as session:
         claim = UnitRepository(session).claim(
             unit_id,
@@ -41,7 +41,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
                 beside.take_apart(unit_id, held=True)
             beside.take_in(unit_id, most=context.settings.stack_cells)
     if claim is None:
-        return
+        return False
     with (
         structlog.contextvars.bound_contextvars(unit_id=unit_id, fence=claim.fence),
         Lease(
@@ -62,6 +62,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
             log.exception("attempt failed", attempt=claim.attempts)
             run.give_up(error)
     tidy_maps(context.settings, context.database)
+    return True
 
 
 class UnitRun(ClaimedUnit):
