@@ -10,7 +10,7 @@ what was spent.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -52,11 +52,13 @@ Price = Callable[[Curve, float], float]
 HELD, SETTLED = "held", "settled"
 SUMS: tuple[BudgetFigure, ...] = ("leakage", "log_ratio")
 _BUDGET = table_of(FederationBudget)
-_ENLARGE = (
-    update(_BUDGET)
-    .where(*(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY))
-    .values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
+_BY_KEY = update(_BUDGET).where(
+    *(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY)
 )
+_ENLARGE = _BY_KEY.values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
+_LESS = _BUDGET.c.reserved - bindparam("less", type_=Double)
+# Sums of floats may end a rounding below zero.
+_GIVE_BACK = _BY_KEY.values(reserved=case((_LESS < 0, 0.0), else_=_LESS))
 
 
 def unpriced(_curve: Curve, _delta: float) -> float:
@@ -342,6 +344,35 @@ class Budgets(ScopedRepository):
             self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
             self._change(one, state=SETTLED, spent=paid)
         return bool(held)
+
+    def give_back(self, experiment_ids: Collection[str]) -> None:
+        """Settles what experiments hold that have spent nothing: `settle` and `settle_epsilon` of
+        each, in a few statements. Budgets are locked in the
+        order of their keys, which is that of `held`."""
+        columns = [table_of(Reservation).c[name] for name in BUDGET_KEY]
+        mine = self._select(Federation).with_only_columns(Federation.id)
+        held = and_(
+            Reservation.experiment_id.in_(experiment_ids),
+            Reservation.state == HELD,
+            Reservation.federation_id.in_(mine),
+        )
+        amount = func.sum(Reservation.amount - Reservation.spent)
+        sums = select(*columns, amount).where(held, Reservation.figure.in_(SUMS))
+        names = (*(f"of_{name}" for name in BUDGET_KEY), "less")
+        found = self.session.execute(sums.group_by(*columns).order_by(*columns))
+        if given := [dict(zip(names, row, strict=True)) for row in found]:
+            self._write(_GIVE_BACK, given)
+        settled = update(Reservation).where(held)
+        self._execute(settled.where(Reservation.figure.in_(SUMS)).values(state=SETTLED))
+        of_epsilon = and_(held, Reservation.figure == "epsilon")
+        ids_by_size = defaultdict(list)
+        for one in self._all(select(Reservation).where(of_epsilon)):
+            ids_by_size[len(curve_of(one))].append(one.experiment_id)
+        for size, ids in ids_by_size.items():
+            alike = Reservation.experiment_id.in_(ids)
+            nothing = {"state": SETTLED, "compositions": 0, "curve": np.zeros(size)}
+            self._execute(update(Reservation).where(of_epsilon, alike).values(nothing))
+        self._reader.forget()
 
     def reserve_epsilon(
         self, federation_id: str, *, experiment_id: str, book: str, costs: Sequence[EpsilonCost]
