@@ -6,7 +6,7 @@ from sqlalchemy import inspect, text
 
 from models.database import Database
 
-HEAD = "0044"
+HEAD = "0045"
 """The revision of `migrations` that this code is written for."""
 
 

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any, Literal, assert_never, get_args
 
 import yaml
@@ -27,6 +29,7 @@ from api.services.attacks import (
     later_list,
 )
 from api.services.audit_log import note_export
+from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
@@ -217,12 +220,13 @@ def _shown(
     links = [
         Link("/reports", "All reports"),
         *([Link(base, "How it ran")] if visit.may("experiments:read") else []),
-        Link(f"{base}/verification", "Verification"),
-        *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
-        Link(f"/compare?experiment_id={experiment_id}", "Compare"),
         Link(f"{base}/report.pdf", "Save as PDF"),
         Link("#sign-offs", f"Sign-offs: {state}"),
-        Link("#take-away", "Take away"),
+        Link(f"{base}/verification", "Verification", more=True),
+        Link(f"/compare?experiment_id={experiment_id}", "Compare", more=True),
+        *(Link(f"{base}/readings/{one.name}", one.title, more=True) for one in READINGS.values()),
+        Link(f"{base}/report?appendix=true", "Every round and table", more=True),
+        Link("#take-away", "Take away", more=True),
     ]
     may_run = visit.may("experiments:write") and visit.may("experiments:read")
     if may_run and document["advice"]["changes"]:
@@ -233,7 +237,11 @@ def _shown(
             gone = gone_words(session, visit.project_id, "model", experiment_id)
         # Where the model is gone, the link leads to the reason.
         links.append(
-            Link(f"{base}/model", "Save the model" if gone is None else gone[0].upper() + gone[1:])
+            Link(
+                f"{base}/model",
+                "Save the model" if gone is None else gone[0].upper() + gone[1:],
+                more=True,
+            )
         )
     answer = stored_page(
         visit.resources.database,
@@ -257,10 +265,14 @@ def _tail(
         found = SignOffList.of(sign_offs_of(session, visit.caller, experiment_id))
         later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
         concerns = concerns_of(judged_document(session, report))
+        row = find_experiment(session, visit.caller, experiment_id)
+        clients = shown_clients(session, visit.caller, row)
     raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
     html = fragment(
         "report_tail.html",
         base=f"/experiments/{experiment_id}",
+        clients=clients,
+        experiment_id=experiment_id,
         visitor=visit.visitor,
         csrf_field=CSRF_FIELD,
         sign_offs=found,
@@ -269,7 +281,7 @@ def _tail(
         concern_words=CONCERN_WORDS,
         draft=draft,
         fault=fault,
-        files=files,
+        files=[(what, list(forms)) for what, forms in groupby(files, key=itemgetter(0))],
         alarm_at=min(raised, default=None),
     )
     if not found.items:
@@ -288,6 +300,7 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     base = f"/experiments/{experiment_id}"
     found = [
         ("Report", "PDF", f"{base}/report.pdf"),
+        ("Report", "PDF with every table", f"{base}/report.pdf?appendix=true"),
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
     ]

@@ -242,7 +242,7 @@ class ErasureRepository(ScopedRepository):
         self._execute(update(Unit).where(quoting).values(last_error=None))
         self._execute(update(Experiment).where(mine).values(status_detail=None))
         of_reports = update(Report).where(Report.experiment_id.in_(ids))
-        self._execute(of_reports.values(model_layout=None))
+        self._execute(of_reports.values(model_layout=None, clients=None))
         # A group of one is a person; what reports name of groups is theirs.
         named = self.session.execute(select(Experiment.id, Experiment.attributes).where(mine)).all()
         for id_, attributes in named:
