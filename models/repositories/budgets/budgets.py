@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, literal, select, update
+from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, select, update
 from sqlalchemy.orm import Session
 
 from models.repositories.base import ScopedRepository, table_of
@@ -56,9 +56,13 @@ _BY_KEY = update(_BUDGET).where(
     *(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY)
 )
 _ENLARGE = _BY_KEY.values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
-_LESS = _BUDGET.c.reserved - bindparam("less", type_=Double)
-# Sums of floats may end a rounding below zero.
-_GIVE_BACK = _BY_KEY.values(reserved=case((_LESS < 0, 0.0), else_=_LESS))
+_ENLARGED = _BUDGET.c.reserved + bindparam("enlarge", type_=Double)
+_REST = _ENLARGED - bindparam("unreserve", type_=Double)
+_BOOK = _BY_KEY.values(
+    # Sums of floats may end a rounding below zero.
+    reserved=case((_REST < 0, 0.0), else_=_REST),
+    spent=_BUDGET.c.spent + bindparam("spend", type_=Double),
+)
 
 
 def unpriced(_curve: Curve, _delta: float) -> float:
@@ -272,9 +276,7 @@ class Budgets(ScopedRepository):
         short = self._pool(key).shortage(unit_key, amount)
         if short is not None:
             return short
-        self._write(
-            _ENLARGE, [{"more": amount, **{f"of_{name}": value for name, value in key.items()}}]
-        )
+        self._write(_ENLARGE, [{"more": amount, **_by_key(key)}])
         step = None if of_one_release is None else np.array([of_one_release])
         values = {"experiment_id": experiment_id, "amount": amount, "spent": 0.0, "state": HELD}
         self._insert(Reservation, [{"step": step, **key, **values}])
@@ -346,22 +348,16 @@ class Budgets(ScopedRepository):
         return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
-        """Settles what experiments hold that have spent nothing: `settle` and `settle_epsilon` of
-        each, in a few statements. Budgets are locked in the
-        order of their keys, which is that of `held`."""
+        """Settles what the project's experiments hold that have spent nothing: `settle` and `settle_epsilon` of
+        each, in a few statements. Budgets are locked in the order of their keys, as by `held`."""
         columns = [table_of(Reservation).c[name] for name in BUDGET_KEY]
-        mine = self._select(Federation).with_only_columns(Federation.id)
-        held = and_(
-            Reservation.experiment_id.in_(experiment_ids),
-            Reservation.state == HELD,
-            Reservation.federation_id.in_(mine),
-        )
-        amount = func.sum(Reservation.amount - Reservation.spent)
+        held = and_(Reservation.experiment_id.in_(experiment_ids), Reservation.state == HELD)
+        amount = func.sum(Reservation.amount - Reservation.spent).label("unreserve")
         sums = select(*columns, amount).where(held, Reservation.figure.in_(SUMS))
-        names = (*(f"of_{name}" for name in BUDGET_KEY), "less")
         found = self.session.execute(sums.group_by(*columns).order_by(*columns))
-        if given := [dict(zip(names, row, strict=True)) for row in found]:
-            self._write(_GIVE_BACK, given)
+        nothing: dict[str, object] = {"enlarge": 0.0, "spend": 0.0}
+        if back := [nothing | _by_key(one._asdict()) for one in found]:
+            self.session.execute(_BOOK, back)
         settled = update(Reservation).where(held)
         self._execute(settled.where(Reservation.figure.in_(SUMS)).values(state=SETTLED))
         of_epsilon = and_(held, Reservation.figure == "epsilon")
@@ -370,8 +366,8 @@ class Budgets(ScopedRepository):
             ids_by_size[len(curve_of(one))].append(one.experiment_id)
         for size, ids in ids_by_size.items():
             alike = Reservation.experiment_id.in_(ids)
-            nothing = {"state": SETTLED, "compositions": 0, "curve": np.zeros(size)}
-            self._execute(update(Reservation).where(of_epsilon, alike).values(nothing))
+            unused = {"state": SETTLED, "compositions": 0, "curve": np.zeros(size)}
+            self._execute(update(Reservation).where(of_epsilon, alike).values(unused))
         self._reader.forget()
 
     def reserve_epsilon(
@@ -560,19 +556,10 @@ class Budgets(ScopedRepository):
         self._execute(update(Reservation).where(*is_it).values(values))
         self._reader.forget()
 
-    def _book(
-        self, reservation: Reservation, *, unreserve: float, spend: float, enlarge: float = 0.0
-    ) -> None:
-        held = FederationBudget.reserved + literal(enlarge, Double)
-        rest = held - literal(unreserve, Double)
-        self._execute(
-            update(FederationBudget)
-            .where(_is_budget(_key_of(reservation)))
-            # Sums of floats may end a rounding below zero.
-            .values(
-                reserved=case((rest < 0, 0.0), else_=rest), spent=FederationBudget.spent + spend
-            )
-        )
+    def _book(self, reservation: Reservation, *, enlarge: float = 0.0, **amounts: float) -> None:
+        """`amounts`: what to `unreserve` and to `spend`."""
+        key = _by_key(_key_of(reservation))
+        self.session.execute(_BOOK, [{**key, "enlarge": enlarge, **amounts}])
 
     def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
@@ -605,3 +592,8 @@ def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
 
 def _key_of(reservation: Reservation) -> dict[str, object]:
     return {name: getattr(reservation, name) for name in BUDGET_KEY}
+
+
+def _by_key(key: Mapping[str, object]) -> dict[str, object]:
+    """The values by which statements find a budget."""
+    return {f"of_{name}" if name in BUDGET_KEY else name: key[name] for name in key}
