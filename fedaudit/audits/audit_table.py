@@ -24,7 +24,7 @@ from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.agreement import federation_label_faults
 from fedaudit.federations.classes import MAX_CLASSES, find_classes
-from fedaudit.federations.errors import error_at, listed
+from fedaudit.federations.errors import error_at, listed, no_column
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import compared, left_out_rows, read_sensitive, with_intersections
@@ -272,8 +272,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     faults = _Faults()
     for name, where in audit.columns:
         if name not in table.names:
-            message = f"the file has no column {name!r}; it has {listed(table.names)}"
-            faults.found.append(FieldError(where, message))
+            faults.found.append(FieldError(where, no_column(name, table.names)))
     faults.end()
     every = table.read([name for name, _ in audit.columns])
     progress()

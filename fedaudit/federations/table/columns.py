@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from fedaudit.federations.errors import error_at, listed, raise_errors
+from fedaudit.federations.errors import error_at, no_column, raise_errors
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, OneHot, Shards, Table
 
@@ -179,9 +179,7 @@ def _check_named(
     known = set(names)
     faults = [
         FieldError(
-            where,
-            f"the file has no column {name!r}; it has {listed(list(names))}"
-            + ("" if source.header else " (`header` is false)"),
+            where, no_column(name, names) + ("" if source.header else " (`header` is false)")
         )
         for where, name in named.items()
         if name not in known
