@@ -348,8 +348,8 @@ class Budgets(ScopedRepository):
         return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
-        """Settles what the project's experiments hold that have spent nothing: `settle` and `settle_epsilon` of
-        each, in a few statements. Budgets are locked in the order of their keys, as by `held`."""
+        """Settles what experiments of the project hold that have spent nothing, as `settle` and
+        `settle_epsilon` do, in a few statements that lock budgets in the order of `held`."""
         columns = [table_of(Reservation).c[name] for name in BUDGET_KEY]
         held = and_(Reservation.experiment_id.in_(experiment_ids), Reservation.state == HELD)
         amount = func.sum(Reservation.amount - Reservation.spent).label("unreserve")
