@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import bindparam, or_, select
 
 from models.audit_chain import first_link, next_link
 from models.clock import utc_now
@@ -41,6 +41,7 @@ class AuditLogRepository(ScopedRepository):
         """Appends an entry; call it last in its transaction, without holding a lock that others
         take later: the project's next entry waits until this transaction ends."""
         head = self._head()
+        actor = dict.fromkeys(("key_id", "key_name", "person")) if by is None else by.as_dict()
         entry = AuditEntry(
             project_id=self.project_id,
             number=head.entries + 1,
@@ -48,16 +49,14 @@ class AuditLogRepository(ScopedRepository):
             action=action,
             subject=subject,
             origin=origin,
-            key_id=None if by is None else by.key_id,
-            key_name=None if by is None else by.key_name,
-            person=None if by is None else by.person,
             details=details,
             link="",
+            **actor,
         )
         entry.link = next_link(head.link, entry.content())
         self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
         end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
-        self._execute(_LENGTHEN, end)
+        self.session.execute(_LENGTHEN, end)
 
     def list(
         self,
@@ -71,18 +70,16 @@ class AuditLogRepository(ScopedRepository):
         limit: int = 100,
     ) -> Page[AuditEntry]:
         """Newest first; the cursor is (number,). `actor`: a key's id or name, or a person."""
-        statement = self._select(AuditEntry)
-        if actor is not None:
-            names = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
-            statement = statement.where(or_(*(name == actor for name in names)))
-        if action is not None:
-            statement = statement.where(AuditEntry.action == action)
-        if subject is not None:
-            statement = statement.where(AuditEntry.subject == subject)
-        if after is not None:
-            statement = statement.where(AuditEntry.at > after)
-        if before is not None:
-            statement = statement.where(AuditEntry.at < before)
+        names = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
+        filters = (
+            (actor, or_(*(name == actor for name in names))),
+            (action, AuditEntry.action == action),
+            (subject, AuditEntry.subject == subject),
+            (after, AuditEntry.at > after),
+            (before, AuditEntry.at < before),
+        )
+        wanted = (condition for given, condition in filters if given is not None)
+        statement = self._select(AuditEntry).where(*wanted)
         return self._page(statement, AuditEntry.number, cursor, limit)
 
     def block(self, number: int, *, limit: int) -> Sequence[AuditEntry]:
@@ -97,24 +94,15 @@ class AuditLogRepository(ScopedRepository):
     def put_signature(self, entries: int, envelope: Mapping[str, Any]) -> None:
         """Stores a signed head in place of the one before."""
         values = {"signed_entries": entries, "envelope": dict(envelope), "signed_at": utc_now()}
-        mine = AuditHead.project_id == self.project_id
-        self._execute(
-            update(AuditHead).where(mine, AuditHead.signed_entries < entries).values(values)
-        )
+        self._set(AuditHead, self._own(AuditHead), AuditHead.signed_entries < entries, **values)
 
     def _head(self) -> AuditHead:
         """The end of the log, locked until this transaction ends."""
         if (known := self._one(_HEAD, project_id=self.project_id)) is not None:
             return known
-        empty = {
-            "project_id": self.project_id,
-            "entries": 0,
-            "link": first_link(self.project_id),
-            "signed_entries": 0,
-            "envelope": None,
-            "signed_at": None,
-        }
-        self._insert_absent(AuditHead, empty)
+        empty = {"entries": 0, "link": first_link(self.project_id), "signed_entries": 0}
+        unsigned = {"project_id": self.project_id, "envelope": None, "signed_at": None}
+        self._insert_absent(AuditHead, {**empty, **unsigned})
         found = self._one(_HEAD, project_id=self.project_id)
         if found is None:
             raise LookupError(f"project {self.project_id} has no audit log")

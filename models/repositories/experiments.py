@@ -73,16 +73,16 @@ class ExperimentRepository(RowRepository[Experiment]):
         """One page; `cursor`: the previous page's `next_cursor`, same sort. Raises ValueError for
         an unknown sort or bound."""
         statement = _filtered(self._select(Experiment), filters or ExperimentFilters())
-        items = self._all(_paged(statement, sort, cursor).limit(limit + 1))
-        return page_of(items, limit, lambda last: _cursor_of(last, sort))
+        column, descending = _sort_column(sort)
+        names = ("id",) if column is _columns.id else (column.key, "id")
+        paged = ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
+        items = self._all(paged.limit(limit + 1))
+        return page_of(items, limit, lambda last: tuple(getattr(last, name) for name in names))
 
     def of_unit(self, unit_id: str) -> "Sequence[Experiment]":
         """A unit's experiments by position."""
-        return self._all(
-            self._select(Experiment)
-            .where(Experiment.unit_id == unit_id)
-            .order_by(Experiment.unit_position)
-        )
+        mine = self._select(Experiment).where(Experiment.unit_id == unit_id)
+        return self._all(mine.order_by(Experiment.unit_position))
 
     def tags(self, ids: Sequence[str]) -> dict[str, Sequence[str]]:
         """The tags of several experiments, sorted; one query for a whole page."""
@@ -111,12 +111,9 @@ class ExperimentRepository(RowRepository[Experiment]):
         found: dict[str, str] = {}
         for done in set(rounds_done.values()):
             ids = [id_ for id_, own in rounds_done.items() if own == done]
-            changed = self.session.execute(
-                update(Experiment)
-                .where(Experiment.id.in_(ids), Experiment.project_id == self.project_id)
-                .values(rounds_done=done)
-                .returning(Experiment.id, Experiment.status),
-                execution_options={"synchronize_session": False},
+            mine = update(Experiment).where(Experiment.id.in_(ids), self._own(Experiment))
+            changed = self._returned(
+                mine.values(rounds_done=done), Experiment.id, Experiment.status
             )
             found |= {row.id: row.status for row in changed}
         if missing := rounds_done.keys() - found.keys():
@@ -163,12 +160,13 @@ class ExperimentRepository(RowRepository[Experiment]):
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
         changed = self._change(id, OPEN, status=status, **ended, **values)
         if changed:
+            found = figures or FinalFigures()
             AnnouncementRepository(self.session, self.project_id).experiment_ended(
                 id,
                 status=status,
                 reason=reason,
-                gate_outcome=None if figures is None else figures.gate_outcome,
-                alarms=0 if figures is None else figures.alarms or 0,
+                gate_outcome=found.gate_outcome,
+                alarms=found.alarms or 0,
             )
         return changed
 
@@ -187,11 +185,11 @@ class ExperimentRepository(RowRepository[Experiment]):
         """True if no worker has the unit; a unit without open experiments is cancelled. The row
         stays locked, so that no worker claims it before the transaction ends."""
         waits = (Unit.id == experiment.unit_id, Unit.state == "waiting")
-        if not self._execute(update(Unit).where(*waits).values(fence=Unit.fence)):
+        if not self._set(Unit, *waits, fence=Unit.fence):
             return False
         others = [cell for cell in self.of_unit(experiment.unit_id) if cell.id != experiment.id]
         if all(cell.status in ENDED for cell in others):
-            self._execute(update(Unit).where(*waits).values(state="cancelled"))
+            self._set(Unit, *waits, state="cancelled")
         return True
 
     def _settle(self, experiment: Experiment, price: LeakagePrice) -> None:
@@ -259,21 +257,7 @@ def _filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Sele
     if filters.adjacency is not None:
         counted = has_epsilon(table_of(Experiment).c.id, adjacency=filters.adjacency)
         statement = statement.where(counted)
-    for figure, side, bound in filters.bounds:
-        statement = statement.where(_within(figure, side, bound))
-    return statement
-
-
-def _paged(statement: Select[Experiment], sort: str, cursor: Cursor | None) -> Select[Experiment]:
-    """In the order of `sort`. Raises ValueError for an unknown one, or a cursor of another."""
-    column, descending = _sort_column(sort)
-    return ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
-
-
-def _cursor_of(experiment: Experiment, sort: str) -> Cursor:
-    column, _ = _sort_column(sort)
-    own = () if column is _columns.id else (getattr(experiment, column.key),)
-    return (*own, experiment.id)
+    return statement.where(*(_within(*bound) for bound in filters.bounds))
 
 
 def _within(figure: str, side: str, bound: float) -> ColumnElement[bool]:

@@ -175,7 +175,7 @@ class Budgets(ScopedRepository):
         mine = self._select(Federation).where(Federation.id == federation_id)
         fingerprint = mine.with_only_columns(Federation.fingerprint).scalar_subquery()
         unowned = (Content.fingerprint == fingerprint, Content.owner_project_id.is_(None))
-        self._execute(update(Content).where(*unowned).values(owner_project_id=self.project_id))
+        self._set(Content, *unowned, owner_project_id=self.project_id)
         self._reader.forget(sharings=True)
 
     def set_budget(
@@ -216,8 +216,8 @@ class Budgets(ScopedRepository):
         if terms is not None:
             unknown = {name: value for name, value in key.items() if name != "unit_key"}
             unknown["adjacency"] = ""
-            self._execute(update(FederationBudget).where(_is_budget(unknown)).values(total=None))
-        self._execute(update(FederationBudget).where(_is_budget(key)).values(total=total))
+            self._set(FederationBudget, _is_budget(unknown), total=None)
+        self._set(FederationBudget, _is_budget(key), total=total)
         self._reader.forget(sharings=True)
         return self._pool(key).budget(unit_key or "")
 
@@ -527,7 +527,7 @@ class Budgets(ScopedRepository):
     def _change(self, reservation: Reservation, **values: object) -> None:
         key = {**_key_of(reservation), "experiment_id": reservation.experiment_id}
         is_it = (table_of(Reservation).c[name] == value for name, value in key.items())
-        self._execute(update(Reservation).where(*is_it).values(values))
+        self._set(Reservation, *is_it, **values)
         self._reader.forget()
 
     def _book(
@@ -535,14 +535,10 @@ class Budgets(ScopedRepository):
     ) -> None:
         held = FederationBudget.reserved + literal(enlarge, Double)
         rest = held - literal(unreserve, Double)
-        self._execute(
-            update(FederationBudget)
-            .where(_is_budget(_key_of(reservation)))
-            # Sums of floats may end a rounding below zero.
-            .values(
-                reserved=case((rest < 0, 0.0), else_=rest), spent=FederationBudget.spent + spend
-            )
-        )
+        # Sums of floats may end a rounding below zero.
+        reserved, spent = case((rest < 0, 0.0), else_=rest), FederationBudget.spent + spend
+        mine = _is_budget(_key_of(reservation))
+        self._set(FederationBudget, mine, reserved=reserved, spent=spent)
 
     def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
@@ -550,16 +546,13 @@ class Budgets(ScopedRepository):
         ones."""
         # Every other transaction that books changes this row before reservations. Held, it lets
         # the next statement see all that they did, and none of them come in between.
-        self._one(select(FederationBudget).where(_is_budget(key)).with_for_update())
-        columns = table_of(Reservation).c
+        mine, columns = _is_budget(key), table_of(Reservation).c
+        self._one(select(FederationBudget).where(mine).with_for_update())
         left = select(func.coalesce(func.sum(Reservation.amount - Reservation.spent), 0.0)).where(
             Reservation.state == HELD, *(columns[name] == value for name, value in key.items())
         )
-        self._execute(
-            update(FederationBudget)
-            .where(_is_budget(key))
-            .values(reserved=left.scalar_subquery(), spent=FederationBudget.spent + spend)
-        )
+        values = {"reserved": left.scalar_subquery(), "spent": FederationBudget.spent + spend}
+        self._set(FederationBudget, mine, **values)
         self._reader.forget()
 
 
