@@ -4,7 +4,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Self, TypeVar
 
 import structlog
@@ -59,12 +58,7 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._released.set()
         # The thread may be waiting for an unavailable database; it ends with the process at the
         # latest.
@@ -96,9 +90,7 @@ class Lease:
     def _renew(self) -> bool:
         try:
             with self._database.write() as session:
-                kept = UnitRepository(session).renew(
-                    self.unit_id, self.fence, lease_seconds=self.seconds
-                )
+                kept = UnitRepository(session).renew(self.unit_id, self.fence, self.seconds)
         except SQLAlchemyError as error:
             # Not lost: only the database can say whether another holder took the unit meanwhile.
             log.warning("lease not renewed", unit_id=self.unit_id, error=type(error).__name__)
