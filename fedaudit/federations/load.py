@@ -35,7 +35,7 @@ from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Table
 
 
-def source_kind(source: FederationSpec) -> SourceKind:
+def source_kind(source: FederationSpec) -> SourceKind[Any]:
     """The loader of this source."""
     match source:
         case SyntheticLinear():
@@ -48,7 +48,7 @@ def source_kind(source: FederationSpec) -> SourceKind:
             assert_never(source)
 
 
-def file_kind(source: FileSpec) -> FileKind:
+def file_kind(source: FileSpec) -> FileKind[Any]:
     """The loader and profiler of this source."""
     match source:
         case HospitalCharges():

@@ -373,7 +373,7 @@ def _put_features(
     outcomes = {column.name for column in targets[1:]}
     features: list[Any] = []
     # Steps of training are too small for a target of thousands.
-    power = power_above(targets[0].usual) if _is_number(targets[0]) else 1.0
+    power = power_above(targets[0].quantile(0.5, of_sizes=True)) if _is_number(targets[0]) else 1.0
     scale = {targets[0].name: power} if power > 1 else {}
     guesses: dict[str, FeatureGuess] = {}
     for column in columns:

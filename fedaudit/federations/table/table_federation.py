@@ -293,11 +293,8 @@ def outlined_table(source: Table, file: SourceFile, asked: LoadRequest) -> Feder
         return load_table(source, file, asked, folder=folder, reading=CheckedFeatures)
 
 
-class TableKind(FileKind):
+class TableKind(FileKind[Table]):
     """A CSV or Parquet file with features and a target."""
-
-    def __init__(self, source: Table) -> None:
-        self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
         """Rows grouped by the client key, or dealt to clients by the seed.
