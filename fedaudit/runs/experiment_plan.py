@@ -192,7 +192,7 @@ class ExperimentPlan:
             "parameters": self.parameters,
             "noise_multiplier": inputs.noise_multiplier if inputs.cost_kind == "leakage" else None,
             "mechanism_inputs": None if inputs.follow_from_n else inputs.as_dict(),
-            "attributes": {one.name: one.values for one in self.federation.attributes},
+            "attributes": {one.name: list(one.values) for one in self.federation.attributes},
             "tags": spec.tags,
         }
 

@@ -70,16 +70,18 @@ class AuditLogRepository(ScopedRepository):
         limit: int = 100,
     ) -> Page[AuditEntry]:
         """Newest first; the cursor is (number,). `actor`: a key's id or name, or a person."""
-        names = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
-        filters = (
-            (actor, or_(*(name == actor for name in names))),
-            (action, AuditEntry.action == action),
-            (subject, AuditEntry.subject == subject),
-            (after, AuditEntry.at > after),
-            (before, AuditEntry.at < before),
-        )
-        wanted = (condition for given, condition in filters if given is not None)
-        statement = self._select(AuditEntry).where(*wanted)
+        statement = self._select(AuditEntry)
+        if actor is not None:
+            names = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
+            statement = statement.where(or_(*(name == actor for name in names)))
+        if action is not None:
+            statement = statement.where(AuditEntry.action == action)
+        if subject is not None:
+            statement = statement.where(AuditEntry.subject == subject)
+        if after is not None:
+            statement = statement.where(AuditEntry.at > after)
+        if before is not None:
+            statement = statement.where(AuditEntry.at < before)
         return self._page(statement, AuditEntry.number, cursor, limit)
 
     def block(self, number: int, *, limit: int) -> Sequence[AuditEntry]:

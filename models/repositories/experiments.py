@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, update
 
 from models.clock import utc_now
+from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import RowRepository, ordered, page_of, table_of
 from models.repositories.budgets.budgets import SUMS, Budgets
@@ -16,7 +17,7 @@ from models.repositories.ledger import LedgerRepository
 from models.repositories.reports import has_epsilon
 from models.repositories.webhooks import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag, Unit
-from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, NewExperiment, Page
+from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, Page
 from models.vocabulary import ENDED, OPEN
 
 _BY_ID = select(Experiment).where(
@@ -28,6 +29,12 @@ _TAGS = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
 )
 
 _columns = table_of(Experiment).c
+_OF_SOME = ("noise_multiplier", "mechanism_inputs", "disclosure", "ledger_salt", "retry_of")
+_UNLESS_GIVEN: dict[str, Any] = {
+    **dict.fromkeys((*_OF_SOME, "created_by")),
+    "unit_position": 0,
+    "attributes": {},
+}
 
 
 class ExperimentRepository(RowRepository[Experiment]):
@@ -36,27 +43,21 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     _table = Experiment
 
-    def add(self, new: NewExperiment, *, announced: bool = False) -> Experiment:
-        """Queues an experiment with its tags; `announced`: with its first event,
+    def add(
+        self, *, tags: Sequence[str] = (), announced: bool = False, **columns: Any
+    ) -> Experiment:
+        """Queues an experiment with these columns and tags; `announced`: with its first event,
         `status.changed`."""
-        values = {name: getattr(new, name) for name in NewExperiment.__dataclass_fields__}
-        tags = dict.fromkeys(values.pop("tags"))
-        values["spec"] = dict(new.spec)
-        values["attributes"] = {name: list(groups) for name, groups in new.attributes.items()}
-        values |= {
-            "project_id": self.project_id,
-            "status": "queued",
-            "rounds_done": 0,
-            "event_sequence": int(announced),
-            "created_at": utc_now(),
-        }
-        self._insert(Experiment, [values])
-        owner = {"experiment_id": new.id, "project_id": self.project_id}
-        self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in tags])
+        values = {"id": new_id(), **_UNLESS_GIVEN, **columns, "project_id": self.project_id}
+        values |= {"status": "queued", "rounds_done": 0, "created_at": utc_now()}
+        self._insert(Experiment, [{**values, "event_sequence": int(announced)}])
+        experiment = Experiment(**values, event_sequence=int(announced))
+        owner = {"experiment_id": experiment.id, "project_id": self.project_id}
+        self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in dict.fromkeys(tags)])
         if announced:
-            queued = {"status": "queued", "status_reason": None}
-            EventRepository(self.session).begin(new.id, self.project_id, ("status.changed", queued))
-        return Experiment(**values)
+            queued = ("status.changed", {"status": "queued", "status_reason": None})
+            EventRepository(self.session).begin(experiment.id, self.project_id, queued)
+        return experiment
 
     def get(self, id: str) -> Experiment | None:
         """The experiment as it is now; None where the project has no such one."""
