@@ -18,7 +18,6 @@ from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
-from fedaudit.training.base.cohort import whole_block
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.engine import backend
@@ -136,7 +135,7 @@ class RunLoop:
         blocks go by whole ones. An audit beside the run is ahead of all of them."""
         active = [self._experiments[position].run for position in self._stack.active]
         done = min(run.rounds_done for run in active)
-        whole = whole_block(active[0].spec.training.cohort)
+        whole = active[0].spec.training.block
         return whole * -(-max(rounds, self._repeat_until - done) // whole)
 
     def _charge_ahead(self, rounds: int) -> int:

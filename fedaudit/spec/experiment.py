@@ -24,13 +24,7 @@ from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import NoisedUpdates, PrivacySpec, one_client_rate, one_delta
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import (
-    AllocationCohort,
-    FixedCohort,
-    PoissonCohort,
-    RotationCohort,
-    Training,
-)
+from fedaudit.spec.training import Training
 
 Device = Literal["auto", "cpu", "cuda"]
 ADMITTED = {"admitted": True}
@@ -100,7 +94,10 @@ class ExperimentSpec(SpecPart):
         found: tuple[tuple[set[str], Callable[[], Refusals]], ...] = (
             ({"training"}, self._check_clusters),
             ({"federation", "model", "training"}, self._check_model),
-            ({"model", "training"}, self._check_start),
+            (
+                {"model", "training"},
+                lambda: self.model.check_start(hypotheses=self.training.hypotheses),
+            ),
             ({"federation", "model", "training", "privacy", "decision"}, self._check_decision),
             ({"federation", "model", "training"}, self._check_loss),
             ({"federation", "fairness"}, self._check_fairness),
@@ -132,9 +129,6 @@ class ExperimentSpec(SpecPart):
             "constants under `federation.scale` ({mean, deviation} or {low, high})"
             + (", or use `mechanism: none`" if by_record else ", or use `client`"),
         )
-
-    def _check_start(self) -> Refusals:
-        return self.model.check_start(hypotheses=self.training.hypotheses)
 
     def _check_decision(self) -> Refusals:
         """A base rate is refused beside any guarantee. It is a sum over the training rows: every
@@ -195,19 +189,13 @@ class ExperimentSpec(SpecPart):
         )
 
     def _check_clusters(self) -> Refusals:
-        cohort = self.training.cohort
-        match cohort:
-            case FixedCohort():
-                if self.training.hypotheses > cohort.clients:
-                    yield refuse_at(
-                        "/training/hypotheses",
-                        f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort "
-                        f"of {cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
-                    )
-            case PoissonCohort() | AllocationCohort() | RotationCohort():
-                pass  # how many clients come is a matter of chance
-            case _:
-                assert_never(cohort)
+        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
+        if clients is not None and hypotheses > clients:
+            yield refuse_at(
+                "/training/hypotheses",
+                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
+                "ask for fewer hypotheses or a larger cohort",
+            )
 
     def _check_model(self) -> Refusals:
         source, model = self.federation, self.model

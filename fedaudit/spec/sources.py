@@ -102,6 +102,7 @@ class RowSplit(SpecPart):
 
 
 ValidationUnit = Literal["client", "record"]
+_HOLDS_OUT_ROWS: dict[ValidationUnit, bool] = {"client": False, "record": True}
 Scoring = Annotated[LeaveOneOut | RowSplit, Field(discriminator="method")]
 
 
@@ -145,13 +146,7 @@ class Source(SpecPart):
     @property
     def holds_out_rows(self) -> bool:
         """Whether rows of every client are held out, and not whole clients."""
-        match self.validation_unit:
-            case "client":
-                return False
-            case "record":
-                return True
-            case _:
-                assert_never(self.validation_unit)
+        return _HOLDS_OUT_ROWS[self.validation_unit]
 
     @property
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from sqlalchemy import bindparam, or_, select
 
@@ -121,7 +121,11 @@ class UnsignedAuditRepository(Repository):
 
 
 Setting = Literal["budget", "disclosure", "simulation"]
-
+_ACTIONS: dict[Setting, AuditAction] = {
+    "budget": "budget.set",
+    "disclosure": "disclosure.set",
+    "simulation": "simulation.set",
+}
 
 _FEDERATION = "federation"
 
@@ -145,7 +149,7 @@ class SettingChangeRepository(ScopedRepository):
         row = {**owner, **about, **now, "changed_by": changed_by.as_dict()}
         self._insert(SettingChange, [row])
         log = AuditLogRepository(self.session, self.project_id)
-        log.enter(_action(setting), federation_id, by=changed_by, value=value)
+        log.enter(_ACTIONS[setting], federation_id, by=changed_by, value=value)
 
     def list(
         self, federation_id: str, *, cursor: Cursor | None = None, limit: int = 50
@@ -155,15 +159,3 @@ class SettingChangeRepository(ScopedRepository):
             SettingChange.subject_kind == _FEDERATION, SettingChange.subject == federation_id
         )
         return self._page(statement, SettingChange.id, cursor, limit)
-
-
-def _action(setting: Setting) -> AuditAction:
-    match setting:
-        case "budget":
-            return "budget.set"
-        case "disclosure":
-            return "disclosure.set"
-        case "simulation":
-            return "simulation.set"
-        case _:
-            assert_never(setting)

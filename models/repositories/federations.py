@@ -11,7 +11,7 @@ from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import Budgets
-from models.repositories.budgets.counting import counts_together
+from models.repositories.budgets.counting import COUNTS_TOGETHER
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
@@ -57,7 +57,7 @@ class FederationRepository(RowRepository[Federation]):
     def of_owner(self, fingerprint: str) -> Federation | None:
         """The owner's federation with this data, if another project owns it. None if budgets do not
         count across projects."""
-        if not counts_together(self._across):
+        if not COUNTS_TOGETHER[self._across]:
             return None
         owner = select(Content.owner_project_id).where(Content.fingerprint == fingerprint)
         return self._one(

@@ -6,11 +6,12 @@ from typing import assert_never
 
 from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.spec.errors import FieldError, pointer
-from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, OneHot, Shards, Table
+from fedaudit.spec.table import ByColumn, Dirichlet, Encoding, Feature, Iid, OneHot, Shards, Table
 
 _FEATURES = "/federation/features"
 _TARGET = "/federation/target"
 BUDGETS = "/privacy/budgets/column"
+_IS_ONE_HOT: dict[Encoding, bool] = {"one-hot": True, "ordinal": False}
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,7 @@ class FeatureColumn:
     @property
     def one_hot(self) -> bool:
         """Whether it becomes one column of 0 and 1 per category."""
-        match self.feature.encoding:
-            case "one-hot":
-                return bool(self.categories)
-            case "ordinal":
-                return False
-            case _:
-                assert_never(self.feature.encoding)
+        return bool(self.categories) and _IS_ONE_HOT[self.feature.encoding]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of, training_records
 
@@ -154,14 +153,11 @@ def stands_alone(cell: Cell) -> bool:
 
 def cohort_clients(cell: Cell) -> int:
     """How many clients are drawn in a round. Raises ValueError where coins decide the number."""
-    cohort = cell.spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            return cohort.clients
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
-            raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
-        case _:
-            assert_never(cohort)
+    training = cell.spec.training
+    if training.asked_clients is None:
+        sampling = training.cohort.sampling
+        raise ValueError(f"cohorts here have a fixed size; {sampling} sampling has none")
+    return training.asked_clients
 
 
 def expected_cohort(cell: Cell) -> float:

@@ -181,17 +181,6 @@ def _sample(
     return np.take_along_axis(clients[None], chosen, axis=-1)
 
 
-def whole_block(cohort: Cohort) -> int:
-    """Rounds whose cohorts are drawn together, and only together are what a charge is for."""
-    match cohort:
-        case FixedCohort() | PoissonCohort():
-            return 1
-        case AllocationCohort() | RotationCohort():
-            return cohort.every
-        case _:
-            assert_never(cohort)
-
-
 def _allocated(
     source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], every: int
 ) -> NDArray[np.bool_]:
