@@ -24,17 +24,15 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from fedaudit.networks.client_network import record_loss
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import (
     AnyNetworkClippedGradients,
     ClippedGradients,
     clipped_gradients,
 )
 from fedaudit.networks.shape import DenseShape
+from fedaudit.networks.stacked_network import Loss, record_loss
 from fedaudit.randomness import CounterSource
-from fedaudit.training.base.optimisers import Sgd
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
 
 Steps = Callable[[int], None]
 """Takes so many steps."""

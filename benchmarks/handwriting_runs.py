@@ -13,8 +13,7 @@ import torch
 
 from benchmarks.workloads import privacy
 from fedaudit.federations.load import load_federation
-from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.losses import Loss
+from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell

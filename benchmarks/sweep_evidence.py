@@ -11,7 +11,7 @@ import psycopg
 
 from benchmarks.whole_service import WholeService
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.signatures import public_keys_in
+from fedaudit.ledger.statements import public_keys_in
 from fedaudit.reports.verification.verification import VALID, verify
 from fedaudit_client.client import Client
 from fedaudit_client.wire import Json

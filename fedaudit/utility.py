@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
-from fedaudit.fairness.ranking import Ranking, ScoredOutcomes, rank_rows
+from fedaudit.fairness.permutation import Ranking, ScoredOutcomes, rank_rows
 from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.native.library import PredictedAlike, best_number
 

@@ -32,8 +32,8 @@ def test_annotations_and_bare_stars_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_whatever_imports_a_changed_module_is_imported_anew() -> None:
-    found = Importers().of(module_of(Path("fedaudit/ledger/chain.py")))
-    assert {"fedaudit.ledger.chain", "fedaudit.ledger.audit"} <= found
+    found = Importers().of(module_of(Path("fedaudit/ledger/encoding.py")))
+    assert {"fedaudit.ledger.encoding", "fedaudit.ledger.audit"} <= found
     assert "fedaudit.randomness" not in found
     errors = Importers().of(module_of(Path("clients/python/fedaudit_client/errors.py")))
     assert {"fedaudit_client.client", "fedaudit.cli.reports"} <= errors
@@ -44,5 +44,5 @@ def test_the_tests_that_mirror_a_folder_or_a_file() -> None:
     assert folders_of(Path("fedaudit/privacy/noise/gaussian.py"))[0] == (
         "tests/privacy/noise/test_grid.py"
     )
-    assert folders_of(Path("fedaudit/ledger/chain.py"))[0] == "tests/ledger"
+    assert folders_of(Path("fedaudit/ledger/encoding.py"))[0] == "tests/ledger"
     assert folders_of(Path("clients/python/fedaudit_client/keys.py")) == ["tests/client"]

@@ -7,11 +7,11 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.audits.audit_material import AuditRequest, audit_report
-from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
-from fedaudit.reports.sections.integrity import sign_report
-from fedaudit.spec.audits import parse_audit
+from fedaudit.reports.sections.provenance import sign_report
+from fedaudit.spec.audits import in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import AuditRepository
@@ -24,7 +24,7 @@ from workers.proof.signing import use_key
 log = structlog.get_logger()
 
 if TYPE_CHECKING:
-    from fedaudit.audits.audited_rows import AuditedRows
+    from fedaudit.audits.audit_table import AuditedRows
 
 
 _MAX_FAULTS = 100
@@ -46,7 +46,7 @@ class AuditRun(ClaimedUnit):
         except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
-            faults = [vars(fault) for fault in error.errors[:_MAX_FAULTS]]
+            faults = [vars(fault) for fault in in_audit(error.errors)[:_MAX_FAULTS]]
             log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
             self._writer.write(lambda session: self._refuse(session, row, "invalid-data", faults))
         except FiguresDisagreeError as error:

@@ -13,7 +13,7 @@ from celery.worker import state
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, Upload, open_path
-from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import SigningKey
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue

@@ -23,6 +23,7 @@ from fedaudit.runs.held_out_groups import (
     rows_of_file,
     scored_groups,
 )
+from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.federation import Femnist, Images
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
@@ -39,6 +40,12 @@ _ANCHORS = 16
 probability s to this power."""
 _EVERY_ANCHORED = hashlib.sha256(_ROWS_BY_CELLS.encode()).hexdigest()
 """Locked for all memories with anchors, since it is not known which of them another run adds to."""
+
+_COUNTED_BEFORE = (
+    "an earlier report on these data counted nearly the same rows, so its accuracy and loss less "
+    "those of this one would be the figures of the rows left out; leave out what that report left "
+    "out, or hold out other people by another `seed`"
+)
 
 Known = Sequence[list[DisclosedRows]]
 """Of each memory, what it held."""
@@ -107,13 +114,19 @@ def remember(
     known: Known,
     decision: DisclosureDecision,
 ) -> frozenset[str]:
-    """Adds what is disclosed; decided anew where another report was quicker than `known`."""
+    """Adds what is disclosed; decided anew where another report was quicker than `known`.
+
+    Raises InvalidInputError at /fairness/exclude where rows are left out, and earlier reports are
+    near: totals are published in any case, and less those of the other report would be theirs.
+    """
     disclosed = DisclosureRepository(session)
     # In one order, so that two that lock the same memories do not wait for each other.
     for key in sorted(set[str]().union(*(memory.locks for memory in memories))):
         disclosed.lock(key)
     if [memory.count(session) for memory in memories] != [len(one) for one in known]:
         decision = decide(groups, memories, [memory.earlier(session) for memory in memories])
+    if groups.spec.fairness.exclude and decision.withheld:
+        raise InvalidInputError([FieldError("/fairness/exclude", _COUNTED_BEFORE)])
     for memory, sets in zip(memories, decision.sets, strict=True):
         memory.add(session, sets)
     return decision.withheld

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import ErasingLedger
 from fedaudit.ledger.columns import batches
-from fedaudit.ledger.signatures import SigningKey
-from fedaudit.ledger.statements import ErasureReceipt, what_remains
+from fedaudit.ledger.statements import ErasureReceipt, SigningKey, what_remains
 from infrastructure.storage import Storage
 from models.audit_chain import written_time
 from models.clock import utc_now

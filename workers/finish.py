@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack_files import packed
-from fedaudit.ledger.signatures import SigningKey
-from fedaudit.ledger.statements import Checkpoint
+from fedaudit.ledger.statements import Checkpoint, SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.figures import ReportFigure, figures_of, parsed
 from fedaudit.reports.report import report_hash
-from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
-from fedaudit.reports.sections.integrity import sign_report
-from fedaudit.reports.sections.material import ModelFile
+from fedaudit.reports.sections.material import ModelFile, Progressed, unfollowed
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.sections.utility import known_ending
 from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.runs.report_material import checked_report, report_material

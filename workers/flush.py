@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.chain import Row, salt_hash
+from fedaudit.ledger.encoding import Row, salt_hash
 from fedaudit.ledger.rows import LedgerEntry, entry_of, stored_fields
 from fedaudit.ledger.statements import Checkpoint
 from fedaudit.runs.blocks import Block, values_by_metric

@@ -11,18 +11,16 @@ from fedaudit.federations.federation import DataKey, Federation, data_key
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.columns import batches
+from fedaudit.ledger.encoding import genesis
 from fedaudit.ledger.ledger_context import (
     LedgerContext,
     build_metric_context,
     rebuild_ledger_context,
 )
 from fedaudit.ledger.rows import charges_report
-from fedaudit.ledger.signatures import PublicKey
-from fedaudit.ledger.statements import subjects_hash
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.ledger.statements import PublicKey, subjects_hash
+from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import OpenArtifact, with_start
 from fedaudit.runs.ledger_writer import LedgerWriter, Spending

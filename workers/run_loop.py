@@ -11,15 +11,14 @@ from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
-from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds
-from fedaudit.training.base.stopping import has_diverged
+from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds, has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import open_stack
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository

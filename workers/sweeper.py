@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.spec.disclosure import DisclosureFloor
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError

@@ -11,7 +11,7 @@ from api.pages.visits import ReportsVisit
 from api.services.reports import comparison_of
 from fedaudit.reports.charts.scatter import axis_text, front_charts
 from fedaudit.reports.comparison.compared_reports import difference_rows
-from fedaudit.reports.comparison.parts import Comparison, FigureRow, Front, FrontKind
+from fedaudit.reports.comparison.fronts import Comparison, FigureRow, Front, FrontKind
 from models.repositories import ExperimentRepository
 from models.values import ExperimentFilters
 

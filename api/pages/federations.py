@@ -1,7 +1,7 @@
 """One federation: its data, its budgets and what was changed; and erasures of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, assert_never
 
@@ -214,7 +214,11 @@ def _attributes(profile: Mapping[str, Any], registration: Any) -> list[dict[str,
             **found,
             "name": name,
             "groups": _groups(
-                found["groups"], profile["rows"], found["base_rates"], labels.get(name, {})
+                found["groups"],
+                profile["rows"],
+                found["base_rates"],
+                labels.get(name, {}),
+                found.get("protecting", ()),
             ),
             "has_rates": any(rate is not None for rate in found["base_rates"].values()),
         }
@@ -227,6 +231,7 @@ def _groups(
     total: int,
     rates: Mapping[str, float | None],
     labels: Mapping[str, str],
+    protecting: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """The groups of an attribute, or classes; a suppressed one has no rows."""
     return [
@@ -235,6 +240,7 @@ def _groups(
             "rows": count,
             "share": None if count is None else count / max(total, 1),
             "base_rate": rates.get(name),
+            "protects": name in protecting,
         }
         for name, count in rows.items()
     ]
@@ -252,6 +258,11 @@ def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
         lines.append(("Favourable outcome", "; ".join(map(_rule, rules))))
     if policy.sensitive is not None:
         lines.append(("Sensitive attributes", ", ".join(policy.sensitive) or "none"))
+    for name, groups in (policy.groups or {}).items():
+        as_one = [f"{', '.join(values)} as {group}" for group, values in groups.items()]
+        lines.append((f"Joined, of {name}", "; ".join(as_one)))
+    for name, values in (policy.exclude or {}).items():
+        lines.append((f"Left out, of {name}", ", ".join(values)))
     if policy.intersections is not None:
         joined = [" + ".join(parts) for parts in policy.intersections]
         lines.append(("Combinations", ", ".join(joined) or "none"))

@@ -7,8 +7,7 @@ from typing import Any
 
 from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.report_pages import LiveFigures
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.accounting.privacy_events import adjacency_words
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, adjacency_words
 from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.spec.metrics import ROUND_METRICS
 from models.tables.experiments import Experiment

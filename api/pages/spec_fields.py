@@ -18,7 +18,17 @@ from fedaudit.spec.metrics import FAIRNESS_FIGURES
 from fedaudit.spec.models import LayerSpec
 
 Kind = Literal[
-    "text", "number", "numbers", "vectors", "words", "sets", "choice", "switch", "layers"
+    "text",
+    "number",
+    "numbers",
+    "vectors",
+    "words",
+    "sets",
+    "joined",
+    "left-out",
+    "choice",
+    "switch",
+    "layers",
 ]
 Choices = tuple[tuple[str, str], ...]
 
@@ -63,7 +73,8 @@ CHOICE_RULES = "experiment_choices.css"
 class Field:
     """A field; its name in the form is the JSON pointer of the spec's field. `numbers` and `words`
     are lists with commas; `vectors` lists of numbers, and `sets` words with `+`, between
-    semicolons; `layers` a layer a line."""
+    semicolons; `joined` and `left-out` as in `sex: other = a, b` and `sex: a, b`; `layers` a layer
+    a line."""
 
     pointer: str
     label: str
@@ -153,13 +164,14 @@ def _kind_of(kinds: Sequence[Any]) -> Kind:
         kind, depth = _plain(get_args(kind)[0]), depth + 1
     if kind is bool:
         return "switch"
+    if get_origin(kind) is dict:
+        return "joined" if get_origin(_plain(get_args(kind)[1])) is dict else "left-out"
     if get_origin(kind) is Literal:
         return "choice"
-    if kind is str:
-        return ("text", "words", "sets")[depth]
-    if kind in (int, float):
-        return ("number", "numbers", "vectors")[depth]
-    return "layers"
+    numbers: tuple[Kind, ...] = ("number", "numbers", "vectors")
+    known: dict[Any, tuple[Kind, ...]] = {str: ("text", "words", "sets"), int: numbers}
+    found = known.get(int if kind is float else kind)
+    return "layers" if found is None else found[depth]
 
 
 def _members(annotation: Any) -> list[Any]:

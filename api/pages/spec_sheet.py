@@ -12,6 +12,7 @@ from api.pages import spec_fields as fields
 from api.pages.spec_fields import LAYERS, Field, Kind, fault_of_layer, layers_of, number
 from fedaudit.spec.base import UPLOADED
 from fedaudit.spec.errors import FieldError
+from fedaudit.spec.fairness import joined_in, left_out_in
 from models.tables.federations import Federation
 
 MISSING = object()
@@ -30,6 +31,15 @@ def parts(typed: str, between: str = ",") -> list[str]:
     return [part.strip() for part in typed.split(between) if part.strip()]
 
 
+def _read(read: Callable[[list[str]], Any], typed: str) -> Any:
+    """The texts between semicolons, read; as they are, for the spec to refuse, where they are not
+    as they should be."""
+    try:
+        return read(parts(typed, ";"))
+    except ValueError:
+        return typed
+
+
 _READERS: dict[Kind, Callable[[str], Any]] = {
     "text": str,
     "choice": str,
@@ -40,6 +50,8 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     "switch": bool,
     "layers": layers_of,
     "sets": lambda typed: [parts(one, "+") for one in parts(typed, ";")],
+    "joined": lambda typed: _read(joined_in, typed),
+    "left-out": lambda typed: _read(left_out_in, typed),
 }
 
 

@@ -15,6 +15,7 @@ from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ReportsReader
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
 from fedaudit.reports.report import OTHER_FORM, has_present_form
+from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
 from models.repositories import ReportRepository
 
@@ -26,6 +27,7 @@ def evaluate_gates(caller: ReportsReader, value: JsonBody, resources: Shared) ->
     """Whether the report of an experiment, or of a declared ledger, meets each gate, fails it, or
     lacks the evidence."""
     asked = validated(GatesRequest, value)
+    refuse_percentages(asked.gates or ())
     if asked.ledger_id is None:
         evaluated = _of_experiment(resources, caller, asked)
     else:

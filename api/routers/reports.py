@@ -22,7 +22,7 @@ from api.services.reports import comparison_of, report_page, sign_off_report, si
 from api.services.result_files import SAFETENSORS, model_file, stored_layout
 from api.shared.resources import Shared
 from api.shared.security import FederationsReader, LedgerReader, ReportsReader, ReportsSigner
-from fedaudit.reports.comparison.parts import Comparison
+from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.report import Report as ReportDocument
 

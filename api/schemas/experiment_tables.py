@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from api.http.answers import SmallInteger
 from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from fedaudit.ledger.rows import OutcomeName
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.reports.sections.part import computed_rate, with_rates
 from fedaudit.spec.base import Text
 

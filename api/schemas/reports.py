@@ -26,10 +26,9 @@ from api.schemas.base import (
 from api.schemas.experiment_tables import Check
 from api.schemas.experiments import Status
 from api.schemas.people import ActorBody, NewestSignOff, SignOffFilter
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, Observer
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
-from fedaudit.reports.comparison.parts import ComparedGuarantee
+from fedaudit.reports.comparison.fronts import ComparedGuarantee
 from fedaudit.reports.figures import FIGURES
 from fedaudit.reports.report import GateSection
 from fedaudit.reports.sections.part import Answer, GateOutcome

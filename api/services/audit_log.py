@@ -14,8 +14,7 @@ from api.schemas.people import (
 from api.services.lookups import list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.signatures import Envelope, PublicKey
-from fedaudit.ledger.statements import AuditChain, SignedHead
+from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from models.repositories import AuditLogRepository, SigningKeyRepository
 from models.tables.accounts import AuditHead
 

@@ -15,7 +15,7 @@ from api.schemas.federations import DisclosureBody, SimulationSetting
 from api.services.lookups import find_federation, note_setting
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.disclosure import (

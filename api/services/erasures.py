@@ -13,8 +13,7 @@ from api.schemas.federations import ErasureBody
 from api.services.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.signatures import Envelope, PublicKey
-from fedaudit.ledger.statements import ErasureReceipt
+from fedaudit.ledger.statements import Envelope, ErasureReceipt, PublicKey
 from infrastructure.storage import artifact_key, attack_files_key, model_key, record_table_key
 from models.clock import utc_now
 from models.repositories import (

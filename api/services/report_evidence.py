@@ -14,8 +14,7 @@ from api.services.lookups import find_experiment, find_stored_report, names_of
 from api.shared.security import Caller
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.rows import UnreadableRow
-from fedaudit.ledger.signatures import Envelope, PublicKey
-from fedaudit.ledger.statements import ChainedSignOff
+from fedaudit.ledger.statements import ChainedSignOff, Envelope, PublicKey
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import canonical_hash, check, unchecked, value_at

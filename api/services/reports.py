@@ -26,7 +26,7 @@ from api.shared.security import Caller
 from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.comparison.compared_reports import compare_reports
-from fedaudit.reports.comparison.parts import Comparison
+from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError

@@ -22,10 +22,10 @@ from api.services.dispatch import IdempotentRequest, UnitMessage, earlier_result
 from api.services.lookups import find_experiment, note
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
-from fedaudit.ledger.chain import new_salt
-from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.ledger.encoding import new_salt
+from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.leakage import leakage
-from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words
+from fedaudit.privacy.mechanisms.gaussian import cheaper_cohort_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
@@ -324,7 +324,7 @@ def try_admission(
     cheaper = cheaper_cohort_words(planned.spec, training_clients=planned.training_clients)
     if cheaper is not None:
         warnings.append(cheaper)
-    return Trial(refusal, warnings, is_bounded)
+    return Trial(refusal, [*planned.doubts, *warnings], is_bounded)
 
 
 def _queue(resources: Resources, asked: Asked) -> Submitted:
@@ -336,7 +336,10 @@ def _queue(resources: Resources, asked: Asked) -> Submitted:
         else:
             with admitting_for(resources, session, caller) as admitting:
                 experiment, unit = _admit(admitting, asked)
-            warnings = _warnings_about(resources, session, experiment, asked.cost_kind)
+            warnings = [
+                *asked.planned.doubts,
+                *_warnings_about(resources, session, experiment, asked.cost_kind),
+            ]
             names = ("federation_id", "noise", "retry_of", "spec_hash")
             details = {name: getattr(experiment, name) for name in names}
             action: AuditAction = (

@@ -26,8 +26,7 @@ from api.services.lookups import found_by, note
 from api.services.submission import RETRIED, DryRunRollback, admitting_for
 from api.shared.resources import Resources
 from api.shared.security import Caller, refuse_over_running
-from fedaudit.privacy.accounting.mechanism_parameters import CostKind
-from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.accounting.privacy_events import REPORT, CostKind
 from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
@@ -295,7 +294,8 @@ def _store(
                 raise _refused(error, position, len(planned.cells)) from None
             kind = one.ledger_context.inputs.cost_kind
             drawn_on.add((queued.federation_id, queued.noise, kind))
-    budgets, warnings = resources.budgets(session, caller.project_id), dict[str, None]()
+    budgets = resources.budgets(session, caller.project_id)
+    warnings = dict.fromkeys(doubt for _, one in planned.cells for doubt in one.doubts)
     for federation_id, noise, kind in sorted(drawn_on):
         found = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
         warnings |= dict.fromkeys(found)

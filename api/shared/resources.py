@@ -13,7 +13,7 @@ from api.shared.concurrency import LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
 from api.shared.page_printer import PagePrinter
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-from fedaudit.ledger.chain import Row, ledger_hash
+from fedaudit.ledger.encoding import Row, ledger_hash
 from fedaudit.privacy.lower_bounds.e_values import (
     ALARM_LEVEL,
     EValue,

@@ -18,7 +18,7 @@ from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
-from fedaudit.training.base.stopping import has_diverged
+from fedaudit.training.base.rounds import has_diverged
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
-from fedaudit.attacks.binomial_intervals import clopper_pearson
+from fedaudit.attacks.membership.member_rates import clopper_pearson
 from fedaudit.fairness.disclosure import Disclosure, size_rule
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import MIN_RELEASES, part_distances
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reports.sections.attacks import (
@@ -101,7 +101,7 @@ class ClusterMembershipAttack(Attack):
         return AttackOutcome(section, {"uploads.csv": csv_table(lines)})
 
 
-def _clients(cell: Cell, source: Source, *, n: int) -> NDArray[np.int64]:
+def _clients(cell: Cell, source: Source, *, n: int) -> Ints:
     """The training clients in a random order, a sample of them if their uploads are very long."""
     clients = training_records(cell.spec, cell.federation).clients
     words = source.wide_words(purpose=Purpose.ATTACK, round_=3, counters=clients, count=1)
@@ -113,28 +113,23 @@ def _clients(cell: Cell, source: Source, *, n: int) -> NDArray[np.int64]:
 class _Uploads:
     """What the server received, and what it concluded; arrays [clients]."""
 
-    client: NDArray[np.int64]
+    client: Ints
     """Indices in the federation."""
-    chosen: NDArray[np.int64]
+    chosen: Ints
     """The hypothesis that the client started from. Confidential."""
-    nearest: NDArray[np.int64]
+    nearest: Ints
     """The hypothesis nearest to the upload."""
-    assigned: NDArray[np.int64]
+    assigned: Ints
     """The cluster that the server put it into."""
-    radii: NDArray[np.float64]
+    radii: Floats
     """[clients, parts]: of the noise."""
-    ratio: NDArray[np.float64]
+    ratio: Floats
     """The distance of the upload to the hypothesis of its cluster, over that hypothesis's distance
     to the nearest other."""
 
 
 def _play(
-    cell: Cell,
-    hypotheses: NDArray[np.float32],
-    clients: NDArray[np.int64],
-    *,
-    device: torch.device,
-    progress: Progress,
+    cell: Cell, hypotheses: Floats32, clients: Ints, *, device: torch.device, progress: Progress
 ) -> _Uploads:
     """The uploads of the clients from the hypotheses [k, n], without those that are withheld."""
     size, parts = cohort_clients(cell), list[_Uploads]()
@@ -161,7 +156,7 @@ def _play(
     )
 
 
-def _uploads(clients: NDArray[np.int64], played: RoundResult, theta: torch.Tensor) -> _Uploads:
+def _uploads(clients: Ints, played: RoundResult, theta: torch.Tensor) -> _Uploads:
     sent = played.sent
     if sent is None or sent.radii is None:
         raise ValueError("a round of clients that protect themselves has uploads with radii")
@@ -227,7 +222,7 @@ def _disclosure(attacked: AttackedRun, seen: _Uploads) -> Disclosure:
 
 
 def _result(
-    seen: _Uploads, shown: Disclosure, by_part: NDArray[np.float64], inputs: MechanismParameters
+    seen: _Uploads, shown: Disclosure, by_part: Floats, inputs: MechanismParameters
 ) -> ClusterMembershipResult:
     """Of the noise multiplier of `inputs`; `by_part`: between the two nearest hypotheses."""
     reasons: dict[str, str] = {}
@@ -261,7 +256,7 @@ def _result(
     )
 
 
-def _named(correct: NDArray[np.bool_], shown: Disclosure) -> NamedShare:
+def _named(correct: Bools, shown: Disclosure) -> NamedShare:
     if not shown.rule.is_large(len(correct)):
         return NamedShare(value=None, interval=None, reason=shown.rule.few("uploads"))
     interval = clopper_pearson(int(correct.sum()), len(correct), confidence=CONFIDENCE)

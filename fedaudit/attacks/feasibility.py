@@ -6,8 +6,8 @@ The service asks when a spec is submitted, a worker and `fedaudit run` before th
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Ints
 from fedaudit.attacks.canaries import canary_pool
 from fedaudit.attacks.membership import shadow_design
 from fedaudit.federations.federation import ClientRows
@@ -80,7 +80,7 @@ def _gradient_leakage_faults(spec: GradientLeakageSpec, cell: Cell, *, at: str) 
     return found
 
 
-def attackable_clients(cell: Cell) -> NDArray[np.int64]:
+def attackable_clients(cell: Cell) -> Ints:
     """The clients that train, whose updates a server sees: indices, ascending."""
     if cell.spec.federation.holds_out_rows:
         return np.arange(cell.federation.clients)

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.audits.audited_rows import AuditedRows, predicted_from
+from fedaudit.audits.audit_table import AuditedRows, predicted_from
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores, gaps
 from fedaudit.fairness.joint_disclosure import PredictedRows
@@ -22,7 +22,7 @@ from fedaudit.fairness.noised_counts import (
     nearest,
     rounder_of,
 )
-from fedaudit.fairness.ranking import ScoredOutcomes
+from fedaudit.fairness.permutation import ScoredOutcomes
 from fedaudit.reports.audit_report import assemble_audit
 from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ScoredMaterial
@@ -170,7 +170,7 @@ def _scored_material(
             fingerprint=rows.federation.fingerprint,
             clients=shape,
             training_clients=0,
-            rows=rows.federation.rows,
+            rows=rows.federation.rows + rows.federation.rows_removed,
             notes=rows.federation.notes,
             positive_class=None,
             attributes=rows.groups,

@@ -1,27 +1,220 @@
-"""Read the table of an audit; all faults that can be found are named together."""
+"""Read the table of an audit; all faults that can be found are named together.
 
+Rows by what they hold, so that they are known again in another file.
+
+A table less a row is another file, whose rows have other numbers; audits of the two would give the
+row away as two audits of one file with other groups do. So a service numbers rows by a hash of what
+they hold, twice: by every column, whichever of them an audit names as truth and prediction, and by
+every column but these two, which a new model changes in every row. There are few numbers, so that
+sets of them are compared quickly, and two rows may share one: two sets then seem nearer than they
+are, never farther.
+"""
+
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar, assert_never
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.audits.audited_rows import AuditedRows, predicted_from
-from fedaudit.audits.row_contents import row_contents
+from fedaudit.fairness.joint_disclosure import Population
+from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.agreement import federation_label_faults
 from fedaudit.federations.classes import MAX_CLASSES, find_classes
 from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups import read_sensitive, with_intersections
+from fedaudit.federations.groups import compared, left_out_rows, read_sensitive, with_intersections
 from fedaudit.federations.levels import Levels
+from fedaudit.federations.packing import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.sources import FileSource
+
+NUMBERS = 1 << 20
+MIN_DISTINCT = 0.9
+"""Share of rows that differ from all others in what identifies them; below it rows of two files
+would be taken for each other."""
+_BETWEEN_CELLS = "\x1f"
+_HASH_BYTES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class RowContents:
+    """The rows of a file by what they hold in some columns. Confidential."""
+
+    columns: str
+    """SHA-256 of the names of the columns that identify rows: only files with the same ones are
+    compared."""
+    numbers: NDArray[np.int64]
+    """[rows of the file]: below NUMBERS; those that are alike are counted through."""
+
+
+def row_contents(
+    audit: AuditSpec, table: TableFile, progress: Callable[[], None]
+) -> tuple[RowContents, ...]:
+    """The rows' numbers by every column, and by every column but truth and prediction; without
+    those by which too few rows differ."""
+    every = sorted(table.names)
+    choices = (every, [name for name in every if name not in (audit.truth, audit.predicted_by)])
+    hashes: list[list[NDArray[np.uint64]]] = [[] for _ in choices]
+    for rows in table.batches(every):
+        for names, found in zip(choices, hashes, strict=True):
+            found.append(_hashes(rows, names))
+            progress()
+    numbered = (_numbered(*one) for one in zip(choices, hashes, strict=True))
+    return tuple(one for one in numbered if one is not None)
+
+
+def _numbered(names: list[str], hashes: list[NDArray[np.uint64]]) -> RowContents | None:
+    every = np.concatenate(hashes)
+    distinct, places, counts = np.unique(every, return_inverse=True, return_counts=True)
+    if len(distinct) < MIN_DISTINCT * len(every):
+        return None
+    # The second of two rows that are alike is another row.
+    order = np.argsort(places, kind="stable")
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    occurrence = np.empty(len(every), dtype=np.uint64)
+    occurrence[order] = (np.arange(len(every)) - first).astype(np.uint64)
+    mixed = every + occurrence * np.uint64(0x9E3779B97F4A7C15)
+    columns = hashlib.sha256(_BETWEEN_CELLS.join(names).encode()).hexdigest()
+    return RowContents(columns, (mixed % np.uint64(NUMBERS)).astype(np.int64))
+
+
+def _hashes(rows: TableRows, names: list[str]) -> NDArray[np.uint64]:
+    cells = [rows.text(name, "/path") for name in names if _is_comparable(rows.columns[name].type)]
+    joined = pc.binary_join_element_wise(*cells, _BETWEEN_CELLS) if cells else [""] * len(rows)
+    texts = joined if isinstance(joined, list) else joined.to_pylist()
+    found = (
+        int.from_bytes(hashlib.blake2b(one.encode(), digest_size=_HASH_BYTES).digest(), "big")
+        for one in texts
+    )
+    return np.fromiter(found, np.uint64, count=len(rows))
+
+
+def _is_comparable(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    text = is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind)
+    number = is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind)
+    return bool(text or number or is_.is_boolean(kind))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AuditedRows:
+    """A table that was read for an audit. Confidential; arrays are [rows]."""
+
+    audit: AuditSpec
+    federation: Federation
+    """Of one client: truth, groups and the numbers of the rows, without features."""
+    rules: OutcomeRules
+    predicted: NDArray[np.int64]
+    """The predicted class, as the truth's."""
+    scores: NDArray[np.float64] | None
+    clients: NDArray[np.int64]
+    """Whose each row is. Without a client key, one of equally large bundles of rows dealt out at
+    random, which intervals count."""
+    client_count: int | None
+    """None without a client key."""
+    left_out: int
+    contents: tuple[RowContents, ...] = ()
+    """By which the rows are known again in other files; none where that was not asked for, or the
+    rows are too much alike."""
+
+    @cached_property
+    def spec(self) -> ExperimentSpec:
+        """The audit as the code for groups and disclosure reads it."""
+        return measuring_spec(self.audit)
+
+    @cached_property
+    def judged(self) -> NDArray[np.bool_]:
+        """The rows for which a rule says what is favourable; no other one is scored."""
+        found: NDArray[np.bool_] = self.rules.rule_index >= 0
+        return found
+
+    @cached_property
+    def favourable(self) -> NDArray[np.bool_]:
+        """Whether the true outcome is."""
+        found: NDArray[np.bool_] = self.rules.label(self.federation.raw_target)
+        return found
+
+    def predicts_favourable(self, predicted: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether these predicted classes [rows] are."""
+        found: NDArray[np.bool_] = self.rules.label(predicted.astype(np.float64))
+        return found
+
+    @cached_property
+    def truth(self) -> NDArray[np.int64]:
+        """The true class."""
+        return np.asarray(self.federation.raw_target, dtype=np.int64)
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """By attribute, the names of its groups."""
+        return {one.name: one.values for one in self.federation.attributes}
+
+    def codes(self, attribute: str) -> NDArray[np.int64]:
+        """The group of each row; -1 for none."""
+        return np.asarray(self.federation.attribute(attribute).codes, dtype=np.int64)
+
+    @cached_property
+    def scored(self) -> ScoredGroups:
+        """The scored rows by their groups, for what is disclosed of them."""
+        judged = self.judged
+        population = Population(
+            codes={name: self.codes(name)[judged] for name in self.groups},
+            groups={name: len(values) for name, values in self.groups.items()},
+            clients=self.clients[judged],
+            row_ids=self._row_numbers[judged].astype(np.int64),
+        )
+        return ScoredGroups(
+            spec=self.spec,
+            groups=self.groups,
+            population=population,
+            favourable=self.favourable[judged],
+        )
+
+    @property
+    def rows_of_file(self) -> Numbered:
+        """The rows of `scored` by their places in the file."""
+        client_of = clients_by_number(self._row_numbers, self.clients)
+        return [NumberedRows(self.scored.population, client_of)]
+
+    def by_contents(self, contents: RowContents) -> Numbered:
+        """The rows of `scored` by what they hold."""
+        # The numbers of rows in the file begin with 1.
+        numbers = contents.numbers[self._row_numbers - 1]
+        population = replace(self.scored.population, row_ids=numbers[self.judged])
+        return [NumberedRows(population, clients_by_number(numbers, self.clients))]
+
+    @property
+    def _row_numbers(self) -> NDArray[np.int64]:
+        numbers = self.federation.row_numbers
+        if numbers is None:
+            raise ValueError("rows of a table have numbers")
+        return np.asarray(numbers, dtype=np.int64)
+
+    @cached_property
+    def all_right(self) -> bool:
+        """Whether every scored prediction equals the truth."""
+        return bool((self.predicted == self.truth)[self.judged].all())
+
+
+def predicted_from(
+    rules: OutcomeRules, scores: NDArray[np.float64], *, threshold: float
+) -> NDArray[np.int64]:
+    """The class, 0 or 1, that scores [rows] of the favourable outcome predict: that outcome from
+    the threshold up."""
+    second_is_favourable = rules.label(np.ones(len(scores)))
+    return np.asarray((scores >= threshold) == second_is_favourable, dtype=np.int64)
+
 
 BUNDLES = 2_000
 """Into so many, at most, rows without a client are dealt: each then has a row or more."""
@@ -87,7 +280,10 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     faults.end()
     every = table.read([name for name, _ in audit.columns])
     progress()
-    rows, left_out = _complete(audit, every, faults)
+    complete, left_out = _complete(audit, every, faults)
+    read, notes = _attributes(audit, complete, faults)
+    attributes, out = _compared(audit, read, faults)
+    rows = complete if out is None else complete.where(~out)
     truth = faults.attempt(lambda: _truth(audit, rows))
     scores = predicted = codes = None
     match audit.prediction_role:
@@ -98,7 +294,6 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
         case _:
             assert_never(audit.prediction_role)
     clients = faults.attempt(lambda: _clients(audit, rows))
-    attributes, notes = _attributes(audit, rows, faults)
     faults.end()
     if truth is None or clients is None:
         raise ValueError("a column that is missing has a fault")
@@ -106,7 +301,10 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     if predicted is not None:
         truth, codes = _aligned(audit, truth, predicted)
     federation = with_intersections(
-        _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
+        replace(
+            _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
+            rows_removed=len(complete) - len(rows),
+        ),
         audit.fairness.combinations,
     )
     rules = _agreed_rules(audit, federation, faults)
@@ -123,7 +321,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
             scores=scores,
             clients=clients[0],
             client_count=clients[1],
-            left_out=len(every) - len(rows),
+            left_out=len(every) - len(complete),
         )
     )
 
@@ -162,6 +360,20 @@ def _complete(
     if not kept.any():
         raise error_at("/missing", "no row has truth, prediction and client; audit another file")
     return rows if kept.all() else rows.where(kept), tuple(notes)
+
+
+def _compared(
+    audit: AuditSpec, read: dict[str, Levels], faults: _Faults
+) -> tuple[tuple[Attribute, ...], NDArray[np.bool_] | None]:
+    """The attributes of the rows that figures count, and which rows [rows] no figure counts."""
+    every = [attribute_of(name, levels) for name, levels in read.items()]
+    found = faults.attempt(lambda: compared(every, audit.fairness)) or ()
+    out = left_out_rows(found, audit.fairness)
+    if out is None:
+        return found, None
+    if out.all():
+        raise error_at("/exclude", "leaves no row to audit; leave fewer values out")
+    return tuple(one.of_rows(~out) for one in found), out
 
 
 def _truth(audit: AuditSpec, rows: TableRows) -> Levels:
@@ -247,7 +459,7 @@ def _federation(
     rows: TableRows,
     truth: Levels,
     *,
-    attributes: dict[str, Levels],
+    attributes: tuple[Attribute, ...],
     notes: tuple[str, ...],
 ) -> Federation:
     target = truth.codes
@@ -261,10 +473,7 @@ def _federation(
         target_name=audit.truth,
         target_scale=1.0,
         classes=truth.values,
-        attributes=tuple(
-            Attribute(name, levels.values, levels.codes.astype(np.int16))
-            for name, levels in attributes.items()
-        ),
+        attributes=attributes,
         fingerprint=rows.source.fingerprint,
         truth=None,
         notes=notes,

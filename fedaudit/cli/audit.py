@@ -1,10 +1,10 @@
 """The command `audit`: the predictions in a file, without a service."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 import uuid_utils
@@ -27,9 +27,11 @@ from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
+from fedaudit.spec.fairness import joined_in, left_out_in
 
 app = typer.Typer()
 _KEY_BYTES = 32
+T = TypeVar("T")
 
 
 @app.command()
@@ -60,6 +62,16 @@ def audit(
     edges: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN=NUMBER,...", help="Where a number is cut; repeat it."),
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'COLUMN: GROUP = VALUE, ...'", help="Values joined into one group; repeat it."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'COLUMN: VALUE, ...'", help="Rows that no figure counts; repeat it."),
     ] = None,
     client_key: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Whose a row is.")
@@ -100,6 +112,8 @@ def audit(
                 "sensitive": sensitive,
                 "intersections": [one.split(",") for one in intersection or []],
                 "edges": _edges(edges or []),
+                "groups": _values("--groups", joined_in, groups or []),
+                "exclude": _values("--exclude", left_out_in, exclude or []),
                 "favourable": favourable,
                 "client_key": client_key,
                 "minimum_group_size": minimum_group_size,
@@ -161,6 +175,14 @@ def _audit(
     else:
         show_audit(report)
     return gate_exit(report["gate_outcome"])
+
+
+def _values(option: str, read: Callable[[Sequence[str]], T], given: Sequence[str]) -> T:
+    """What the texts of an option say. Raises CommandError."""
+    try:
+        return read(given)
+    except ValueError as error:
+        raise usage_error(f"{option}: {error}") from None
 
 
 def _edges(given: Sequence[str]) -> dict[str, list[float]]:

@@ -146,8 +146,10 @@ def _groups(attribute: Json, labels: Mapping[str, str]) -> dict[str, str]:
     for group, rows in attribute["groups"].items():
         rate, label = attribute["base_rates"].get(group), label_of(labels, group)
         favourable = "" if rate is None else f", {rate:.1%} with the favourable outcome"
+        large = group in attribute.get("protecting", ())
+        hidden = "hidden to protect a smaller group" if large else "too small to be shown"
         lines[group if label is None else f"{label} ({group})"] = (
-            "not shown, to hide a small group" if rows is None else f"{rows:,} rows{favourable}"
+            hidden if rows is None else f"{rows:,} rows{favourable}"
         )
     if attribute["missing"]:
         lines["(no value)"] = f"{attribute['missing']:,} rows"

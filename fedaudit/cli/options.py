@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import IO
 
-    from fedaudit.ledger.signatures import PublicKey
+    from fedaudit.ledger.statements import PublicKey
     from fedaudit.spec.errors import FieldError
     from fedaudit.spec.experiment import ExperimentSpec
     from fedaudit.spec.gates import PolicyFile
@@ -189,7 +189,7 @@ def read_policies(source: str) -> "PolicyFile":
 def trusted_keys(path: Path | None) -> "Sequence[PublicKey]":
     """The public keys in the file that `--public-key` names; none without one. Raises
     CommandError."""
-    from fedaudit.ledger.signatures import public_keys_in
+    from fedaudit.ledger.statements import public_keys_in
 
     if path is None:
         return ()

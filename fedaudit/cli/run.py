@@ -28,6 +28,7 @@ from fedaudit.cli.output import (
     json_text,
     progress_bars,
     say,
+    show_warnings,
     usage_error,
     writable_folder,
     write_attack_files,
@@ -36,18 +37,24 @@ from fedaudit.cli.output import (
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom
+from fedaudit.federations.split import training_clients
+from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile, ReportMaterial
 from fedaudit.reports.sections.other_runs import SweepSection
-from fedaudit.runs.blocks import record_block
-from fedaudit.runs.experiment_plan import OpenArtifact, booked_costs, no_artifacts, with_start
+from fedaudit.runs.blocks import MemorySink, record_block
+from fedaudit.runs.experiment_plan import (
+    OpenArtifact,
+    booked_costs,
+    no_artifacts,
+    with_solved_noise,
+    with_start,
+)
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
-from fedaudit.runs.sink import MemorySink
-from fedaudit.runs.solved_noise import with_solved_noise
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.report_section import (
     CellPlace,
@@ -61,8 +68,7 @@ from fedaudit.sweeps.report_section import (
 from fedaudit.sweeps.sweep_costs import sweep_costs, sweep_facts
 from fedaudit.training.base.cell import Cell, draws_in_secret, stacks
 from fedaudit.training.base.records import RecordTable
-from fedaudit.training.base.rounds import FinalResult, PlayedRounds
-from fedaudit.training.base.stopping import has_diverged
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds, has_diverged
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
@@ -125,6 +131,13 @@ def run_locally(
         cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
+    show_warnings(
+        spec_doubts(
+            runs[0].spec,
+            training_clients=training_clients(runs[0].federation.clients, spec.federation),
+            rows=runs[0].federation.rows,
+        )
+    )
     # Others first: the report of the run that was asked for speaks of them.
     found: list[SeedFigures] = []
     others = runs[1:]

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedaudit.cli.output import sections_table, standard_output
+from fedaudit.fairness.disclosure import hidden_as
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.guarantees.guarantee import at_most
@@ -19,10 +20,9 @@ from fedaudit.reports.sections.guarantee import (
     guarantee_words,
     is_unbounded,
 )
-from fedaudit.reports.sections.part import GateOutcome, verdict_lines
+from fedaudit.reports.sections.part import FigureRow, GateOutcome, figure_rows, verdict_lines
 from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures
-from fedaudit.reports.sections.shown_figures import FigureRow, figure_rows
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.spec.metrics import RATES
 
@@ -217,7 +217,7 @@ def _group_table(section: Mapping[str, Any]) -> Table:
     for group in section["groups"]:
         called = escape(group.get("label") or group["value"])
         if group["suppressed"]:
-            table.add_row(called, *["suppressed"] * len(_RATES))
+            table.add_row(called, hidden_as(group["reasons"]), *["–"] * (len(_RATES) - 1))
         else:
             table.add_row(called, *(_short(group.get(name)) for name in _RATES))
     return table

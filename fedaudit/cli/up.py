@@ -123,7 +123,7 @@ def open_pages(url: str) -> None:
 
 def _signing_key_id(service: RunningService) -> str:
     """The id by which reports name it, and its public half, if that lies beside the private one."""
-    from fedaudit.ledger.signatures import public_keys_in
+    from fedaudit.ledger.statements import public_keys_in
 
     try:
         [key] = public_keys_in(service.public_key.read_bytes())

@@ -21,8 +21,7 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import connected, is_id
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
-from fedaudit.ledger.signatures import Envelope, PublicKey
-from fedaudit.ledger.statements import AuditChain, SignedHead
+from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.verification.verification import (
     ALTERED,

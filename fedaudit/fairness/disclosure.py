@@ -23,6 +23,14 @@ from fedaudit.fairness.suppression import (
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 
+PROTECTS = "hidden to protect a smaller group"
+
+
+def hidden_as(reasons: Mapping[str, str]) -> str:
+    """What a table says of a group that is not shown, by the reasons of its figures."""
+    return PROTECTS if any(one.startswith(PROTECTS) for one in reasons.values()) else "suppressed"
+
+
 MIN_CLIENTS = 2
 """Of which an average over clients is shown: that of one would be the client's own figure."""
 
@@ -65,11 +73,12 @@ class DisclosureRule:
         shown = shown_groups(
             rows, minimum_group_size=self.minimum_group_size, combination=self.combination
         )
-        too_few = self.few(of)
+        too_few, large = self.few(of), rows >= max(1, self.minimum_group_size)
         enough = np.ones_like(shown) if allowed is None else allowed
         if clients is not None and self.minimum_group_clients > 1:
             too_few = f"{too_few} or {self.minimum_group_clients} clients"
             enough = enough & (clients >= self.minimum_group_clients)
+        large = large & enough
         if (shown & ~enough).any():
             shown = with_complementary_suppression(
                 shown & enough,
@@ -77,7 +86,7 @@ class DisclosureRule:
                 minimum_group_size=self.minimum_group_size,
                 combination=self.combination,
             )
-        return Disclosure(self, rows, shown, too_few=too_few)
+        return Disclosure(self, rows, shown, too_few=too_few, large=large)
 
     def alone(self) -> "DisclosureRule":
         """The rule for figures whose sums over groups no other attribute's figures repeat."""
@@ -109,18 +118,22 @@ class Disclosure:
     """Of what a suppressed group has too few."""
     why: str | None = None
     """Why groups are suppressed for another reason; None for the usual ones."""
+    large: NDArray[np.bool_] | None = None
+    """[..., groups]: those that would be shown but for others that follow from them; None where
+    that is unknown."""
 
     @property
     def reference(self) -> int | None:
         """The place of the reference group, if there is one."""
         return self.rule.reference
 
-    @property
-    def reason(self) -> str:
-        """Why a group that is not shown is suppressed."""
+    def reason(self, place: int) -> str:
+        """Why the group at a place, which is not shown, is suppressed; of one population."""
         if self.why is not None:
             return self.why
-        return f"suppressed: {self.too_few}, or others that few would follow from if it were shown"
+        if self.large is None or not self.large[place]:
+            return f"suppressed: {self.too_few}"
+        return f"{PROTECTS}, of {self.too_few}, which would follow from it"
 
     @property
     def suppresses(self) -> bool:
@@ -131,7 +144,10 @@ class Disclosure:
         """For so many populations of the same rows: [times, groups]."""
         shape = times, *self.rows.shape
         return replace(
-            self, rows=np.broadcast_to(self.rows, shape), shown=np.broadcast_to(self.shown, shape)
+            self,
+            rows=np.broadcast_to(self.rows, shape),
+            shown=np.broadcast_to(self.shown, shape),
+            large=None,
         )
 
     def check(self, rows: NDArray[np.int64]) -> None:
@@ -155,7 +171,8 @@ class Disclosure:
             combination=self.rule.combination,
         )
         too_few = f"{self.too_few} or {MIN_CLIENTS} {of}"
-        return replace(self, shown=shown, too_few=too_few)
+        large = None if self.large is None else self.large & (clients >= MIN_CLIENTS)
+        return replace(self, shown=shown, too_few=too_few, large=large)
 
 
 def size_rule(groups: Groups) -> DisclosureRule:

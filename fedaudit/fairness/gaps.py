@@ -111,6 +111,9 @@ FOUR_FIFTHS = 0.8
 OF_SELECTION = "demographic_parity_ratio"
 # Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
 _ROUNDING = 1e-9
+NARROW, WIDE = 0.05, 0.1
+"""The sizes of a difference of shares: narrow up to the first, wide above the second. From there a
+gap that no gate judges stands against a release where its whole interval does. A convention."""
 _NO_STANDARD = "no standard says which difference is too large"
 
 
@@ -120,12 +123,13 @@ def is_below_four_fifths(ratio: float) -> bool:
 
 
 def gap_size(metric: str, value: float) -> str:
-    """A gap in the words of lists: percentage points of a difference of shares; '' of a gap of
-    losses or of other rates, which have no common unit."""
+    """A gap in the words of lists: percentage points of a difference of shares, and its size; '' of
+    a gap of losses or of other rates, which have no common unit."""
     if metric not in METRICS or not METRICS[metric].is_share:
         return ""
     if METRICS[metric].kind == "difference":
-        return f"{100 * value:.2g} percentage points"
+        size = "narrow" if value <= NARROW else "wide" if value > WIDE else "medium"
+        return f"{100 * value:.2g} percentage points ({size})"
     if metric == OF_SELECTION:
         return f"{'below' if is_below_four_fifths(value) else 'at least'} four fifths"
     return ""
@@ -155,6 +159,10 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
 
 NO_OUTCOME = "no favourable outcome was declared"
 _SUPPRESSED = "too few scored rows, or suppressed for another reason"
+_REMEDY = (
+    "to get one, join small groups by `fairness.groups`, or leave their rows out of every figure "
+    "by `fairness.exclude`"
+)
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
 
 
@@ -257,7 +265,7 @@ def why_incomparable(
         return "only one group has scored rows; a gap needs two"
     if left < 2:
         hidden = left_out_note(len(shown) - left, len(shown))
-        return f"fewer than two groups are left to compare ({hidden})"
+        return f"fewer than two groups are left to compare ({hidden}); {_REMEDY}"
     if reference is not None and not shown[reference]:
         return f"the reference group is left out: {_SUPPRESSED}"
     return None

@@ -30,6 +30,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind, Rate
@@ -57,10 +58,10 @@ class Interval:
 class Limits(NamedTuple):
     """A figure of each group and the ends of its interval: [groups] each."""
 
-    value: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    correlations: NDArray[np.float64]
+    value: Floats
+    low: Floats
+    high: Floats
+    correlations: Floats
     """[groups, groups]"""
 
 
@@ -73,25 +74,23 @@ class Clustered:
         numbers = own.astype(np.float64)
         numbers[~np.isfinite(numbers)] = np.nan
         self._own = numbers
-        self.totals: NDArray[np.float64] = numbers.sum(axis=0)
+        self.totals: Floats = numbers.sum(axis=0)
         """[groups, kinds]"""
         by_group = numbers.transpose(1, 2, 0)
-        self._products: NDArray[np.float64] = by_group @ by_group.swapaxes(1, 2)
+        self._products: Floats = by_group @ by_group.swapaxes(1, 2)
 
-    def squares(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def squares(self, weights: Floats) -> Floats:
         """The sum over clients of the square of what the kinds make, weighted [groups, kinds]."""
-        found: NDArray[np.float64] = np.einsum("gi,gij,gj->g", weights, self._products, weights)
+        found: Floats = np.einsum("gi,gij,gj->g", weights, self._products, weights)
         return found
 
-    def worth(self, whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    def worth(self, whole: Floats) -> Floats:
         """How many clients with equally many of the kinds in `whole` [kinds] a group's are worth:
         [groups] (Kish)."""
         rows = self.totals @ whole
         return _over(rows**2, self.squares(np.broadcast_to(whole, self.totals.shape)))
 
-    def variance(
-        self, part: NDArray[np.float64], whole: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def variance(self, part: Floats, whole: Floats) -> Floats:
         """Of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups]. NaN
         where clients are worth fewer than MIN_WORTH."""
         rows, worth = self.totals @ whole, self.worth(whole)
@@ -100,9 +99,7 @@ class Clustered:
         found = _over(worth * residuals, (worth - 1) * rows**2)
         return np.where(worth >= MIN_WORTH, np.maximum(found, 0.0), np.nan)
 
-    def correlations(
-        self, part: NDArray[np.float64], whole: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def correlations(self, part: Floats, whole: Floats) -> Floats:
         """Of the ratios of two groups over clients: [groups, groups], rounded down to tenths. 0
         where nothing can be estimated, and between groups that have no client in common."""
         groups = len(self.totals)
@@ -119,11 +116,7 @@ class Clustered:
 
 
 def rate_intervals(
-    client_counts: NDArray[np.int64],
-    disclosure: Disclosure,
-    *,
-    level: float,
-    published: NDArray[np.int64] | None = None,
+    client_counts: Ints, disclosure: Disclosure, *, level: float, published: Ints | None = None
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts per client [clients, groups, 4]. `level`:
     coverage, such as 0.95. `published` [groups, 4]: the counts that gaps are computed from, where
@@ -171,7 +164,7 @@ def accuracy_interval(
     disclosure: Disclosure,
     *,
     level: float,
-    published: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    published: tuple[Ints, Ints] | None = None,
 ) -> Interval:
     """That of the accuracy difference. `published`: right and scored rows [groups] that accuracies
     are computed from, where these are not the clients' sums."""
@@ -188,9 +181,7 @@ def accuracy_interval(
     return gap_interval([limits], pairs, "difference")
 
 
-def _rate_limits(
-    rate: Rate, clustered: Clustered, totals: NDArray[np.float64], *, share: float
-) -> Limits:
+def _rate_limits(rate: Rate, clustered: Clustered, totals: Floats, *, share: float) -> Limits:
     """See `share_limits`. A rate that is no share, N / M, is the odds of the share N / (N + M)."""
     part, whole = _kinds(rate.numerator), _kinds(rate.denominator)
     if rate.is_share:
@@ -201,18 +192,13 @@ def _rate_limits(
     return Limits(odds(value), odds(low), odds(high), correlations)
 
 
-def odds(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def odds(shares: Floats) -> Floats:
     """Shares over what is left of 1; NaN for a share of 1."""
     return _over(shares, 1 - shares)
 
 
 def share_limits(
-    clustered: Clustered,
-    totals: NDArray[np.float64],
-    part: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    *,
-    share: float,
+    clustered: Clustered, totals: Floats, part: Floats, whole: Floats, *, share: float
 ) -> Limits:
     """The score interval of the share that the kinds in `part` [kinds] are of those in `whole`. It
     misses in a `share` of cases. `totals` [groups, kinds]: what the share is computed from; the
@@ -231,9 +217,7 @@ def share_limits(
     return Limits(value, low, high, clustered.correlations(part, whole))
 
 
-def score_ends(
-    value: NDArray[np.float64], size: NDArray[np.float64], *, share: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def score_ends(value: Floats, size: Floats, *, share: float) -> tuple[Floats, Floats]:
     """The ends of the score interval of shares [...] of so many rows, drawn one by one, [...]."""
     critical = -NormalDist().inv_cdf(share / 2)
     spread = _over(np.full_like(size, critical**2), size)
@@ -245,13 +229,8 @@ def score_ends(
 
 
 def design_effects(
-    value: NDArray[np.float64],
-    rows: NDArray[np.float64],
-    *,
-    variance: NDArray[np.float64],
-    worth: NDArray[np.float64],
-    share: float,
-) -> NDArray[np.float64]:
+    value: Floats, rows: Floats, *, variance: Floats, worth: Floats, share: float
+) -> Floats:
     """How many times the variance of rows drawn one by one that of a share is: [...].
 
     `value` [...] of `rows` [...], with the `variance` that clients show, which are worth so many of
@@ -263,9 +242,7 @@ def design_effects(
     return up_to_two_digits(np.maximum(1.0, np.fmin(ratio, all_alike)))
 
 
-def mean_limits(
-    clustered: Clustered, part: NDArray[np.float64], whole: NDArray[np.float64], *, share: float
-) -> Limits:
+def mean_limits(clustered: Clustered, part: Floats, whole: Floats, *, share: float) -> Limits:
     """The interval of the mean of numbers that are not negative, on the scale of its logarithm. NaN
     where clients do not show how it varies."""
     value = _over(clustered.totals @ part, clustered.totals @ whole)
@@ -298,40 +275,40 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
     ]
 
 
-def _student(worth: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+def _student(worth: Floats, share: float) -> Floats:
     """The lower quantile of Student's t with a `share` outside on both sides together."""
     # Only now: it takes a while, and not every report has intervals.
     from scipy.special import stdtrit
 
-    found: NDArray[np.float64] = stdtrit(np.maximum(worth - 1, 1.0), share / 2)
+    found: Floats = stdtrit(np.maximum(worth - 1, 1.0), share / 2)
     return found
 
 
-def up_to_two_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def up_to_two_digits(values: Floats) -> Floats:
     """The next number above with two significant digits; 1, 0 and NaN as they are."""
     with np.errstate(divide="ignore", invalid="ignore"):
         step = 10.0 ** (np.floor(np.log10(values)) - 1)
-        found: NDArray[np.float64] = np.ceil(values / step - 1e-9) * step
+        found: Floats = np.ceil(values / step - 1e-9) * step
     return np.where(values > 0, found, values)
 
 
-def compared_pairs(disclosure: Disclosure) -> NDArray[np.bool_]:
+def compared_pairs(disclosure: Disclosure) -> Bools:
     """Which of the groups shown are compared with which, both ways: [shown, shown]."""
     places = np.flatnonzero(disclosure.shown)
-    apart: NDArray[np.bool_] = places[:, np.newaxis] != places
+    apart: Bools = places[:, np.newaxis] != places
     if disclosure.reference is not None:
         of_reference = places == disclosure.reference
         apart &= of_reference[:, np.newaxis] | of_reference
     return apart
 
 
-def _share_of_each(pairs: NDArray[np.bool_], level: float, rates: int) -> float:
+def _share_of_each(pairs: Bools, level: float, rates: int) -> float:
     """How often the interval of one pair in one rate may miss."""
     return (1 - level) / max(1, rates * int(pairs.sum()) // 2)
 
 
 def gap_interval(
-    rates: Sequence[Limits], pairs: NDArray[np.bool_], kind: Kind, *, otherwise: str = _UNDEFINED
+    rates: Sequence[Limits], pairs: Bools, kind: Kind, *, otherwise: str = _UNDEFINED
 ) -> Interval:
     """What the pairs' intervals allow of the widest gap; `otherwise`: why there is none. `pairs`
     [groups, groups]: those compared, both ways."""
@@ -349,13 +326,13 @@ def gap_interval(
             assert_never(kind)
 
 
-def _lower_differences(limits: Limits) -> NDArray[np.float64]:
+def _lower_differences(limits: Limits) -> Floats:
     value, below, above = _distances(limits)
     squares = below**2 + above**2 - 2 * limits.correlations * below * above
     return value - value.T - np.sqrt(np.maximum(0.0, squares))
 
 
-def _lower_ratios(limits: Limits) -> NDArray[np.float64]:
+def _lower_ratios(limits: Limits) -> Floats:
     value, below, above = _distances(limits)
     product = value * value.T - limits.correlations * below * above
     # Donner and Zou (2012), their fraction made larger by the other root: nothing cancels.
@@ -366,15 +343,13 @@ def _lower_ratios(limits: Limits) -> NDArray[np.float64]:
     return np.where(nothing, 0.0, np.maximum(0.0, found))
 
 
-_LOWER_ENDS: Mapping[Kind, Callable[[Limits], NDArray[np.float64]]] = {
+_LOWER_ENDS: Mapping[Kind, Callable[[Limits], Floats]] = {
     "difference": _lower_differences,
     "ratio": _lower_ratios,
 }
 
 
-def _distances(
-    limits: Limits,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _distances(limits: Limits) -> tuple[Floats, Floats, Floats]:
     """Of each pair, one figure, how far its lower end is below it, and how far the upper end of the
     other figure is above that: [groups, groups] each."""
     value = np.broadcast_to(limits.value[:, np.newaxis], limits.correlations.shape)
@@ -382,10 +357,10 @@ def _distances(
     return value, below, np.broadcast_to(limits.high - limits.value, value.shape)
 
 
-def _over(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def _over(one: Floats, other: Floats) -> Floats:
     """One over the other, NaN where that is 0."""
     return np.divide(one, other, out=np.full_like(one, np.nan), where=other != 0)
 
 
-def _kinds(counts: Sequence[Count]) -> NDArray[np.float64]:
+def _kinds(counts: Sequence[Count]) -> Floats:
     return np.array([float(count in counts) for count in COUNTS])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 
 
@@ -15,23 +16,23 @@ from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 class Population:
     """Rows whose figures by group are reported, whichever attribute the groups are of."""
 
-    codes: Mapping[str, NDArray[np.int64]]
+    codes: Mapping[str, Ints]
     """By attribute, [rows]: positions in its groups; -1 for a row that has none."""
     groups: Mapping[str, int]
-    clients: NDArray[np.int64]
+    clients: Ints
     """[rows]: the client that each row belongs to."""
-    row_ids: NDArray[np.int64] | None = None
+    row_ids: Ints | None = None
     """[rows]: the number of each row in the data, whatever a spec makes of them; None where rows
     cannot be matched from one spec to another."""
     row_keys: NDArray[np.uint64] | None = None
     """[rows]: keys of rows that share a number; None where none do."""
 
-    def sizes(self, attribute: str) -> NDArray[np.int64]:
+    def sizes(self, attribute: str) -> Ints:
         """How many rows each group has: [groups]."""
         codes = self.codes[attribute]
         return np.bincount(codes[codes >= 0], minlength=self.groups[attribute])
 
-    def clients_of(self, attribute: str) -> NDArray[np.int64]:
+    def clients_of(self, attribute: str) -> Ints:
         """How many clients have rows in each group: [groups]."""
         codes = self.codes[attribute]
         known = codes >= 0
@@ -59,29 +60,29 @@ class Population:
 class Atoms:
     """Sets of rows that lie in the same group of every attribute: each group is a union of them."""
 
-    codes: Mapping[str, NDArray[np.int64]]
+    codes: Mapping[str, Ints]
     """By attribute, [atoms]: the group; -1 for none."""
-    rows: NDArray[np.int64]
+    rows: Ints
     """[atoms]"""
-    of_pair: NDArray[np.int64]
+    of_pair: Ints
     """[pairs]: the atom of each pair of an atom and a client that has rows in it, ascending."""
-    client_of_pair: NDArray[np.int64]
+    client_of_pair: Ints
     """[pairs]"""
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def members(self, attribute: str, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def members(self, attribute: str, groups: Ints) -> Bools:
         """The atoms of each of some groups: [groups, atoms]."""
-        members: NDArray[np.bool_] = self.codes[attribute] == groups[:, np.newaxis]
+        members: Bools = self.codes[attribute] == groups[:, np.newaxis]
         return members
 
     @cached_property
-    def clients(self) -> NDArray[np.int64]:
+    def clients(self) -> Ints:
         """[atoms]: clients with rows in each."""
         return np.bincount(self.of_pair, minlength=len(self))
 
-    def is_few(self, union: NDArray[np.bool_], *, rows: int, clients: int) -> bool:
+    def is_few(self, union: Bools, *, rows: int, clients: int) -> bool:
         """Whether a union of atoms [atoms] has rows, but fewer than `rows`, or of fewer than
         `clients` clients."""
         size = int(self.rows[union].sum())
@@ -92,9 +93,7 @@ class Atoms:
         return len(np.unique(self.client_of_pair[union[self.of_pair]])) < clients
 
 
-def _pairs(
-    numbers: NDArray[np.int64], clients: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(numbers: Ints, clients: Ints) -> tuple[Ints, Ints]:
     """Each pair of a number and a client once, ascending: [pairs] and [pairs]."""
     width = int(clients.max(initial=0)) + 1
     found = np.unique(numbers * width + clients)
@@ -105,15 +104,15 @@ def _pairs(
 class PredictedRows:
     """Rows that have a group and were scored, in any order. Confidential."""
 
-    groups: NDArray[np.int64]
+    groups: Ints
     """[rows]: positions in the attribute's values."""
-    truth: NDArray[np.bool_] | None
+    truth: Bools | None
     """[rows]: whether the true outcome is favourable; None where none was declared."""
-    predicted: NDArray[np.bool_] | None
+    predicted: Bools | None
     """[rows]: whether the predicted outcome is favourable; None with `truth`."""
-    true_classes: NDArray[np.int64] | None
+    true_classes: Ints | None
     """[rows]; None for regression."""
-    predicted_classes: NDArray[np.int64] | None
+    predicted_classes: Ints | None
     """[rows]; None for regression."""
 
 
@@ -127,21 +126,15 @@ of them finds, among 6,000 small tables; with none, in 35."""
 class Exposure(NamedTuple):
     """Rows too few to be shown that follow from totals that are."""
 
-    atoms: NDArray[np.bool_]
+    atoms: Bools
     """[atoms]: which atoms have the rows."""
-    by: NDArray[np.bool_]
+    by: Bools
     """[totals]: removable totals that give them away together. Where some are needed for that in
     any case, those alone: without any one of them the rows would not follow."""
 
 
 def find_exposure(
-    totals: NDArray[np.bool_],
-    atoms: Atoms,
-    *,
-    removable: NDArray[np.bool_],
-    targets: NDArray[np.bool_],
-    rows: int,
-    clients: int,
+    totals: Bools, atoms: Atoms, *, removable: Bools, targets: Bools, rows: int, clients: int
 ) -> Exposure | None:
     """Few rows that follow from totals [totals, atoms], or None where none were found.
 
@@ -173,9 +166,7 @@ def find_exposure(
     return None
 
 
-def find_one_of(
-    unions: NDArray[np.bool_], totals: NDArray[np.bool_], *, removable: NDArray[np.bool_]
-) -> Exposure | None:
+def find_one_of(unions: Bools, totals: Bools, *, removable: Bools) -> Exposure | None:
     """One of some unions [count, atoms] that follows from totals [totals, atoms], however large, or
     None. `removable` as for `find_exposure`."""
     if not unions.any() or not len(totals):
@@ -188,30 +179,26 @@ def find_one_of(
     return None
 
 
-def _followed(wanted: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _followed(wanted: Floats, basis: Floats) -> Bools:
     """Which vectors of zeros and ones, not all 0, are combinations of orthonormal rows: [count]."""
     missed = wanted.sum(axis=1) - np.square(wanted @ basis.T).sum(axis=1)
-    found: NDArray[np.bool_] = (missed < _NEARLY) & wanted.any(axis=1)
+    found: Bools = (missed < _NEARLY) & wanted.any(axis=1)
     return found
 
 
-def _responsible(
-    matrix: NDArray[np.float64], whole: NDArray[np.float64], removable: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _responsible(matrix: Floats, whole: Floats, removable: Bools) -> Bools:
     """Which removable rows of a matrix add up to a vector: [rows]; those that must, where some
     must. A row is needed where no sum of rows that is 0 contains it."""
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(values > _NEARLY * values[0]))
     weights = np.linalg.lstsq(matrix.T, whole, rcond=None)[0]
-    used: NDArray[np.bool_] = (np.abs(weights) > _NEARLY) & removable
+    used: Bools = (np.abs(weights) > _NEARLY) & removable
     # What the columns of rank leave of a row's length belongs to sums that are 0.
-    needed: NDArray[np.bool_] = used & (1 - np.square(left[:, :rank]).sum(axis=1) < _NEARLY)
+    needed: Bools = used & (1 - np.square(left[:, :rank]).sum(axis=1) < _NEARLY)
     return needed if needed.any() else used
 
 
-def _combinations_within(
-    matrix: NDArray[np.float64], small: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _combinations_within(matrix: Floats, small: Bools) -> Floats:
     """A basis of the combinations of totals [totals, atoms] that are 0 outside small atoms. [count,
     small atoms]; none where every combination takes in an atom that is not small."""
     if small.all():
@@ -223,16 +210,16 @@ def _combinations_within(
     return _row_basis(weights @ matrix[:, small])
 
 
-def _row_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def _row_basis(matrix: Floats) -> Floats:
     """Orthonormal rows [rank, columns] with the same combinations."""
     if not matrix.size:
         return matrix[:0]
     _, values, rows = np.linalg.svd(matrix, full_matrices=False)
-    basis: NDArray[np.float64] = rows[values > _NEARLY * max(1.0, values[0])]
+    basis: Floats = rows[values > _NEARLY * max(1.0, values[0])]
     return basis
 
 
-def _owned(atoms: Atoms, small: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+def _owned(atoms: Atoms, small: Bools) -> list[Ints]:
     """Of each client, its places among the small atoms whose rows are all its own, where it has
     several of them."""
     owner = np.zeros(len(atoms), dtype=np.int64)
@@ -244,12 +231,8 @@ def _owned(atoms: Atoms, small: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
 
 
 def _candidates(
-    basis: NDArray[np.float64],
-    wanted: NDArray[np.float64],
-    *,
-    rows: NDArray[np.int64],
-    owned: Sequence[NDArray[np.int64]],
-) -> Iterator[NDArray[np.float64]]:
+    basis: Floats, wanted: Floats, *, rows: Ints, owned: Sequence[Ints]
+) -> Iterator[Floats]:
     """Combinations [small atoms] of the basis that may cover few rows. Single atoms, then those of
     the `wanted` [count, small atoms] that follow, then what is within each of the `owned` places,
     then what elimination gives. `rows` [small atoms]."""
@@ -266,7 +249,7 @@ def _candidates(
         yield from found
 
 
-def _inside(basis: NDArray[np.float64], places: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:
+def _inside(basis: Floats, places: Ints) -> Iterator[Floats]:
     """A combination of orthonormal rows that is 0 outside some places, where there is one: of
     length 1 as a whole and at these places."""
     own = basis[:, places]
@@ -279,7 +262,7 @@ def _inside(basis: NDArray[np.float64], places: NDArray[np.int64]) -> Iterator[N
         yield found
 
 
-def _orders(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _orders(rows: Ints) -> Iterator[Ints]:
     """Orders of atoms with so many rows each [atoms] in which they are eliminated. An atom with a
     column to itself is in one combination only. So large ones come first: what covers few rows has
     to be left with one of these. Then large ones mostly, as chance has it."""
@@ -289,7 +272,7 @@ def _orders(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         yield np.argsort(-rows * chance.exponential(size=len(rows)), kind="stable")
 
 
-def _eliminated(basis: NDArray[np.float64]) -> NDArray[np.float64]:
+def _eliminated(basis: Floats) -> Floats:
     """The same combinations, each with a column to itself (reduced row echelon form)."""
     matrix = basis.copy()
     row = 0
@@ -323,7 +306,7 @@ def decide_together(
     rules: Mapping[str, DisclosureRule],
     population: Population,
     *,
-    beforehand: Mapping[str, NDArray[np.bool_]] | None = None,
+    beforehand: Mapping[str, Bools] | None = None,
 ) -> dict[str, Disclosure]:
     """Which groups of each attribute are disclosed, from the rows of all attributes together.
 
@@ -344,12 +327,12 @@ def decide_together(
 
 
 def _decided(
-    found: Mapping[str, Disclosure], population: Population, kept: Mapping[str, NDArray[np.bool_]]
+    found: Mapping[str, Disclosure], population: Population, kept: Mapping[str, Bools]
 ) -> dict[str, Disclosure]:
     """What was found, less what gives few rows away. Of attributes that are too many to be looked
     at together, those named last are not shown."""
     names = list(found)
-    shown: Mapping[str, NDArray[np.bool_]] | None = None
+    shown: Mapping[str, Bools] | None = None
     while names:
         groups = sum(found[name].rows.size for name in names)
         atoms = population.atoms(names)
@@ -375,7 +358,7 @@ def _decided(
 class _Total:
     """Rows whose figures are shown together."""
 
-    members: NDArray[np.bool_]
+    members: Bools
     """[atoms]"""
     rows: int
     group: tuple[str, int] | None
@@ -387,7 +370,7 @@ class _System:
     """The totals of some attributes over the same rows."""
 
     def __init__(
-        self, atoms: Atoms, found: Mapping[str, Disclosure], kept: Mapping[str, NDArray[np.bool_]]
+        self, atoms: Atoms, found: Mapping[str, Disclosure], kept: Mapping[str, Bools]
     ) -> None:
         """`kept` [groups]: those that may not follow, however large."""
         self._atoms, self._found = atoms, found
@@ -399,7 +382,7 @@ class _System:
         members = [atoms.members(name, np.flatnonzero(own)) for name, own in kept.items()]
         self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
 
-    def suppress_exposed(self) -> Mapping[str, NDArray[np.bool_]] | None:
+    def suppress_exposed(self) -> Mapping[str, Bools] | None:
         """By attribute, what is shown once no few rows follow any more; None after too much work.
         One group after the other is suppressed. Of the groups that give few rows away, the
         smallest: so an intersection yields to its parts. Of several, that of the attribute named
@@ -444,7 +427,7 @@ class _System:
             totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
         return totals
 
-    def _targets(self) -> list[NDArray[np.bool_]]:
+    def _targets(self) -> list[Bools]:
         """Unions [count, atoms] that may not follow: by attribute, the groups that have rows and
         are not shown, and then the rows that have no value of it."""
         hidden = [

@@ -23,8 +23,8 @@ from statistics import NormalDist
 from typing import Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.intervals import Interval, odds
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
@@ -55,7 +55,7 @@ class Rounder:
     """Identifies the data, and by what its rows are numbered."""
     groups: Mapping[str, Sequence[GroupRows]]
 
-    def counts(self, attribute: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def counts(self, attribute: str, counts: Ints) -> Ints:
         """Of counts [..., groups, 4]: multiples of the base, in the same places."""
         positives = counts[..., _TP] + counts[..., _FN]
         negatives = counts[..., _FP] + counts[..., _TN]
@@ -66,10 +66,10 @@ class Rounder:
         found[..., _TN] = self.numbers(attribute, negatives, of="negatives") - found[..., _FP]
         return found
 
-    def numbers(self, attribute: str, numbers: NDArray[np.int64], *, of: Of) -> NDArray[np.int64]:
+    def numbers(self, attribute: str, numbers: Ints, *, of: Of) -> Ints:
         """Of one number for each group [..., groups]."""
         offsets = [self._offset(group, of) for group in self.groups[attribute]]
-        found: NDArray[np.int64] = (numbers + np.array(offsets)) // self.base * self.base
+        found: Ints = (numbers + np.array(offsets)) // self.base * self.base
         return found
 
     def _offset(self, group: GroupRows, of: Of) -> int:
@@ -93,7 +93,7 @@ def _framed(part: bytes) -> bytes:
 
 
 def rounder_of(
-    people: Population, favourable: NDArray[np.bool_], *, base: int, key: bytes, data: bytes
+    people: Population, favourable: Bools, *, base: int, key: bytes, data: bytes
 ) -> Rounder:
     """The rounder of the people who are scored; `key` is secret.
 
@@ -119,7 +119,7 @@ def rounder_of(
     return Rounder(base=base, key=key, population=data, groups=groups)
 
 
-def _digest(ids: NDArray[np.int64]) -> bytes:
+def _digest(ids: Ints) -> bytes:
     return hashlib.sha256(np.sort(ids).astype("<i8").tobytes()).digest()
 
 
@@ -168,7 +168,7 @@ def without_dust(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-Counts = NDArray[np.int64]
+Counts = Ints
 """[groups, 4], as in `fedaudit.fairness.gaps`."""
 
 
@@ -200,16 +200,14 @@ class RoundedCounts:
 PublishedCounts = ExactCounts | RoundedCounts | NoisedCounts
 
 
-def bounded_counts(
-    client_counts: NDArray[np.int64], *, max_rows: int, generator: np.random.Generator
-) -> Counts:
+def bounded_counts(client_counts: Ints, *, max_rows: int, generator: np.random.Generator) -> Counts:
     """Counts [groups, 4] over clients [clients, groups, 4] of which at most so many rows count. Of
     a client with more, as many as may count are drawn, every choice of them equally likely,
     whatever they hold and whatever other clients have."""
     clients, groups, kinds = client_counts.shape
     flat = client_counts.reshape(clients, groups * kinds)
     within = flat.sum(axis=1) <= max_rows
-    total: NDArray[np.int64] = flat[within].sum(axis=0)
+    total: Ints = flat[within].sum(axis=0)
     for counts in flat[~within]:
         total = total + generator.multivariate_hypergeometric(
             counts, max_rows, method="marginals"
@@ -228,17 +226,12 @@ _PLACES = np.linspace(0.0, 1.0, 4001)
 _DIFFERENCES = np.linspace(-1.0, 1.0, 8001)
 METHOD = "noised-counts"
 
-Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+Bounds = tuple[Floats, Floats]
 """Lower and upper ends, [groups] each."""
 
 
 def noised_intervals(
-    counts: NDArray[np.int64],
-    noised: NoisedCounts,
-    shown: NDArray[np.bool_],
-    *,
-    reference: int | None,
-    level: float,
+    counts: Ints, noised: NoisedCounts, shown: Bools, *, reference: int | None, level: float
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts with noise [groups, 4] as they were drawn.
     `shown` [groups]: the groups compared. `level`: coverage of the population's gap, at least."""
@@ -256,9 +249,7 @@ def noised_intervals(
     return found
 
 
-def rate_bounds(
-    counts: NDArray[np.int64], rate: str, noised: NoisedCounts, *, share: float
-) -> Bounds:
+def rate_bounds(counts: Ints, rate: str, noised: NoisedCounts, *, share: float) -> Bounds:
     """An interval of one of RATES for each group, which misses with a chance of `share` at most;
     NaN where a rate that is no share has no upper end."""
     above = [COUNTS.index(count) for count in RATES[rate].numerator]
@@ -282,7 +273,7 @@ def rate_bounds(
 
 
 def share_difference_bounds(
-    counts: NDArray[np.int64], *, more: str, less: str, noised: NoisedCounts, share: float
+    counts: Ints, *, more: str, less: str, noised: NoisedCounts, share: float
 ) -> tuple[float, float]:
     """An interval of (more - less) / rows in the population, which misses with a chance of `share`
     at most.
@@ -303,7 +294,7 @@ def share_difference_bounds(
     return float(low[0]), float(high[0])
 
 
-def _ends(kept: NDArray[np.bool_], places: NDArray[np.float64]) -> Bounds:
+def _ends(kept: Bools, places: Floats) -> Bounds:
     """From the first to the last place kept, of each line [groups, places]; all of them where none
     is: noise then went so far that it fits no place, and nothing is known."""
     kept = kept | ~kept.any(axis=1, keepdims=True)
@@ -319,7 +310,7 @@ def _critical(share: float, noised: NoisedCounts) -> float:
     return max(normal, -math.log(share) / math.sqrt(2))
 
 
-def _pairs(places: NDArray[np.int64], reference: int | None) -> Sequence[tuple[int, int]]:
+def _pairs(places: Ints, reference: int | None) -> Sequence[tuple[int, int]]:
     shown: list[int] = places.tolist()
     if reference is not None:
         others = [place for place in shown if place != reference and reference in shown]
@@ -345,9 +336,7 @@ def _gap(bounds: Sequence[Bounds], pairs: Sequence[tuple[int, int]], kind: Kind)
             assert_never(kind)
 
 
-def _over(
-    one: NDArray[np.float64], other: NDArray[np.float64], otherwise: float
-) -> NDArray[np.float64]:
+def _over(one: Floats, other: Floats, otherwise: float) -> Floats:
     """One over the other, not above 1; `otherwise` where the other is 0."""
     found = np.full_like(one, otherwise)
     np.divide(one, other, out=found, where=other > 0)

@@ -15,9 +15,18 @@ The largest gap among many groups is well above 0 by chance alone, which the nul
 rows of groups that are shown are exchanged, so that a null reveals nothing of a hidden group. The
 test is exact where rows are exchanged and where clients have equally many; otherwise it holds given
 which groups are large enough to be shown.
+
+How well scores order rows by their true outcome, and how well probabilities fit it.
+
+AUC is the chance that of two rows with different outcomes the one with the outcome has the higher
+score; equal scores count half (Mann and Whitney 1947). Its variance adds up, client by client, how
+much each row moves it (DeLong et al. 1988, with clusters Obuchowski 1997), and its interval is the
+score interval of a share, of as many rows as that variance is worth, with the design effect of
+`fedaudit.fairness.intervals`. A design effect of 1 is the variance of rows that are drawn
+one by one and ordered by chance.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -25,11 +34,194 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores, comparable, gap_values, score_values, scored_rows
+from fedaudit.fairness.intervals import MIN_WORTH, design_effects, score_ends
 from fedaudit.native.library import regroup
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS, is_ratio
+
+METHOD = "clustered-auc"
+"""Of the interval of an AUC."""
+LEAST_OF_AN_OUTCOME = 5
+"""With fewer rows of one of the outcomes an AUC would be where few people are in the order."""
+TOO_FEW = f"fewer than {LEAST_OF_AN_OUTCOME} scored rows have one of the two outcomes"
+BINS = 10
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoredOutcomes:
+    """Scores of rows, [rows] each. Confidential."""
+
+    score: NDArray[np.floating]
+    """The higher, the likelier the outcome."""
+    probability: Floats | None
+    """Of the outcome; None where scores are no probabilities."""
+    outcome: Bools
+    """Whether it came about."""
+
+    def only(self, which: Bools) -> "ScoredOutcomes":
+        """Of some rows, `which` [rows]."""
+        probability = None if self.probability is None else self.probability[which]
+        return ScoredOutcomes(
+            score=self.score[which], probability=probability, outcome=self.outcome[which]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ordering:
+    """An AUC, and what its interval needs."""
+
+    auc: float
+    rows: float
+    """Rows drawn one by one, and ordered by chance, whose share would vary as much."""
+    moved: Floats
+    """[clients]: by how much each client's rows move it. Confidential."""
+    worth: float
+    """How many clients of equal size they are worth, of the outcome that has fewer (Kish)."""
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Of the AUC. `level`: coverage, such as 0.95."""
+        worth, value = np.array([self.worth]), np.array([self.auc])
+        rows = np.array([max(self.rows, self.worth)])
+        variance = np.full(1, np.nan)
+        if self.worth >= MIN_WORTH:
+            variance[0] = self.worth / (self.worth - 1) * float((self.moved**2).sum())
+        effects = design_effects(value, rows, variance=variance, worth=worth, share=1 - level)
+        low, high = score_ends(value, rows / effects, share=1 - level)
+        return float(low[0]), float(high[0])
+
+
+def order_by_score(
+    rows: ScoredOutcomes, client: Ints, stratum: Ints | None = None
+) -> Ordering | None:
+    """The AUC of rows, whose `client` [rows] is at least 0; None with too few of either outcome.
+
+    `stratum` [rows]: only rows of one stratum are compared with each other.
+    """
+    if stratum is None:
+        stratum = np.zeros(len(client), dtype=np.int64)
+    outcome = rows.outcome.astype(np.int64)
+    of_strata = [np.bincount(stratum, weights=kind) for kind in (outcome, 1 - outcome)]
+    pairs = float(of_strata[0] @ of_strata[1])
+    if min(one.sum() for one in of_strata) < LEAST_OF_AN_OUTCOME or not pairs:
+        return None
+    won = _won(rows.score, outcome, stratum)
+    auc = float(won[rows.outcome].sum()) / pairs
+    compared = np.where(rows.outcome, of_strata[1][stratum], of_strata[0][stratum])
+    moved = np.bincount(client, weights=(won - auc * compared) / pairs).astype(np.float64)
+    worth = [
+        own.sum() ** 2 / (own**2).sum()
+        for kind in (outcome, 1 - outcome)
+        for own in [np.bincount(client, weights=kind)]
+    ]
+    # Of an order by chance: the variance of the number of pairs won (Mann and Whitney 1947).
+    by_chance = of_strata[0] * of_strata[1] * (of_strata[0] + of_strata[1] + 1) / 12
+    return Ordering(auc, pairs**2 / (4 * float(by_chance.sum())), moved, min(worth))
+
+
+def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
+    """Of how many rows of its stratum with the other outcome each row is on the right side: [rows].
+    Equal scores count half."""
+    order = np.lexsort((score, stratum))
+    scores, strata, positive = score[order], stratum[order], outcome[order]
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (scores[1:] != scores[:-1]) | (strata[1:] != strata[:-1])
+    block = np.cumsum(first) - 1  # rows of one stratum with the same score
+    alike = np.stack([np.bincount(block, weights=kind) for kind in (1 - positive, positive)])
+    below = np.cumsum(alike, axis=1) - alike
+    starts = np.ones(int(first.sum()), dtype=np.bool_)
+    own = strata[first]
+    starts[1:] = own[1:] != own[:-1]
+    start = np.maximum.accumulate(np.where(starts, np.arange(len(own)), 0))
+    below -= below[:, start]
+    totals = np.bincount(stratum, weights=outcome)[own]
+    of_positive = below[0] + alike[0] / 2
+    of_negative = totals - below[1] - alike[1] / 2
+    won = np.empty(len(order))
+    won[order] = np.where(positive == 1, of_positive[block], of_negative[block])
+    return won
+
+
+def brier_score(probability: Floats, outcome: Bools) -> float:
+    """The mean squared distance of the probability of the outcome to it (Brier 1950)."""
+    return float(((probability - outcome) ** 2).mean())
+
+
+def expected_calibration_error(probability: Floats, outcome: Bools) -> float:
+    """How far probabilities are from frequencies on average, over BINS bins of equal width, each
+    counted by its rows (Naeini et al. 2015)."""
+    place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
+    apart = np.bincount(place, weights=probability - outcome, minlength=BINS)
+    return float(np.abs(apart).sum()) / len(probability)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ranking:
+    """What the scored rows say of their scores. Confidential."""
+
+    rows: int
+    fewer: int
+    """How many of the rows have the rarer outcome."""
+    fewer_by_group: Mapping[str, Ints]
+    """Attribute -> the same of each group, [groups]."""
+    ordering: Ordering | None
+    """None with too few rows of either outcome."""
+    within: Ordering | None
+    """The same with each hypothesis's rows compared among themselves, so that one answer for each
+    hypothesis orders nothing."""
+    brier: float | None
+    """None where scores are no probabilities."""
+    expected_calibration_error: float | None
+    base_rate: float
+    by_group: Mapping[str, Floats]
+    """Attribute -> the AUC of each group's rows, [groups]; NaN with too few of either outcome."""
+
+
+def rank_rows(
+    rows: ScoredOutcomes, *, client: Ints, hypothesis: Ints, groups: Mapping[str, tuple[int, Ints]]
+) -> Ranking:
+    """The figures of scored rows; arrays and groups as in `fedaudit.utility.MeasuredRows`."""
+    found = order_by_score(rows, client)
+    several = bool(hypothesis.any())
+    own = rows.probability
+    fewer_by_group = {
+        name: _outcomes_of(rows, *group).min(axis=0) for name, group in groups.items()
+    }
+    return Ranking(
+        rows=len(client),
+        fewer=int(min(rows.outcome.sum(), (~rows.outcome).sum())),
+        fewer_by_group=fewer_by_group,
+        ordering=found,
+        within=order_by_score(rows, client, hypothesis) if several else found,
+        brier=None if own is None else brier_score(own, rows.outcome),
+        expected_calibration_error=(
+            None if own is None else expected_calibration_error(own, rows.outcome)
+        ),
+        base_rate=float(rows.outcome.mean()),
+        by_group={name: _of_groups(rows, *group) for name, group in groups.items()},
+    )
+
+
+def _outcomes_of(rows: ScoredOutcomes, groups: int, codes: Ints) -> Ints:
+    """How many rows of each group have the outcome, and how many have not: [2, groups]."""
+    known = codes >= 0
+    kinds = (known & rows.outcome, known & ~rows.outcome)
+    return np.stack([np.bincount(codes[kind], minlength=groups) for kind in kinds])
+
+
+def _of_groups(rows: ScoredOutcomes, groups: int, codes: Ints) -> Floats:
+    known = codes >= 0
+    own, outcome = codes[known], rows.outcome[known].astype(np.int64)
+    won = _won(rows.score[known], outcome, own)
+    with_it, without = _outcomes_of(rows, groups, codes)
+    pairs_won = np.bincount(own, weights=won * outcome, minlength=groups)
+    enough = np.minimum(with_it, without) >= LEAST_OF_AN_OUTCOME
+    nothing = np.full(groups, np.nan)
+    np.divide(pairs_won, with_it * without, out=nothing, where=enough)
+    return nothing
+
 
 Unit = Literal["client", "record"]
 
@@ -66,7 +258,7 @@ def unit_of(client_rows: NDArray[np.integer]) -> Unit:
 
 
 def permutation_nulls(
-    client_counts: NDArray[np.int64],
+    client_counts: Ints,
     disclosure: Disclosure,
     *,
     seed: int,
@@ -125,10 +317,7 @@ def score_nulls(
 
 
 def _accuracy_null(
-    sums: NDArray[np.float64],
-    compared: "_Compared",
-    permutations: int,
-    generator: np.random.Generator,
+    sums: Floats, compared: "_Compared", permutations: int, generator: np.random.Generator
 ) -> Null | str:
     """Of the accuracy difference where rows are exchanged: a row is right or it is not. `sums`
     [clients, 3, groups shown], as `GroupScores.sums`."""
@@ -146,11 +335,11 @@ class _Compared:
     """The groups that are compared, and who may change between them."""
 
     unit: Unit
-    shown: NDArray[np.bool_]
+    shown: Bools
     """[groups]"""
-    contributing: NDArray[np.bool_]
+    contributing: Bools
     """[clients]: those with rows in the groups shown."""
-    group: NDArray[np.int64]
+    group: Ints
     """[contributing clients]: the first of the groups shown that a client has rows of."""
     reference: int | None
     """The place of the reference group among those shown."""
@@ -160,18 +349,18 @@ class _Compared:
         """How many are shown."""
         return int(self.shown.sum())
 
-    def gaps(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gaps(self, counts: Ints) -> Floats:
         """The METRICS of counts [..., groups shown, 4]: [..., metrics]."""
         return gap_values(counts, self._everyone(counts.shape[:-2]), reference=self.reference)
 
-    def scores(self, sums: NDArray[np.float64], *, root_mean: bool) -> NDArray[np.float64]:
+    def scores(self, sums: Floats, *, root_mean: bool) -> Floats:
         """The SCORE_METRICS of sums [..., 3, groups shown]: [..., 3]."""
         everyone = self._everyone(sums.shape[:-2])
         return score_values(sums, everyone, root_mean=root_mean, reference=self.reference)
 
     def exchanged(
         self, own: NDArray[np.number], permutations: int, *, key: tuple[int, int]
-    ) -> Iterator[NDArray[np.float64]]:
+    ) -> Iterator[Floats]:
         """Sums [some permutations, groups, kinds] after clients exchanged their groups. `own`
         [clients, kinds] is what a client adds to its group; `key`: seed and stream. Sums of counts
         stay far below 2**53 and are exact."""
@@ -181,18 +370,18 @@ class _Compared:
             found = regroup(drawn, own, self.groups)
             yield _added_up(drawn, own, self.groups) if found is None else found
 
-    def _everyone(self, leading: tuple[int, ...]) -> NDArray[np.bool_]:
+    def _everyone(self, leading: tuple[int, ...]) -> Bools:
         return np.ones((*leading, self.groups), dtype=np.bool_)
 
 
-def _compared(rows: NDArray[np.int64], disclosure: Disclosure) -> _Compared | str:
+def _compared(rows: Ints, disclosure: Disclosure) -> _Compared | str:
     """Of rows per client [clients, groups]; or the reason why nothing can be exchanged."""
     disclosure.check(rows.sum(axis=0))
     shown, reference = disclosure.shown, disclosure.reference
     if not comparable(shown, reference):
         return NO_GAP
     visible = rows if shown.all() else rows[:, shown]
-    contributing: NDArray[np.bool_] = np.any(visible > 0, axis=1)
+    contributing: Bools = np.any(visible > 0, axis=1)
     unit = unit_of(rows)
     if unit == "client" and np.count_nonzero(contributing) < MIN_CLIENTS:
         return (
@@ -216,9 +405,7 @@ def _generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=words.view(np.uint64)))
 
 
-def _added_up(
-    drawn: NDArray[np.int64], own: NDArray[np.number], groups: int
-) -> NDArray[np.float64]:
+def _added_up(drawn: Ints, own: NDArray[np.number], groups: int) -> Floats:
     """Sums [permutations, groups, kinds] of `own` [clients, kinds] by group [permutations,
     clients], each client after the one before."""
     count, kinds = len(drawn), own.shape[1]
@@ -227,13 +414,11 @@ def _added_up(
         np.bincount(slots, weights=np.tile(own[:, kind], count), minlength=count * groups)
         for kind in range(kinds)
     ]
-    stacked: NDArray[np.float64] = np.stack(sums, axis=-1)
+    stacked: Floats = np.stack(sums, axis=-1)
     return stacked.reshape(count, groups, kinds)
 
 
-def _exchanged(
-    group: NDArray[np.int64], key: tuple[int, int], permutations: int, step: int
-) -> Iterator[NDArray[np.int64]]:
+def _exchanged(group: Ints, key: tuple[int, int], permutations: int, step: int) -> Iterator[Ints]:
     """The groups of clients after exchanges, [up to `step`, clients] at a time."""
     if permutations <= step:
         yield _exchanged_once(group.tobytes(), key, permutations)
@@ -244,23 +429,19 @@ def _exchanged(
 
 
 @lru_cache(maxsize=1)
-def _exchanged_once(group: bytes, key: tuple[int, int], permutations: int) -> NDArray[np.int64]:
+def _exchanged_once(group: bytes, key: tuple[int, int], permutations: int) -> Ints:
     """Kept, because counts and scores of one attribute exchange the same clients."""
     found = _permuted(np.frombuffer(group, dtype=np.int64), permutations, _generator(*key))
     found.flags.writeable = False
     return found
 
 
-def _permuted(
-    group: NDArray[np.int64], permutations: int, generator: np.random.Generator
-) -> NDArray[np.int64]:
+def _permuted(group: Ints, permutations: int, generator: np.random.Generator) -> Ints:
     tiled = np.tile(group, (permutations, 1))
     return generator.permuted(tiled, axis=1, out=tiled)
 
 
-def _records(
-    pooled: NDArray[np.int64], permutations: int, generator: np.random.Generator
-) -> NDArray[np.int64]:
+def _records(pooled: Ints, permutations: int, generator: np.random.Generator) -> Ints:
     """Counts [permutations, groups, 4] after single rows exchanged their groups; of [groups, 4].
     Group after group takes its rows from what is left: of each kind a hypergeometric number, given
     what was taken of the kinds before."""
@@ -280,7 +461,7 @@ def _records(
 
 
 def _nulls(
-    metrics: Collection[str], observed: NDArray[np.float64], drawn: NDArray[np.float64], unit: Unit
+    metrics: Collection[str], observed: Floats, drawn: Floats, unit: Unit
 ) -> dict[str, Null | str]:
     return {
         metric: _null(float(observed[place]), drawn[:, place], unit, is_ratio(metric))
@@ -288,7 +469,7 @@ def _nulls(
     }
 
 
-def _null(observed: float, drawn: NDArray[np.float64], unit: Unit, is_ratio: bool) -> Null | str:
+def _null(observed: float, drawn: Floats, unit: Unit, is_ratio: bool) -> Null | str:
     if np.isnan(observed):
         return NO_GAP
     values = drawn[~np.isnan(drawn)]

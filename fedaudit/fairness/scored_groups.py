@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.fairness.permutation import Unit, unit_of
@@ -34,7 +35,7 @@ class RowSet:
     """SHA-256 of the rows, in hexadecimal: equal sets have equal ones, and no others."""
 
     @classmethod
-    def of(cls, row_ids: NDArray[np.int64], keys: NDArray[np.uint64] | None = None) -> "RowSet":
+    def of(cls, row_ids: Ints, keys: NDArray[np.uint64] | None = None) -> "RowSet":
         """The rows with these numbers, each at least 0; `keys` where rows may share a number."""
         bits = np.zeros(int(row_ids.max(initial=-1)) + 1, dtype=np.bool_)
         bits[row_ids] = True
@@ -93,21 +94,21 @@ class SetsBeside:
             packed[place, : len(one.rows.packed)] = one.rows.packed
         self._words = packed.view(np.uint64)
 
-    def differing(self, one: RowSet, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def differing(self, one: RowSet, places: Ints) -> Ints:
         """How many rows only one of the two has, of the sets at some places: [places]."""
         own = np.zeros(max(8 * self._words.shape[1], len(one.packed)), dtype=np.uint8)
         own[: len(one.packed)] = one.packed
         inside, outside = np.split(own, [8 * self._words.shape[1]])
         apart = self._words[places] ^ inside.view(np.uint64)
         beyond = int(np.bitwise_count(outside).sum())
-        found: NDArray[np.int64] = np.bitwise_count(apart).sum(axis=1, dtype=np.int64) + beyond
+        found: Ints = np.bitwise_count(apart).sum(axis=1, dtype=np.int64) + beyond
         return found
 
 
 class Neighbourhood:
     """When figures of two sets of rows are too near to each other to be disclosed both."""
 
-    def __init__(self, client_of: NDArray[np.int64], *, rows: int, clients: int) -> None:
+    def __init__(self, client_of: Ints, *, rows: int, clients: int) -> None:
         """Few are fewer than `rows`, or of fewer than `clients` clients.
 
         `client_of` [row numbers]: the client of each row of the data, held out or not; -1 for rows
@@ -135,10 +136,10 @@ class Neighbourhood:
         close = close[others.differing(one.rows, close) < bounds[close]]
         return any(self.is_near(one, others.sets[place]) for place in close.tolist())
 
-    def _bound(self, length: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _bound(self, length: Ints) -> Ints:
         """Sets of so many bytes at most [...] that differ in so many rows are not near: [...]."""
         beyond = np.maximum(0, 8 * length - len(self._client_of))
-        found: NDArray[np.int64] = np.maximum(self._rows, self._most + beyond + 1)
+        found: Ints = np.maximum(self._rows, self._most + beyond + 1)
         return found
 
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
@@ -164,7 +165,7 @@ class Neighbourhood:
 def disclosed_sets(
     population: Population,
     disclosures: Mapping[str, Disclosure],
-    favourable: NDArray[np.bool_],
+    favourable: Bools,
     *,
     ordered: Collection[str] = (),
 ) -> dict[str, list[DisclosedRows]]:
@@ -180,7 +181,7 @@ def disclosed_sets(
         raise ValueError("rows without numbers cannot be remembered")
     everybody, keys = np.ones(len(ids), dtype=np.bool_), population.row_keys
 
-    def row_set(rows: NDArray[np.bool_]) -> RowSet:
+    def row_set(rows: Bools) -> RowSet:
         return RowSet.of(ids[rows], None if keys is None else keys[rows])
 
     found = {}
@@ -198,7 +199,7 @@ def disclosed_sets(
     return found
 
 
-def clients_by_number(numbers: NDArray[np.int64], clients: NDArray[np.int64]) -> NDArray[np.int64]:
+def clients_by_number(numbers: Ints, clients: Ints) -> Ints:
     """The client of each row by its number; -1 for numbers of no row, or of several clients'."""
     found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
     found[numbers] = clients
@@ -206,7 +207,7 @@ def clients_by_number(numbers: NDArray[np.int64], clients: NDArray[np.int64]) ->
     return found
 
 
-def _runs_of(codes: NDArray[np.int64], groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+def _runs_of(codes: Ints, groups: Ints) -> list[Bools]:
     """The rows of every two or more shown groups with nothing between them."""
     shown = set(groups.tolist())
     found = []
@@ -239,7 +240,7 @@ class NumberedRows:
     """The scored rows, by their groups of some attributes, under one numbering."""
 
     population: Population
-    client_of: NDArray[np.int64]
+    client_of: Ints
 
 
 Numbered = Sequence[NumberedRows]
@@ -263,7 +264,7 @@ class ScoredGroups:
     spec: ExperimentSpec
     groups: Mapping[str, tuple[str, ...]]
     population: Population
-    favourable: NDArray[np.bool_]
+    favourable: Bools
     """[rows]: whether the true outcome is."""
 
     def decide(self, withheld: Collection[str] = ()) -> dict[str, Disclosure]:
@@ -336,14 +337,12 @@ class Membership:
     """Which clients belong to which groups, and which groups are disclosed."""
 
     unit: Unit
-    weights: NDArray[np.float64]
+    weights: Floats
     """[clients, groups]: how much a client counts in a group's mean, 0 where it has no rows."""
     disclosure: Disclosure
     """By rows and by clients."""
 
-    def coarse_mean(
-        self, figures: NDArray[np.number], *, training_clients: int
-    ) -> NDArray[np.float64]:
+    def coarse_mean(self, figures: NDArray[np.number], *, training_clients: int) -> Floats:
         """The mean over each group of a figure per client, coarse: [groups]; NaN without rows.
 
         `figures` [clients], 0 for those that do not train. A mean is the one over all training
@@ -363,9 +362,7 @@ class Membership:
         return found
 
 
-def _on_grid(
-    shares: NDArray[np.float64], values: NDArray[np.float64], overall: float, spread: float
-) -> float:
+def _on_grid(shares: Floats, values: Floats, overall: float, spread: float) -> float:
     """The mean of values [clients], weighed by shares [clients], on the grid about `overall`."""
     if spread <= _EQUAL * max(1.0, abs(overall)):
         return overall

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fedaudit.arrays import Bools, Ints
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,14 @@ class IntersectionTable:
     margins: tuple[tuple[int, ...], ...]
     """Places of parts, ascending, whose own groups are measured too: their totals are published."""
 
-    def lines(self, margin: tuple[int, ...]) -> NDArray[np.int64]:
+    def lines(self, margin: tuple[int, ...]) -> Ints:
         """The cells that add up to each total of a margin: [totals, cells]."""
         cells = np.arange(prod(self.sizes)).reshape(self.sizes)
         totals = prod(self.sizes[place] for place in margin)
         return np.moveaxis(cells, margin, range(len(margin))).reshape(totals, -1)
 
     @property
-    def published_cells(self) -> list[NDArray[np.int64]]:
+    def published_cells(self) -> list[Ints]:
         """The cells of every total that is published: of all together, and of each margin."""
         return [self.lines(margin) for margin in ((), *self.margins)]
 
@@ -62,11 +63,8 @@ _BEYOND = np.iinfo(np.int64).max
 
 
 def shown_groups(
-    rows: NDArray[np.int64],
-    *,
-    minimum_group_size: int,
-    combination: IntersectionTable | None = None,
-) -> NDArray[np.bool_]:
+    rows: Ints, *, minimum_group_size: int, combination: IntersectionTable | None = None
+) -> Bools:
     """Which groups may be shown, [..., groups], from their scored rows.
 
     A group with fewer than `minimum_group_size` rows is hidden. Where exactly one group that has
@@ -95,12 +93,12 @@ def shown_groups(
 
 
 def with_complementary_suppression(
-    shown: NDArray[np.bool_],
-    rows: NDArray[np.int64],
+    shown: Bools,
+    rows: Ints,
     *,
     minimum_group_size: int,
     combination: IntersectionTable | None = None,
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Without the smallest shown group where what is hidden is one group, or few rows together. Few
     are fewer than `minimum_group_size`. Within every total of a `combination` too. Changes `shown`
     [..., groups] in place and gives it back."""
@@ -116,24 +114,18 @@ def with_complementary_suppression(
     return shown
 
 
-def _recoverable_from_totals(
-    shown: NDArray[np.bool_], rows: NDArray[np.int64], minimum_group_size: int
-) -> NDArray[np.bool_]:
+def _recoverable_from_totals(shown: Bools, rows: Ints, minimum_group_size: int) -> Bools:
     """Where groups [..., groups] are hidden that a total less the others would reveal: [...]."""
     hidden = np.where(shown, 0, rows)
     few = hidden.sum(axis=-1) < minimum_group_size
     count = np.count_nonzero(hidden, axis=-1)
-    stated: NDArray[np.bool_] = (count == 1) | (few & (count > 0))
+    stated: Bools = (count == 1) | (few & (count > 0))
     return stated
 
 
 def _complemented_within(
-    shown: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-    totals: Sequence[NDArray[np.int64]],
-    *,
-    minimum_group_size: int,
-) -> NDArray[np.bool_]:
+    shown: Bools, rows: Ints, totals: Sequence[Ints], *, minimum_group_size: int
+) -> Bools:
     """`with_complementary_suppression` within each of several totals: none gives away what it
     hides. `published_cells`: the places of the groups that add up to each, [count, groups]. One
     group is hidden at a time: that which helps most totals, of several the smallest."""

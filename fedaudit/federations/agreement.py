@@ -17,7 +17,11 @@ Labels = Mapping[str, Mapping[str, str]]
 
 def federation_label_faults(labels: Labels, federation: Federation) -> list[FieldError]:
     """Every label of a code that the data lack, and every label that two groups share."""
-    values = {one.name: one.values for one in federation.attributes}
+    values = {
+        # Codes that were joined or left out keep their labels.
+        one.name: tuple(dict.fromkeys((*(one.data or one).values, *one.values)))
+        for one in federation.attributes
+    }
     return label_faults(labels, {federation.target_name: federation.classes, **values})
 
 

@@ -39,11 +39,14 @@ class Attribute:
     """[rows] positions in `values`; -1 where the value is missing."""
     numbers: NDArray[np.float64] | None = None
     """[rows] what was cut at edges, NaN where it is missing; None where nothing was cut."""
+    data: "Attribute | None" = None
+    """As the data have it, where values were joined or left out."""
 
     def of_rows(self, place: NDArray[np.int64] | NDArray[np.bool_]) -> "Attribute":
         """The attribute of some of the rows."""
         numbers = None if self.numbers is None else self.numbers[place]
-        return replace(self, codes=self.codes[place], numbers=numbers)
+        data = None if self.data is None else self.data.of_rows(place)
+        return replace(self, codes=self.codes[place], numbers=numbers, data=data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +119,11 @@ class Federation:
     record_keys: NDArray[np.uint64] | None = None
     """[rows]: see `fedaudit.federations.record_keys`. None where nothing is drawn for each
     record."""
+    left_out: NDArray[np.bool_] | None = None
+    """[rows]: those that `fairness.exclude` leaves out of every figure; None where it names none.
+    They may train."""
+    rows_removed: int = 0
+    """How many more rows there were, of held-out clients, that it leaves out. Confidential."""
     is_outline: bool = False
     """Whether the features were only checked: in their place are zeros that take no memory.
     Everything that a plan needs is there, and nothing can be trained."""
@@ -224,6 +232,33 @@ class Federation:
             record_budgets=None,
             row_numbers=None,
             record_keys=None,
+            left_out=None,
+        )
+
+    def without_rows(self, removed: NDArray[np.bool_]) -> "Federation":
+        """Without some of the rows [rows]; every client must keep one."""
+        kept = np.flatnonzero(~removed)
+        features = self.features
+        own: Features
+        if isinstance(features, ClientRows):
+            own = replace(features, values=features.values[kept])
+        elif self.is_outline:
+            own = no_cells(rows=len(kept), features=self.width)
+        else:
+            own = features[kept]
+        counts = np.bincount(self.client_of[kept], minlength=self.clients)
+        return replace(
+            self,
+            features=own,
+            target=self.target[kept],
+            raw_target=self.raw_target[kept],
+            first=np.concatenate([[0], np.cumsum(counts)]),
+            attributes=tuple(attribute.of_rows(kept) for attribute in self.attributes),
+            record_budgets=_taken(self.record_budgets, kept),
+            row_numbers=_taken(self.row_numbers, kept),
+            record_keys=_taken(self.record_keys, kept),
+            left_out=_taken(self.left_out, kept),
+            rows_removed=self.rows_removed + self.rows - len(kept),
         )
 
     def padded(self, values: NDArray[Number], *, fill: float = 0) -> NDArray[Number]:
@@ -240,17 +275,23 @@ class Federation:
         raise KeyError(name)
 
 
+def _taken(values: NDArray[Number] | None, kept: NDArray[np.int64]) -> NDArray[Number] | None:
+    return None if values is None else values[kept]
+
+
 DataKey = tuple[object, ...]
 
 
 def data_key(spec: ExperimentSpec) -> DataKey:
     """Hashable; the files themselves, and who may read them, are not in it."""
+    by_seed = spec.federation.traits.draws_data or spec.fairness.exclude
     return (
         spec.federation.model_dump_json(),
-        spec.seed if spec.federation.traits.draws_data else None,
+        spec.seed if by_seed else None,
         tuple(spec.fairness.sensitive),
         repr(spec.fairness.edges),
         repr(spec.fairness.intersections),
+        repr((spec.fairness.groups, spec.fairness.exclude)),
         spec.training.loss,
         spec.model.kind,
         spec.privacy.budget_column,

@@ -8,11 +8,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
+from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.spec.errors import pointer
+from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.labels import as_read
 
 MAX_GROUPS = 1000
 
@@ -78,6 +80,72 @@ def between_edges(numbers: NDArray[np.float64], edges: Sequence[float]) -> Level
     codes = np.searchsorted(np.array(edges), numbers, side="right")
     groups = np.where(np.isnan(numbers), -1, codes).astype(np.int64)
     return Levels(group_names(edges), groups, numbers)
+
+
+def compared(
+    attributes: Sequence[Attribute], fairness: Groups, *, exclude: bool = True
+) -> tuple[Attribute, ...]:
+    """The attributes with the groups that are compared: values joined by `fairness.groups`, and
+    those of `fairness.exclude` in no group.
+
+    Joined groups come where the first of their values was. Without `exclude` left-out values are
+    looked for, and stay. Raises InvalidInputError below /fairness/groups and /fairness/exclude.
+    """
+    faults = [fault for one in attributes for fault in _unknown_values(one, fairness)]
+    raise_errors(faults)
+    return tuple(_compared(one, fairness, exclude=exclude) for one in attributes)
+
+
+def _unknown_values(attribute: Attribute, fairness: Groups) -> list[FieldError]:
+    name, known, faults = attribute.name, attribute.values, []
+    asked = [
+        *((("groups", name, group), one) for group, one in fairness.groups.get(name, {}).items()),
+        *((("exclude", name), one) for one in [fairness.exclude.get(name, [])]),
+    ]
+    for where, values in asked:
+        for place, value in enumerate(values):
+            if value not in known:
+                message = f"{name!r} has no value {value!r}; it has {listed(known)}"
+                faults.append(FieldError(pointer("fairness", *where, place), message))
+    joined = {value for values in fairness.groups.get(name, {}).values() for value in values}
+    others = {as_read(value) for value in known if value not in joined}
+    for group in fairness.groups.get(name, {}):
+        if as_read(group) in others:
+            message = f"{group!r} is another value of {name!r}; join it too, or use another name"
+            faults.append(FieldError(pointer("fairness", "groups", name, group), message))
+    return faults
+
+
+def _compared(attribute: Attribute, fairness: Groups, *, exclude: bool) -> Attribute:
+    name = attribute.name
+    called = {value: group for group, own in fairness.groups.get(name, {}).items() for value in own}
+    out = fairness.exclude.get(name, []) if exclude else []
+    if not called and not out:
+        return attribute
+    kept = [called.get(value, value) for value in attribute.values if value not in out]
+    values = tuple(dict.fromkeys(kept))
+    if len(values) < 2:
+        field, count = ("exclude" if out else "groups"), "one group" if values else "no group"
+        raise error_at(
+            pointer("fairness", field, name),
+            f"leaves {count} of {name!r}, so nothing is compared; name fewer values, or leave "
+            f"{name!r} out of `sensitive`",
+        )
+    place = {value: position for position, value in enumerate(values)}
+    of_code = [-1 if one in out else place[called.get(one, one)] for one in attribute.values]
+    codes = np.array([*of_code, -1], dtype=np.int16)[attribute.codes]  # -1 is the last
+    return replace(attribute, values=values, codes=codes, data=attribute)
+
+
+def left_out_rows(attributes: Sequence[Attribute], fairness: Groups) -> NDArray[np.bool_] | None:
+    """The rows [rows] that `fairness.exclude` leaves out; None where it names none."""
+    found = None
+    for one in attributes:
+        data, out = one.data or one, fairness.exclude.get(one.name, [])
+        if out:
+            own = np.isin(data.codes, [data.values.index(value) for value in out])
+            found = own if found is None else found | own
+    return found
 
 
 _BETWEEN = ", "

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from fedaudit.federations.agreement import check_agreement, label_faults
 from fedaudit.federations.errors import raise_errors
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups import with_intersections
+from fedaudit.federations.groups import compared, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
+from fedaudit.federations.left_out import without_left_out
 from fedaudit.federations.profiles.profile import NUMERIC_TARGET
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
@@ -104,9 +105,11 @@ def _asked(spec: ExperimentSpec, files: Files) -> LoadRequest:
 def _agreed(spec: ExperimentSpec, federation: Federation) -> Federation:
     if spec.privacy.draws_by_record:
         federation = replace(federation, record_keys=record_keys(federation))
+    groups = compared(federation.attributes, spec.fairness)
+    federation = replace(federation, attributes=groups)
     federation = with_intersections(federation, spec.fairness.combinations)
     check_agreement(spec, federation)
-    return federation
+    return without_left_out(spec, federation)
 
 
 def profile_registration(

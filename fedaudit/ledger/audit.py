@@ -10,9 +10,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.chain import CLUSTER_BYTES, LedgerHash, genesis, link_of_bytes, placed_bytes
 from fedaudit.ledger.columns import EntryColumns, alike
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import (
+    CLUSTER_BYTES,
+    EntryEncoder,
+    LedgerHash,
+    genesis,
+    link_of_bytes,
+    placed_bytes,
+)
 from fedaudit.ledger.rows import (
     InputsReader,
     Key,
@@ -26,7 +32,7 @@ from fedaudit.ledger.rows import (
     stands_for_held_out,
 )
 from fedaudit.ledger.statements import ErasedNames, subjects_hash
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 
 STANDS_FOR_ALL = "everyone"
 """Of a ledger that charges all alike: a name that is no client's."""

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 
 import rfc8785
 
-from fedaudit.ledger.chain import SALT_BYTES
+from fedaudit.ledger.encoding import SALT_BYTES
 from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
-from fedaudit.ledger.signatures import ALGORITHM, PublicKey
+from fedaudit.ledger.statements import ALGORITHM, PublicKey
 from fedaudit.spec.audits import is_audit
 
 

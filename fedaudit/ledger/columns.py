@@ -26,7 +26,7 @@ from fedaudit.ledger.rows import (
     listed,
     names_of_subjects,
 )
-from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import Component, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
 

@@ -18,13 +18,13 @@ import numpy as np
 import rfc8785
 from numpy.typing import NDArray
 
-from fedaudit.ledger.chain import LedgerHash, Row, link
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, link
 from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, entry_of, place_of
-from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import (
+    DECLARED,
     Composed,
     LaplaceL2,
+    MechanismParameters,
     NonPrivate,
     event_from_dict,
 )

@@ -18,8 +18,12 @@ from fedaudit.privacy.accounting.epsilon_tables import (
     RepeatedEvent,
     repeated_event_from_dict,
 )
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, event_from_dict
+from fedaudit.privacy.accounting.privacy_events import (
+    Adjacency,
+    MechanismParameters,
+    Observer,
+    event_from_dict,
+)
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_facts, mechanism_of
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, SubjectKind

@@ -18,8 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.count_release import CountRelease
 from fedaudit.spec.fairness import HeldOutUnit
 

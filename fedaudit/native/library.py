@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
+
 INTERFACE = 3
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
@@ -124,13 +126,13 @@ def fallback_only() -> Iterator[None]:
 class PredictedAlike:
     """Rows of which the `own` are predicted as one number, and their clients."""
 
-    target: NDArray[np.float64]
-    client: NDArray[np.int64]
-    own: NDArray[np.bool_]
+    target: Floats
+    client: Ints
+    own: Bools
     """All three [rows]."""
-    values: NDArray[np.float64]
+    values: Floats
     """[rows]: the losses of the others."""
-    weights: NDArray[np.float64]
+    weights: Floats
     """[clients]: how much a client's loss counts, the root of the mean of its rows' values."""
 
 
@@ -196,7 +198,7 @@ def aes(keys: Keys, *, purpose: int, blocks: int) -> NDArray[np.uint64] | None:
     return words if made else None
 
 
-def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> NDArray[np.int64] | None:
+def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> Ints | None:
     """Of pairs of words [..., 2 * draws] as numbers below `population`, the first `count` distinct
     of each row, ascending: int64 [..., count].
 
@@ -218,7 +220,7 @@ def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> NDArr
 _NARROW = 2**31
 
 
-def regroup(group: NDArray[np.int64], own: NDArray[Any], groups: int) -> NDArray[np.float64] | None:
+def regroup(group: Ints, own: NDArray[Any], groups: int) -> Floats | None:
     """Sums [rows, groups, kinds] of what clients add, [clients, kinds], to the group of each
     [rows, clients]."""
     library = kernels()
@@ -235,9 +237,7 @@ def regroup(group: NDArray[np.int64], own: NDArray[Any], groups: int) -> NDArray
 class NearRounds:
     """Which rounds drew nearly the same of a group as an earlier one, group by group."""
 
-    def __init__(
-        self, drawn: NDArray[np.bool_], earlier: NDArray[np.bool_], before: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, drawn: Bools, earlier: Bools, before: Ints) -> None:
         """`drawn` [rounds, clients]; `earlier` [clients, rounds], of which the first `before`
         [rounds] are earlier than each of the rounds drawn."""
         self._drawn, self._earlier = line(drawn, np.bool_), line(earlier, np.bool_)
@@ -245,14 +245,8 @@ class NearRounds:
         self._room = np.empty((4, int(before.max(initial=0))), dtype=np.int32)
 
     def of_group(
-        self,
-        asked: NDArray[np.int64],
-        *,
-        members: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        least_rows: int,
-        least_clients: int,
-    ) -> NDArray[np.bool_] | None:
+        self, asked: Ints, *, members: Ints, rows: Ints, least_rows: int, least_clients: int
+    ) -> Bools | None:
         """Whether each of the `asked` rounds is one: [asked].
 
         The group's `members` have `rows` each. Samples that differ in so many rows and clients are
@@ -280,5 +274,5 @@ class NearRounds:
             place_of(self._room),
             place_of(near),
         )
-        found: NDArray[np.bool_] = near[asked]
+        found: Bools = near[asked]
         return found

@@ -5,6 +5,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Floats32
 from fedaudit.networks.shape import NetworkShape
 from fedaudit.randomness import CounterSource, Purpose, normals, uniforms
 from fedaudit.spec.models import DrawnStart
@@ -12,7 +13,7 @@ from fedaudit.spec.models import DrawnStart
 
 def initial_hypotheses(
     shape: NetworkShape, *, start: DrawnStart, hypotheses: int, seed: int
-) -> NDArray[np.float32]:
+) -> Floats32:
     """float32 [hypotheses, n], drawn as `start` says.
 
     Galli et al. start linear maps from a standard normal vector (section 5.1). `uniform`, within
@@ -41,7 +42,7 @@ def _words(shape: NetworkShape, position: int, seed: int) -> NDArray[np.uint32]:
     )
 
 
-def _uniform(shape: NetworkShape, words: NDArray[np.uint32]) -> NDArray[np.float64]:
+def _uniform(shape: NetworkShape, words: NDArray[np.uint32]) -> Floats:
     values = uniforms(words)[: shape.n]
     values *= 2
     values -= 1

@@ -15,6 +15,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from fedaudit.arrays import Floats32
 from fedaudit.networks.shape import NetworkShape
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -32,7 +33,7 @@ class ParameterFileError(Exception):
 
 
 def encode_hypotheses(
-    shape: NetworkShape, hypotheses: NDArray[np.float32], *, metadata: Mapping[str, Any]
+    shape: NetworkShape, hypotheses: Floats32, *, metadata: Mapping[str, Any]
 ) -> bytes:
     """A safetensors file of hypotheses [k, n]; the same for the same hypotheses and metadata."""
     return safetensors.numpy.save(
@@ -80,9 +81,7 @@ def tensor_sizes(shape: NetworkShape, *, hypotheses: int) -> dict[str, tuple[int
     }
 
 
-def named_tensors(
-    shape: NetworkShape, hypotheses: NDArray[np.float32]
-) -> dict[str, NDArray[np.float32]]:
+def named_tensors(shape: NetworkShape, hypotheses: Floats32) -> dict[str, Floats32]:
     """The tensors of hypotheses [k, n], by their names."""
     return {
         name: np.ascontiguousarray(theta[place].reshape(sizes))
@@ -91,7 +90,7 @@ def named_tensors(
     }
 
 
-def hypotheses_of(tensors: Tensors, shape: NetworkShape, *, hypotheses: int) -> NDArray[np.float32]:
+def hypotheses_of(tensors: Tensors, shape: NetworkShape, *, hypotheses: int) -> Floats32:
     """float32 [hypotheses, n] from a file's tensors.
 
     Raises ParameterFileError where they are not those of this many networks of this shape, or are

@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.client_network import record_loss
-from fedaudit.networks.losses import Loss
+from fedaudit.arrays import Ints
 from fedaudit.networks.shape import (
     ConvolutionalShape,
     DenseShape,
@@ -31,6 +28,7 @@ from fedaudit.networks.shape import (
     LayeredShape,
     NetworkShape,
 )
+from fedaudit.networks.stacked_network import Loss, record_loss
 from fedaudit.reproducible import fixed_order_sum, sum_along
 
 _EXACT = 53
@@ -78,7 +76,7 @@ class RecordBatch:
     """float32 [silos, rows, ...]."""
     target: Tensor
     """float32 [silos, rows]; the class index for classification."""
-    sizes: NDArray[np.int64]
+    sizes: Ints
     """[silos]: records in front. A silo's batch may be empty."""
 
 

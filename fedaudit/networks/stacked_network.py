@@ -4,17 +4,293 @@ After the first local step weights differ from client to client, so a matrix lib
 products to offer: small dense networks are written out by hand over [cells, clients] lanes, where
 each term is one long elementwise operation. Larger ones are computed one cell at a time by matrix
 products and autograd, so that a cell's numbers cannot depend on the stack.
+
+Losses of one row and their derivatives with respect to the network's outputs.
+
+A client's loss is the mean of its rows' values, or the root of that mean for `rmse`. Values are
+additive over rows, so that a loss without one row is a subtraction.
+
+Outputs lie on axis 0 and rows on the axis before the last two; everything else is elementwise, so
+a client's figures do not depend on what it is stacked with. Only operations whose result is the
+same in a vectorised body and in its tail are used (`exp`, `log`; not `sigmoid`, `softplus`).
+
+Networks of one set of parameters: operations, a client's network, and the loss of one record.
+
+For convolutions on a processor one client after the other is the fastest way: stacking clients
+needs grouped convolutions, which are slower than one client's own.
 """
 
-from typing import assert_never
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, assert_never
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from fedaudit.networks.client_network import layered_outputs, parameters_at
-from fedaudit.networks.losses import Loss
-from fedaudit.networks.shape import DenseShape, LayeredShape
-from fedaudit.reproducible import fixed_order_sum
+from fedaudit.networks.shape import (
+    Convolution,
+    DenseShape,
+    Flattening,
+    Layer,
+    LayeredShape,
+    NetworkShape,
+    Operation,
+    Pool,
+)
+from fedaudit.reproducible import fixed_order_sum, square_root
+from fedaudit.spec.models import ActivationName
+
+LossKind = Literal["rmse", "mse", "cross-entropy"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """`classes` is 0 for regression. Raises ValueError for a cross-entropy without classes."""
+
+    kind: LossKind
+    classes: int
+    cutoff: float = 0.0
+    """Of two classes, the logit of the second above which it is predicted."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "cross-entropy" and not self.classes:
+            raise ValueError("cross-entropy needs classes")
+
+    @property
+    def root_mean(self) -> bool:
+        """Whether a client's loss is the root of the mean of its rows' values."""
+        match self.kind:
+            case "rmse":
+                return True
+            case "mse" | "cross-entropy":
+                return False
+            case _:
+                assert_never(self.kind)
+
+    def values(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Each row's value: outputs [out, ...], target [...] (broadcast); result [...]."""
+        if self.classes == 0:
+            residual = outputs[0] - target
+            return residual * residual
+        log_share, share, hot = self._shares(outputs, target)
+        match self.kind:
+            case "cross-entropy":
+                return -fixed_order_sum(log_share * hot, 0)
+            case "rmse" | "mse":
+                error = share - hot
+                return fixed_order_sum(error * error, 0) / self.classes
+            case _:
+                assert_never(self.kind)
+
+    def values_and_slopes(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Each row's value and its derivative, shaped like the outputs."""
+        if self.classes == 0:
+            residual = outputs[0] - target
+            return residual * residual, (2 * residual).unsqueeze(0)
+        log_share, share, hot = self._shares(outputs, target)
+        match self.kind:
+            case "cross-entropy":
+                return -fixed_order_sum(log_share * hot, 0), self._own_outputs(share - hot)
+            case "rmse" | "mse":
+                error = share - hot
+                inner = fixed_order_sum(error * share, 0)
+                slope = (error - inner) * share * (2 / self.classes)
+                return fixed_order_sum(error * error, 0) / self.classes, self._own_outputs(slope)
+            case _:
+                assert_never(self.kind)
+
+    def answers(self, outputs: Tensor) -> Tensor:
+        """What is predicted follows from it: of outputs [out, ...] the number, the logit of the
+        second of two classes, or the most likely of more (int64): [...]."""
+        return outputs.argmax(0) if self.classes > 2 else outputs[0]
+
+    def predictions(self, answers: Tensor) -> Tensor:
+        """The predicted class, int64, or number, of `answers` [...]: [...]."""
+        return (answers > self.cutoff).long() if self.classes == 2 else answers
+
+    def client_loss(self, mean: Tensor) -> Tensor:
+        """A client's loss from the mean of its rows' values."""
+        return square_root(mean) if self.root_mean else mean
+
+    def client_slope(self, mean: Tensor) -> Tensor:
+        """Derivative of a client's loss by that mean; 0 at a loss of 0 (papers leave it open)."""
+        if not self.root_mean:
+            return torch.ones_like(mean)
+        root = square_root(mean)
+        return torch.where(root > 0, 0.5 / root, torch.zeros_like(root))
+
+    def _shares(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logarithm of softmax, softmax, and the one-hot target, each [classes, ...]."""
+        if self.classes == 2:  # one output: the logit of the second class against 0
+            outputs = torch.cat((torch.zeros_like(outputs), outputs))
+        shifted = outputs - outputs.amax(0)
+        log_share = shifted - fixed_order_sum(shifted.exp(), 0).log()
+        labels = torch.arange(self.classes, device=target.device, dtype=target.dtype)
+        hot = (labels.view(-1, *[1] * (outputs.dim() - 1)) == target).to(outputs.dtype)
+        return log_share, log_share.exp(), hot
+
+    def _own_outputs(self, slope: Tensor) -> Tensor:
+        return slope[1:] if self.classes == 2 else slope
+
+
+Parameters = Sequence[tuple[Tensor, Tensor | None]]
+"""Weights and bias of each layer that has them, in order."""
+
+
+_ACTIVATIONS: Mapping[ActivationName, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "gelu": functional.gelu,
+}
+
+
+def layered_outputs(shape: NetworkShape, parameters: Parameters, rows: Tensor) -> Tensor:
+    """Outputs [rows, outputs] on rows [rows, inputs]."""
+    values, own = first_values(shape, rows), iter(parameters)
+    for operation in shape.operations:
+        has_own = isinstance(operation, Layer | Convolution)
+        values = operation_outputs(operation, values, next(own) if has_own else None)
+    return values
+
+
+def first_values(shape: NetworkShape, rows: Tensor) -> Tensor:
+    """What the first operation takes of rows [rows, inputs], which hold channels innermost."""
+    if shape.image is None:
+        return rows
+    # A view: the layout that convolutions are fastest with.
+    return torch.unflatten(rows, 1, shape.image).permute(0, 3, 1, 2)
+
+
+def operation_outputs(
+    operation: Operation, values: Tensor, own: tuple[Tensor, Tensor | None] | None
+) -> Tensor:
+    """What one operation makes of values [rows, ...]; `own`: its weights and bias, if it has any.
+
+    Raises ValueError for a layer without its parameters.
+    """
+    match operation:
+        case Layer() | Convolution():
+            if own is None:
+                raise ValueError("a layer needs its parameters")
+            weights, bias = own
+            if isinstance(operation, Layer):
+                return functional.linear(values, weights, bias)
+            return functional.conv2d(
+                values, weights, bias, stride=operation.stride, padding=operation.padding
+            )
+        case Pool():
+            return _pooled(operation, values)
+        case Flattening():
+            return values.flatten(1)
+        case "relu" | "tanh" | "sigmoid" | "gelu":
+            return _ACTIVATIONS[operation](values)
+        case _:
+            assert_never(operation)
+
+
+def _pooled(pool: Pool, maps: Tensor) -> Tensor:
+    match pool.kind:
+        case "max-pooling":
+            return functional.max_pool2d(maps, pool.size)
+        case "average-pooling":
+            return functional.avg_pool2d(maps, pool.size)
+        case _:
+            assert_never(pool.kind)
+
+
+def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:
+    """Views of the parameters in a vector [n]."""
+    return [
+        (
+            theta[layer.weights].view(layer.weight_sizes),
+            None if layer.bias is None else theta[layer.bias],
+        )
+        for layer in shape.layers
+    ]
+
+
+def _in_turn(parameters: Parameters) -> list[Tensor]:
+    """All weights, and then all biases."""
+    return [
+        *(weights for weights, _ in parameters),
+        *(bias for _, bias in parameters if bias is not None),
+    ]
+
+
+_MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
+
+
+class ClientNetwork:
+    """Outputs and gradients at one vector of parameters.
+
+    The vector is the network's own copy: libraries may round by where a vector lies in memory, and
+    a hypothesis lies elsewhere after a run was resumed.
+    """
+
+    def __init__(self, shape: NetworkShape, device: torch.device) -> None:
+        self.shape = shape
+        self.rows_at_once = max(1, _MAX_ACTIVATIONS // shape.activations)
+        """How many rows to compute at once, for temporaries to stay small."""
+        self.theta = torch.zeros(shape.n, device=device)
+        """float32 [n]: the present parameters."""
+        # Leaves of their own, each on its part of the vector: slices that autograd had to undo
+        # would cost a vector of zeros for each layer.
+        self._parameters = parameters_at(shape, self.theta)
+        self._leaves = [leaf.requires_grad_() for leaf in _in_turn(self._parameters)]
+
+    def load(self, theta: Tensor) -> None:
+        """Takes over parameters [n]."""
+        with torch.no_grad():
+            self.theta.copy_(theta)
+
+    def outputs(self, features: Tensor) -> Tensor:
+        """Outputs [out, rows] on features [rows, inputs]."""
+        return layered_outputs(self.shape, self._parameters, features).t()
+
+    def gradient(self, features: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, list[Tensor]]:
+        """The sum of the rows' values, and its gradient layer by layer.
+
+        `features` [rows, inputs]; `target` [rows].
+        """
+        with torch.enable_grad():
+            outputs = self.outputs(features)
+        values, slopes = loss.values_and_slopes(outputs.detach(), target)
+        return values.sum(), list(torch.autograd.grad(outputs, self._leaves, slopes))
+
+    def descend(self, gradient: list[Tensor], step: float) -> None:
+        """Moves the parameters by -step times the gradient."""
+        with torch.no_grad():
+            for leaf, part in zip(self._leaves, gradient, strict=True):
+                leaf.sub_(part, alpha=step)
+
+    def flat(self, gradient: list[Tensor]) -> Tensor:
+        """A gradient by layers as a vector, in the order of the parameters: [n]."""
+        found = torch.empty_like(self.theta)
+        for place, part in zip(_in_turn(parameters_at(self.shape, found)), gradient, strict=True):
+            place.copy_(part)
+        return found
+
+
+def record_loss(
+    shape: NetworkShape, loss: Loss, theta: Tensor, features: Tensor, target: Tensor
+) -> Tensor:
+    """The loss of one record at parameters [n], of features [inputs] and target []: a scalar.
+
+    In plain torch operations, so that `torch.func` can take its gradient record by record.
+    """
+    if isinstance(shape, LayeredShape):
+        return loss.values(
+            layered_outputs(shape, parameters_at(shape, theta), features[None])[0], target
+        )
+    # Dense layers take a vector here, which libraries round otherwise than a batch of one row.
+    values, own = first_values(shape, features[None]), iter(parameters_at(shape, theta))
+    for operation in shape.operations:
+        has_own = isinstance(operation, Layer | Convolution)
+        values = values.flatten() if isinstance(operation, Layer) else values
+        values = operation_outputs(operation, values, next(own) if has_own else None)
+    return loss.values(values, target)
 
 
 class SmallDenseNetwork:

@@ -17,9 +17,9 @@ from typing import Literal, assert_never
 
 import numpy as np
 import rfc8785
-from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountant import added_epsilon
+from fedaudit.arrays import Floats
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
 from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons, shared_curve
 from fedaudit.privacy.accounting.privacy_events import (
     REPORT,
@@ -29,7 +29,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     ReportObserver,
 )
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
@@ -118,7 +117,7 @@ class CountRelease:
         return float(found)
 
     @property
-    def curve(self) -> NDArray[np.float64]:
+    def curve(self) -> Floats:
         """Renyi divergences of one release, at the orders that budgets compose."""
         return shared_curve(self.event, adjacency=self.adjacency, observer="final_model")
 

@@ -36,15 +36,15 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32
+
 
 def epsilon(*, n: int, noise_multiplier: float, radius: float) -> float:
     """epsilon = n / (nu * radius), per unit of distance (Algorithm 2, line 3)."""
     return n / (noise_multiplier * radius)
 
 
-def release_epsilons(
-    sizes: ArrayLike, *, noise_multiplier: float, radii: ArrayLike
-) -> NDArray[np.float64]:
+def release_epsilons(sizes: ArrayLike, *, noise_multiplier: float, radii: ArrayLike) -> Floats:
     """`epsilon` of many releases: float64, of the shape that `sizes` and `radii` make together.
 
     `sizes`: parameters of the parts that have noise of their own.
@@ -62,7 +62,7 @@ def leakage(releases: float, *, n: int, noise_multiplier: float) -> float:
     return float(releases * n) / noise_multiplier
 
 
-def leakages(releases: ArrayLike, *, n: ArrayLike, noise_multiplier: float) -> NDArray[np.float64]:
+def leakages(releases: ArrayLike, *, n: ArrayLike, noise_multiplier: float) -> Floats:
     """`leakage` of many: float64, of the shape that `releases` and `n` make together."""
     products = np.asarray(np.multiply(releases, n), dtype=np.float64)
     return products / noise_multiplier
@@ -129,7 +129,7 @@ class LeakageSummary:
 QUANTILES = (5, 25, 50, 75, 95)
 
 
-def training_releases(releases: NDArray[np.int32], *, training_clients: int) -> NDArray[np.int64]:
+def training_releases(releases: Ints32, *, training_clients: int) -> Ints:
     """Releases of each training client, ascending, from those of all clients.
 
     Held-out clients never release anything, so leaving out as many zeros as there are held-out
@@ -146,7 +146,7 @@ def training_releases(releases: NDArray[np.int32], *, training_clients: int) -> 
 
 
 def summarise_leakage(
-    releases: NDArray[np.int32], *, training_clients: int, n: int, noise_multiplier: float
+    releases: Ints32, *, training_clients: int, n: int, noise_multiplier: float
 ) -> LeakageSummary:
     """Median, maximum and quantiles of releases * n / nu over the training clients.
 
@@ -178,7 +178,7 @@ class ClusterLeakage(TypedDict):
 class ClusterCounts:
     """The number of clients by cluster and number of releases."""
 
-    def __init__(self, clusters: NDArray[np.int16], releases: NDArray[np.int32]) -> None:
+    def __init__(self, clusters: Ints16, releases: Ints32) -> None:
         """The initial cluster and releases of every client, both [clients]; a cluster of -1 means
         none yet."""
         self._clusters = np.array(clusters, dtype=np.int64)
@@ -190,10 +190,10 @@ class ClusterCounts:
 
     def follow(
         self,
-        clients: NDArray[np.int32],
+        clients: Ints32,
         *,
-        clusters: NDArray[np.int16],
-        releases: NDArray[np.int32],
+        clusters: Ints16,
+        releases: Ints32,
         price: Callable[[float], float],
     ) -> list[list[ClusterLeakage]]:
         """Median and largest leakage after each of some rounds, of each cluster that has a client,
@@ -221,9 +221,7 @@ class ClusterCounts:
         [now] = _priced(self._counts[np.newaxis], price)
         return now
 
-    def _in_rounds(
-        self, clusters: NDArray[np.int64], releases: NDArray[np.integer]
-    ) -> NDArray[np.int64]:
+    def _in_rounds(self, clusters: Ints, releases: NDArray[np.integer]) -> Ints:
         """The number of clients by round, cluster and releases: [rounds, clusters, releases]."""
         shape = (len(clusters), *self._counts.shape)
         rounds, columns = np.nonzero(clusters >= 0)
@@ -243,9 +241,7 @@ class ClusterCounts:
         self._counts = grown
 
 
-def _priced(
-    history: NDArray[np.int64], price: Callable[[float], float]
-) -> list[list[ClusterLeakage]]:
+def _priced(history: Ints, price: Callable[[float], float]) -> list[list[ClusterLeakage]]:
     """By round, the leakage of each cluster that has a client, from numbers of clients [rounds,
     clusters, releases]."""
     totals = history.cumsum(axis=2)
@@ -277,7 +273,7 @@ MIN_RELEASES = 5
 """With fewer releases a median would nearly reveal the norm of one client's update."""
 
 
-def listed_pairs(distances: NDArray[np.float64]) -> list[tuple[int, int]]:
+def listed_pairs(distances: Floats) -> list[tuple[int, int]]:
     """The pairs that are reported, from distances [k, k]: all, or the nearest and the farthest."""
     pairs = list(combinations(range(len(distances)), 2))
     if len(distances) <= MAX_LISTED:
@@ -286,7 +282,7 @@ def listed_pairs(distances: NDArray[np.float64]) -> list[tuple[int, int]]:
     return [ordered[0], ordered[-1]]
 
 
-def part_distances(hypotheses: NDArray[np.float32], *, parts: Sequence[int]) -> NDArray[np.float64]:
+def part_distances(hypotheses: Floats32, *, parts: Sequence[int]) -> Floats:
     """Euclidean distances between hypotheses [k, n] within each part: [k, k, parts].
 
     `parts`: how many parameters each has, in the vector's order. Raises ValueError where they do
@@ -305,7 +301,7 @@ def part_distances(hypotheses: NDArray[np.float32], *, parts: Sequence[int]) -> 
     return found
 
 
-def exponents(rates: NDArray[np.float64], distances: NDArray[np.float64]) -> NDArray[np.float64]:
+def exponents(rates: Floats, distances: Floats) -> Floats:
     """epsilon * distance, added up over the parts: [releases].
 
     `rates` [releases, parts], `distances` [parts].
@@ -313,7 +309,7 @@ def exponents(rates: NDArray[np.float64], distances: NDArray[np.float64]) -> NDA
     return np.asarray(rates @ distances, dtype=np.float64)
 
 
-def clipped_reach(rates: NDArray[np.float64], *, clip: float) -> NDArray[np.float64]:
+def clipped_reach(rates: Floats, *, clip: float) -> Floats:
     """What two clipped updates add to the exponent at most: [releases].
 
     They lie 2c apart as a whole, so by Cauchy and Schwarz their distances within the parts, each

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of
 from fedaudit.reports.later import judged_later

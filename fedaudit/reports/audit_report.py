@@ -7,16 +7,24 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fedaudit.ledger.bundle import Evidence
-from fedaudit.ledger.signatures import Keyring
+from fedaudit.ledger.statements import Keyring
 from fedaudit.reports.checks import Check, agrees, answer_check, check, value_at
 from fedaudit.reports.gates.gate_evaluation import SIGNS, overall
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
 from fedaudit.reports.report import GateSection, check_gates, gated, worded
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
-from fedaudit.reports.sections.integrity import signature_check
-from fedaudit.reports.sections.model import ModelSection
-from fedaudit.reports.sections.part import Answer, AnswerReason, GateOutcome, Part, VerdictParts
+from fedaudit.reports.sections.other_runs import ModelSection
+from fedaudit.reports.sections.part import (
+    Answer,
+    AnswerReason,
+    GateOutcome,
+    Part,
+    Values,
+    VerdictParts,
+    assembled,
+    section_checks,
+)
 from fedaudit.reports.sections.predictions import (
     AUDIT,
     EQUAL_TRUTH,
@@ -31,11 +39,10 @@ from fedaudit.reports.sections.predictions import (
     UnknownPrivacy,
     as_report_of_run,
 )
-from fedaudit.reports.sections.provenance import Provenance
+from fedaudit.reports.sections.provenance import Provenance, signature_check
 from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
-from fedaudit.reports.sections.section import Values, assembled, section_checks
 from fedaudit.reports.verdict.verdict import verdict
-from fedaudit.reports.verdict.worst_off import fairness_part
+from fedaudit.reports.verdict.worst_off import counted_gap_size, fairness_part, unjudged_gap
 from fedaudit.spec.audits import measuring_spec, parse_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
@@ -136,9 +143,11 @@ def _answer(report: Mapping[str, Any]) -> Answer:
     against = list(_objections(report))
     if against:
         return Answer(outcome="do-not-release", reasons=against)
+    apart = AnswerReason(code="training-not-audited", text=_FAIRNESS_ALONE)
     return Answer(
         outcome="not-decided",
-        reasons=[AnswerReason(code="training-not-audited", text=_FAIRNESS_ALONE)],
+        reasons=[*unjudged_gap(report), apart],
+        gap_size=counted_gap_size(report),
     )
 
 

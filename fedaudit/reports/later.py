@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from fedaudit.ledger.signatures import Envelope, SigningKey
-from fedaudit.reports.canonical_json import canonical_json
+from fedaudit.ledger.statements import Envelope, SigningKey
+from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.gates import Gate

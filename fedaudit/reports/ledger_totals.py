@@ -11,7 +11,7 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import EntryColumns, misfits
 from fedaudit.ledger.rows import Outcome
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.reports.checks import value_at
 from fedaudit.spec.experiment import ExperimentSpec
 

@@ -10,31 +10,45 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from fedaudit.reports.canonical_json import canonical_json
-from fedaudit.reports.checks import Check, answer_check, check, same, unchecked
+from fedaudit.reports.checks import Check, answer_check, canonical_json, check, same, unchecked
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection
 from fedaudit.reports.sections.held_out_privacy import FAIRNESS_PRIVACY, FairnessPrivacy
-from fedaudit.reports.sections.integrity import INTEGRITY, Integrity
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.model import MODEL, ModelSection
-from fedaudit.reports.sections.other_runs import REPEATS, SWEEP, RepeatsSection, SweepSection
+from fedaudit.reports.sections.other_runs import (
+    MODEL,
+    REPEATS,
+    SWEEP,
+    ModelSection,
+    RepeatsSection,
+    SweepSection,
+)
 from fedaudit.reports.sections.outcome_words import with_words
-from fedaudit.reports.sections.part import Answer, GateOutcome, Part, VerdictParts
+from fedaudit.reports.sections.part import (
+    Answer,
+    GateOutcome,
+    Part,
+    Section,
+    Values,
+    VerdictParts,
+    assembled,
+    section_checks,
+)
 from fedaudit.reports.sections.privacy import PRIVACY, Privacy
 from fedaudit.reports.sections.provenance import (
     DATA,
     EXPERIMENT,
+    INTEGRITY,
     PROVENANCE,
     Data,
     Experiment,
+    Integrity,
     Provenance,
 )
 from fedaudit.reports.sections.published_fairness import FAIRNESS
-from fedaudit.reports.sections.section import Section, Values, assembled, section_checks
 from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.advice import Advice
 from fedaudit.reports.verdict.release import answer_of

@@ -14,19 +14,60 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
+from fedaudit.networks.shape import network_shape
+from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.reports.sections.held_out_privacy import NO_NOISE
 from fedaudit.runs.run import Run, cell_ledger_context
-from fedaudit.runs.solved_noise import with_solved_noise
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.models import ArtifactStart
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.privacy import NoisedUpdates
 from fedaudit.spec.training import is_validated
 from fedaudit.sweeps.sweep_costs import CostFigure
 from fedaudit.training.base.cell import Cell
+
+
+def with_solved_noise(spec: ExperimentSpec, federation: Federation) -> ExperimentSpec:
+    """The spec with the smallest noise multiplier that meets its target; a spec without a target,
+    or with a multiplier that meets it, as it is.
+
+    Raises InvalidInputError where no multiplier meets the target, or the one that is given does
+    not. The numbers of the data are those of training clients, features and classes.
+    """
+    privacy = spec.privacy
+    if not isinstance(privacy, NoisedUpdates) or privacy.target is None:
+        return spec
+    shape = network_shape(spec.model, features=federation.width, classes=len(federation.classes))
+    figure = mechanism_of(spec).targeted_figure(
+        n=shape.n, training_clients=training_clients(federation.clients, spec.federation)
+    )
+    assert figure is not None, "a mechanism with a target has its figure"
+    asked, noise = privacy.target.amount, privacy.noise_multiplier
+    if privacy.is_unsolved:
+        document = spec.model_dump(mode="json")
+        document["privacy"]["noise_multiplier"] = figure.least_noise(asked)
+        try:
+            return parse_spec(document)
+        except InvalidInputError as error:
+            # What the multiplier disagrees with follows from the spec, as the multiplier does.
+            faults = [FieldError(one.pointer, one.message, of_spec=True) for one in error.errors]
+            raise InvalidInputError(faults) from None
+    projected = figure.projected(noise)
+    if not projected <= asked:
+        message = (
+            f"does not meet privacy.target: at {noise:g}, {figure.terms} come to {figure.name} "
+            f"{at_most(projected)}, and {asked:g} is asked for; leave it out, so that the smallest "
+            "one that meets the target is found, or leave the target out"
+        )
+        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message, of_spec=True)])
+    return spec
+
 
 _BYTES_OF_A_PARAMETER = 4
 
@@ -172,6 +213,13 @@ class ExperimentPlan:
     projection: Projection
     profile: dict[str, Any]
     """Of the data, as the service shows it."""
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the spec asks for that protects nobody."""
+        return spec_doubts(
+            self.spec, training_clients=self.training_clients, rows=self.federation.rows
+        )
 
     def stored_fields(self) -> dict[str, Any]:
         """What is stored of the experiment beside its ids, under the names of the columns.

@@ -66,6 +66,7 @@ def contribution_keys(federation: Federation) -> NDArray[np.int64]:
 
 def _values(attribute: Attribute, secret: bytes) -> Keys:
     """A hash of each row's own value, [rows]: numbers as numbers, however they are written."""
+    attribute = attribute.data or attribute
     if attribute.numbers is None:
         return _hashes((*attribute.values, ""), secret)[attribute.codes]  # -1 is the last
     distinct, codes = np.unique(attribute.numbers, return_inverse=True)

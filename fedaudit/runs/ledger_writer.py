@@ -6,13 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.chain import Row, genesis, link
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, Row, genesis, link
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry, Outcome, report_entry
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
 
 _RELEASED, _REFUSED, _WITHHELD = (

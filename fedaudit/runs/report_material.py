@@ -13,12 +13,11 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.packing import EVERY_NUMBER, Scales
 from fedaudit.federations.split import training_group_rows
-from fedaudit.ledger.chain import ledger_hash
+from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
 from fedaudit.reports.report import assemble
-from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.guarantee import guarantee_of
 from fedaudit.reports.sections.material import (
@@ -26,14 +25,15 @@ from fedaudit.reports.sections.material import (
     FinalFigures,
     HypothesesFacts,
     ModelFile,
+    Progressed,
     ReportMaterial,
+    unfollowed,
 )
-from fedaudit.reports.sections.model import ModelSection, TensorSection, model_limits
+from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.reports.sections.published_fairness import LAST_ROUNDS, exact_sections
-from fedaudit.runs.blocks import publish_counts
+from fedaudit.runs.blocks import RunSink, publish_counts
 from fedaudit.runs.run import Run
-from fedaudit.runs.sink import RunSink
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.federation import (
@@ -45,8 +45,7 @@ from fedaudit.spec.federation import (
     SyntheticLinear,
 )
 from fedaudit.spec.table import Feature, Table
-from fedaudit.training.base.rounds import FinalResult
-from fedaudit.training.base.stopping import has_diverged, reported_end
+from fedaudit.training.base.rounds import FinalResult, has_diverged, reported_end
 
 Layout = dict[str, Any]
 
@@ -260,7 +259,7 @@ def report_material(
             fingerprint=federation.fingerprint,
             clients=federation.clients,
             training_clients=run.training_clients,
-            rows=federation.rows,
+            rows=federation.rows + federation.rows_removed,
             notes=federation.notes,
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,

@@ -15,7 +15,7 @@ from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.noised_counts import Rounder
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
-from fedaudit.ledger.chain import new_salt
+from fedaudit.ledger.encoding import new_salt
 from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.leakage import ClusterCounts
@@ -116,7 +116,7 @@ class Run:
     @cached_property
     def _sampled_rounds(self) -> "SampledRounds | None":
         """None where every round scores all held-out clients."""
-        from fedaudit.runs.sampled_rounds import SampledRounds  # as above
+        from fedaudit.runs.sampled_rounds import SampledRounds
 
         size = self.spec.training.stopping.validation_clients
         if size is None or not self.disclosures:
@@ -130,7 +130,7 @@ class Run:
         base = self.spec.fairness.rounded_to
         if base is None:
             return None
-        from fedaudit.runs.held_out_groups import build_rounder  # as above
+        from fedaudit.runs.held_out_groups import build_rounder
 
         return build_rounder(self.cell, base=base, key=self.rounding_key)
 

@@ -21,11 +21,14 @@ from fedaudit.spec.errors import (
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import (
     DEFAULT_GROUP_CLIENTS,
+    WHERE_USED,
     CountRounding,
     Fairness,
     Favourable,
     Intervals,
+    JoinedGroups,
     Label,
+    LeftOutGroups,
 )
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import CodeLabels, refuse_other_columns
@@ -36,6 +39,8 @@ from fedaudit.spec.table import Table
 _FAIRNESS = (
     "sensitive",
     "edges",
+    "groups",
+    "exclude",
     "favourable",
     "minimum_group_size",
     "minimum_group_clients",
@@ -78,6 +83,10 @@ class AuditSpec(SpecPart):
     sensitive: Annotated[list[Text], Field(min_length=1, max_length=20)]
     edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
     """Where a numeric attribute is cut into groups."""
+    groups: Annotated[JoinedGroups, WHERE_USED] = {}
+    """By attribute: the name of a group, and the values that are compared as that one group."""
+    exclude: Annotated[LeftOutGroups, WHERE_USED] = {}
+    """By attribute: values whose rows no figure counts."""
     favourable: Annotated[Favourable, BeforeValidator(_as_rule, json_schema_input_type=_Favourable)]
     """A value of the truth, a list of them, or a rule as in specs."""
     client_key: Text | None = None

@@ -17,12 +17,13 @@ from pydantic import Field, TypeAdapter, model_validator
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import FieldError, pointer, refuse_at, validated
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import Favourable, Groups, without_label
+from fedaudit.spec.fairness import Favourable, Groups, JoinedGroups, LeftOutGroups, without_label
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.registration import CHOSEN_PARAMETERS, Registration, source_departures
 from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
 
 _Attributes = Annotated[list[Text], Field(max_length=20)]
+_LATER = Field(exclude_if=lambda value: value is None)
 
 
 class FixedSplit(SpecPart):
@@ -44,6 +45,10 @@ class DisclosurePolicy(SpecPart):
     """A spec's has to be at least this."""
     edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] | None = None
     """Each sensitive attribute named here is cut so, and no other one is cut."""
+    groups: Annotated[JoinedGroups | None, _LATER] = None
+    """What is joined of each sensitive attribute named here, and of no other one."""
+    exclude: Annotated[LeftOutGroups | None, _LATER] = None
+    """What every spec and audit leaves out: all of it, so that no two reports differ by it."""
     favourable: Favourable | None = None
     """The rule of every spec with a sensitive attribute."""
     sensitive: _Attributes | None = None
@@ -94,6 +99,8 @@ class DisclosurePolicy(SpecPart):
         rules = self.favourable if isinstance(self.favourable, list) else []
         return [
             *((pointer("edges", name), name) for name in self.edges or {}),
+            *((pointer("groups", name), name) for name in self.groups or {}),
+            *((pointer("exclude", name), name) for name in self.exclude or {}),
             *(("/favourable", name) for rule in rules for name in rule.group),
             *(
                 (pointer("intersections", place), name)
@@ -153,6 +160,7 @@ def spec_faults(
     """
     return [
         *_of_groups(policy, spec.fairness),
+        *_of_left_out(policy, spec.fairness),
         *_of_intersections(policy, spec),
         *_of_split(policy.split, spec),
         *_of_source(policy, spec.federation, registration),
@@ -192,6 +200,7 @@ def _of_groups(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]
                 "it out",
             )
     yield from _of_edges(policy, groups)
+    yield from _of_joined(policy, groups)
     rule = without_label(policy.favourable)
     if groups.sensitive and rule not in (None, without_label(groups.favourable)):
         demanded = _json(_FAVOURABLE.dump_python(rule, mode="json"))
@@ -212,6 +221,25 @@ def _of_edges(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
             yield _fault(where, f"{_POLICY} does not let {name!r} be cut; leave its edges out")
         else:
             yield _fault(where, f"differs from the edges of {_POLICY}; set it to {_json(demanded)}")
+
+
+def _of_joined(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
+    for name in groups.sensitive if policy.groups is not None else ():
+        demanded = (policy.groups or {}).get(name)
+        if groups.groups.get(name) != demanded:
+            remedy = f"set it to {_json(demanded)}" if demanded else "leave it out"
+            where = pointer("fairness", "groups", name)
+            yield _fault(where, f"differs from the groups of {_POLICY}; {remedy}")
+
+
+def _of_left_out(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]:
+    if policy.exclude is not None and groups.exclude != policy.exclude:
+        yield _fault(
+            "/fairness/exclude",
+            f"differs from what {_POLICY} leaves out, and beside reports that leave it out would "
+            f"give it away; set it to {_json(policy.exclude)}, and name its attributes under "
+            "`sensitive`",
+        )
 
 
 def _of_intersections(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:

@@ -140,5 +140,7 @@ def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:
             return "must be the SHA-256 of the file, 64 hexadecimal digits in small letters"
         case "string_pattern_mismatch" if context["pattern"].startswith("^" + _NO_CONTROLS):
             return "must not contain control characters"
+        case "less_than" | "less_than_equal" if 1 in (context.get("lt"), context.get("le")):
+            return f"{message.replace('Input should', 'must')}; 0.3 stands for 30 %"
         case _:
             return _MESSAGES.get(kind, message.removeprefix("Value error, "))

@@ -1,14 +1,15 @@
 """Between whom, and by which outcome, fairness is measured, and how its counts are protected."""
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, assert_never
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text, is_stored
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
-from fedaudit.spec.labels import LabelText
+from fedaudit.spec.labels import LabelText, as_read
 from fedaudit.spec.sources import Source
 from fedaudit.spec.training import Training
 
@@ -136,6 +137,50 @@ class Intervals(SpecPart):
     samples: Annotated[int, Field(ge=100, le=100_000)] = 1000
 
 
+def _codes_as_text(values: Any) -> Any:
+    """YAML takes the code in `[9]` for a number, which is a value of a column all the same."""
+    if not isinstance(values, list):
+        return values
+    return [str(one) if type(one) in (int, float) else one for one in values]
+
+
+GroupValues = Annotated[
+    list[Text], Field(min_length=1, max_length=1000), BeforeValidator(_codes_as_text)
+]
+"""Values of an attribute, as reports call its groups."""
+JoinedGroups = dict[Text, Annotated[dict[Text, GroupValues], Field(min_length=1, max_length=100)]]
+LeftOutGroups = dict[Text, GroupValues]
+WHERE_USED = Field(exclude_if=lambda given: not given)
+"""Specs came before such a field: where it is empty it is left out of what is hashed."""
+
+
+def joined_in(texts: Iterable[str]) -> JoinedGroups:
+    """What texts such as `sex: other = divers, unknown` join. Raises ValueError for another one."""
+    found: JoinedGroups = {}
+    for text in texts:
+        name, colon, joined = text.partition(":")
+        group, equals, values = joined.partition("=")
+        if not (colon and equals):
+            raise ValueError(f"{text!r} is not as sex: other = divers, unknown")
+        found.setdefault(name.strip(), {})[group.strip()] = _listed(values)
+    return found
+
+
+def left_out_in(texts: Iterable[str]) -> LeftOutGroups:
+    """What texts such as `sex: divers, unknown` leave out. Raises ValueError for another one."""
+    found: LeftOutGroups = {}
+    for text in texts:
+        name, colon, values = text.partition(":")
+        if not colon:
+            raise ValueError(f"{text!r} is not as sex: divers, unknown")
+        found.setdefault(name.strip(), []).extend(_listed(values))
+    return found
+
+
+def _listed(values: str) -> list[str]:
+    return [one.strip() for one in values.split(",") if one.strip()]
+
+
 class Groups(SpecPart):
     """Sensitive attributes and the favourable outcome."""
 
@@ -145,6 +190,28 @@ class Groups(SpecPart):
     edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
     """Where a numeric attribute is cut into groups: [40, 60] gives below 40, 40 to below 60, and
     60 or more."""
+    groups: Annotated[
+        JoinedGroups,
+        WHERE_USED,
+        InForm(
+            "Values joined into one group",
+            hint="As in sex: other = divers, unknown; semicolons between several. Small groups can "
+            "then be shown together, and hide no large one.",
+        ),
+    ] = {}
+    """By attribute: the name of a group, and the values that are compared as that one group, as
+    {sex: {other: [divers, unknown]}}."""
+    exclude: Annotated[
+        LeftOutGroups,
+        WHERE_USED,
+        InForm(
+            "Values left out of the comparison",
+            hint="As in sex: divers; semicolons between several. No figure counts these rows, the "
+            "accuracy neither: how the model treats these people stays unknown.",
+        ),
+    ] = {}
+    """By attribute: values whose rows are compared with no others and count in no figure, so that
+    no total less the groups gives them away. Rows of clients that train are trained on as ever."""
     favourable: Favourable | None = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
     minimum_group_size: Annotated[
@@ -180,6 +247,7 @@ class Groups(SpecPart):
                 yield refuse_at(where, f"speaks of {name!r}, not in `sensitive`; name it there")
             elif any(low >= high for low, high in pairwise(edges)):
                 yield refuse_at(where, f"the edges of {name!r} must rise from one to the next")
+        yield from joined_faults(self)
         rules = self.favourable if isinstance(self.favourable, list) else []
         attributes = {attribute for rule in rules for attribute in rule.group}
         if len(attributes) > 1:
@@ -187,6 +255,30 @@ class Groups(SpecPart):
         elif unknown := attributes - set(self.sensitive):
             message = f"speaks of {sorted(unknown)[0]!r}, not in `sensitive`; name it there"
             yield refuse_at("/fairness/favourable", message)
+
+
+def joined_faults(groups: Groups) -> Refusals:
+    """Values that are joined or left out twice, or of attributes that are not compared."""
+    for field, asked in (("groups", groups.groups), ("exclude", groups.exclude)):
+        for name in asked:
+            if name not in groups.sensitive:
+                message = f"speaks of {name!r}, not in `sensitive`; name it there"
+                yield refuse_at(pointer("fairness", field, name), message)
+    for name, joined in groups.groups.items():
+        if name in groups.edges:
+            yield refuse_at(
+                pointer("fairness", "groups", name),
+                f"{name!r} is cut at `edges`; choose these so that its groups are large enough",
+            )
+        left = {as_read(value): "left out by `exclude`" for value in groups.exclude.get(name, ())}
+        for group, values in joined.items():
+            where = pointer("fairness", "groups", name, group)
+            if as_read(group) in left:
+                yield refuse_at(where, f"{group!r} is left out by `exclude`; use another name")
+            for value in values:
+                if (before := left.get(as_read(value))) is not None:
+                    yield refuse_at(where, f"{value!r} is {before} already; name it once")
+                left[as_read(value)] = f"in {group!r}"
 
 
 class Fairness(Groups):

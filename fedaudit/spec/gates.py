@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, cast
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import pointer, refuse_at, validated
-from fedaudit.spec.metrics import FAIRNESS_FIGURES
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, refuse_at, validated
+from fedaudit.spec.metrics import FAIRNESS_FIGURES, SHARES
 
 AttackFigure = Literal[
     "epsilon_lower_bound", "membership_tpr_at_1pct", "recovered_share", "nu_protecting"
@@ -155,6 +155,27 @@ class Gate(SpecPart):
         return self.plain_figure is None
 
 
+_SHARES = SHARES | {"accuracy_over_baseline", "membership_tpr_at_1pct", "recovered_share"}
+"""Figures that are never above 1."""
+
+
+def refuse_percentages(gates: Sequence[Gate], *, at: str = "/gates") -> None:
+    """Raises InvalidInputError where a share is given in percent, so that a gate would pass or fail
+    whatever the model. `at`: pointer of the list. Specs that were stored before stay readable."""
+    faults = [
+        FieldError(
+            f"{at}/{position}/value",
+            f"{gate.figure} is a share and never above 1; for {gate.value:g} % write "
+            f"{gate.value / 100:g}",
+            of_spec=True,
+        )
+        for position, gate in enumerate(gates)
+        if gate.figure in _SHARES and gate.value > 1
+    ]
+    if faults:
+        raise InvalidInputError(faults)
+
+
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 """A name that needs no escaping in a URL."""
 Description = Annotated[str, Field(max_length=2000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
@@ -218,4 +239,8 @@ def parse_policies(value: object) -> PolicyFile:
     """
     if isinstance(value, list):
         value = {"gates": value}
-    return validated(PolicyFile, value)
+    found = validated(PolicyFile, value)
+    for position, policy in enumerate(found.policies or ()):
+        refuse_percentages(policy.gates, at=f"/policies/{position}/gates")
+    refuse_percentages(found.gates or ())
+    return found

@@ -16,7 +16,7 @@ from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, re
 from fedaudit.spec.experiment import ADMITTED, ExperimentSpec, filled
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.gates import Gate
+from fedaudit.spec.gates import Gate, refuse_percentages
 from fedaudit.spec.models import ModelSpec
 from fedaudit.spec.privacy import (
     LEAST_CLIP,
@@ -46,6 +46,7 @@ def parse_spec(value: object) -> ExperimentSpec:
     # What was stored can be read, and is not trained (`Cell`).
     if not (isinstance(value, dict) and is_stored(value)):
         refuse_small_clip(spec)
+        refuse_percentages(spec.gates)
     return spec
 
 

@@ -148,6 +148,9 @@ def _with_groups(asked: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str
     if isinstance(sensitive, list):
         edges = taken.get("edges", {})
         taken["edges"] = {name: cuts for name, cuts in edges.items() if name in sensitive}
+        for field in ("groups", "exclude"):
+            own = taken.get(field, {})
+            taken[field] = {name: values for name, values in own.items() if name in sensitive}
         rule = taken.get("favourable")
         rules = rule if isinstance(rule, list) else []
         if not {name for one in rules for name in one.get("group", {})} <= set(map(str, sensitive)):
@@ -234,6 +237,10 @@ def group_departures(asked: Groups, registration: Registration) -> Iterator[tupl
         elif asked.edges.get(name) != registered.edges.get(name):
             where = pointer("fairness", "edges", name)
             yield where, "differs from the edges that the data were registered with"
+        for field in ("groups", "exclude"):
+            if getattr(asked, field).get(name) != getattr(registered, field).get(name):
+                where = pointer("fairness", field, name)
+                yield where, "differs from what the data were registered with"
     rule = without_label(asked.favourable)
     if rule not in (None, without_label(registered.favourable)):
         yield "/fairness/favourable", "differs from the rule that the data were registered with"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
+from fedaudit.arrays import Floats
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
-from fedaudit.privacy.accounting.rdp import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.reports.number_text import bound_text
@@ -71,7 +71,7 @@ class BookedCost(Protocol):
     @property
     def amount(self) -> float: ...
     @property
-    def curve(self) -> NDArray[np.float64] | None:
+    def curve(self) -> Floats | None:
         """Renyi divergences of an epsilon."""
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import norms
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, Local, LocalOnly, QFfl, Training
-from fedaudit.training.base.optimisers import Optimiser, OptimiserState, local_optimiser
+from fedaudit.training.base.record_steps import Optimiser, OptimiserState, local_optimiser
 
 _SMALLEST_LOSS = 1e-10
 """What a loss of 0 counts as: powers below 0 are taken of it."""

@@ -13,18 +13,17 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.losses import Loss
+from fedaudit.networks.stacked_network import ClientNetwork, Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import one_thread
 from fedaudit.spec.training import Training
 from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
-from fedaudit.training.base.optimisers import local_optimiser
+from fedaudit.training.base.record_steps import local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
@@ -42,7 +41,7 @@ from fedaudit.training.stacked.stack_round import (
 )
 from fedaudit.training.stacked.validation import Figures, flat_figures, score
 
-Rows = slice | NDArray[np.int64]
+Rows = slice | Ints
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class ClientUpdate:
                 moved, state = optimiser.step(theta, slope, state)
                 self._network.load(moved)
 
-    def tune(self, client: int, rows: NDArray[np.int64], personal: PersonalSteps) -> None:
+    def tune(self, client: int, rows: Ints, personal: PersonalSteps) -> None:
         """Makes the client's own model of the network's parameters, from these of its rows."""
         theta, common = self._network.theta, self._network.theta.clone()
         state = personal.optimiser.start(common)
@@ -113,7 +112,7 @@ class ClientUpdate:
             if pull is not None:
                 self._network.load(theta - pull)
 
-    def _gradient(self, client: int, batch: NDArray[np.int64]) -> tuple[list[Tensor], float]:
+    def _gradient(self, client: int, batch: Ints) -> tuple[list[Tensor], float]:
         """The gradient of the sum over the batch, added up part by part, layer by layer; and what
         its mean is multiplied by to be that of the client's loss."""
         total, gradient = torch.zeros((), device=self._data.device), list[Tensor]()
@@ -126,7 +125,7 @@ class ClientUpdate:
             return gradient, 1.0  # Nothing has to leave the device.
         return gradient, self._loss.client_slope(total / len(batch)).item()
 
-    def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:
+    def _batches(self, client: int, source: Source, round_: int) -> Iterator[Ints]:
         local, rows = self._local, self._data.rows(client)
         longest = int(self._rows_of_class[client])
         if local.batch_size is None or whole_data(local, longest):
@@ -148,7 +147,7 @@ class ClientUpdate:
             yield orders[step // batches % epochs, first : first + size]
 
 
-def parts(rows: NDArray[np.int64], size: int) -> Iterator[Rows]:
+def parts(rows: Ints, size: int) -> Iterator[Rows]:
     """The rows, at most `size` at a time."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
@@ -160,7 +159,7 @@ def _added(gradient: list[Tensor], slopes: list[Tensor]) -> list[Tensor]:
     return gradient
 
 
-Tune = Callable[[int, NDArray[np.int64]], None]
+Tune = Callable[[int, Ints], None]
 """Makes a client's own model of the network's parameters, from these of its rows."""
 
 
@@ -196,9 +195,9 @@ class ClientScorer:
         clients: Sequence[int],
         *,
         largest: int,
-        scored: Sequence[NDArray[np.bool_]] | None,
+        scored: Sequence[Bools] | None,
         tune: Tune | None,
-    ) -> tuple[ScoredRows, NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[ScoredRows, Floats, Floats]:
         """The rows of these clients as hypotheses theta [k, n] score them, and means over clients
         of the selection loss and the validation loss, [1] each.
 
@@ -318,11 +317,7 @@ class ClientByClient(Engine):
         """Nothing: noise is drawn for a client when it releases its upload."""
 
     def play(
-        self,
-        theta: Tensor,
-        cohorts: Sequence[Cohort],
-        clips: NDArray[np.float64] | None,
-        moments: Tensor | None,
+        self, theta: Tensor, cohorts: Sequence[Cohort], clips: Floats | None, moments: Tensor | None
     ) -> list[RoundResult]:
         (cohort,) = cohorts
         with one_thread():
@@ -399,7 +394,7 @@ class ClientByClient(Engine):
             yield updated
 
     def _add_up(
-        self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
+        self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: Floats
     ) -> RoundResult:
         """A trusted server adds up clipped updates, one after the other, and adds noise."""
         clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
@@ -435,7 +430,7 @@ class ClientByClient(Engine):
     def score(
         self,
         theta: Tensor,
-        clients: NDArray[np.int64],
+        clients: Ints,
         positions: Sequence[int],
         sizes: Tensor,
         *,

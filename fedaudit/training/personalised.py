@@ -27,14 +27,13 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints32
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_plans import RecordPlan
-from fedaudit.privacy.records.record_spending import record_spending
-from fedaudit.privacy.records.record_use import client_rate
+from fedaudit.privacy.records.record_use import client_rate, record_spending
 from fedaudit.randomness import (
     CounterSource,
     EntropySource,
@@ -51,13 +50,14 @@ from fedaudit.training.base.cell import (
     length_classes,
 )
 from fedaudit.training.base.cohort import drawn_clients
-from fedaudit.training.base.optimisers import local_optimiser, server_moves
 from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
     PlantedGradients,
     SiloRecords,
     flat_features,
     flat_target,
+    local_optimiser,
+    server_moves,
 )
 from fedaudit.training.base.records import (
     TrainingRecords,
@@ -67,14 +67,17 @@ from fedaudit.training.base.records import (
     validation_rows,
 )
 from fedaudit.training.base.rounds import (
+    NEVER,
     Checkpoints,
+    EarlyStopping,
     FinalResult,
     PlannedRound,
     PlayedRounds,
+    Progress,
     RoundColumns,
+    RunEnd,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.base.stopping import NEVER, EarlyStopping, Progress, RunEnd
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     RecordMechanism,
@@ -97,12 +100,12 @@ class PersonalisedState:
     lost: int
     """Rounds that were charged and whose result was lost; they are composed like the others, and
     count towards the rounds for which a record stays."""
-    theta: NDArray[np.float32]
+    theta: Floats32
     """[n]."""
-    best_theta: NDArray[np.float32]
-    participations: NDArray[np.int32]
+    best_theta: Floats32
+    participations: Ints32
     """[clients of the federation]: rounds that each took part in; of a lost round, all."""
-    moments: NDArray[np.float32] | None = None
+    moments: Floats32 | None = None
     """[moments, 1, n]: what the server remembers of averages, if anything."""
 
     @property
@@ -158,7 +161,7 @@ class PersonalisedPlayed:
 
     theta: Tensor
     """float32 [n]: the average of the models that were sent; the one before, where none were."""
-    present: NDArray[np.bool_]
+    present: Bools
     """[clients drawn]: whose models were averaged. One that is not finite is withheld; that follows
     from output that noise has already protected, and costs nothing."""
 
@@ -182,7 +185,7 @@ class PersonalisedRound:
         self._noise, self._steps = protection.noise_multipliers, protection.steps
 
     def play(
-        self, theta: Tensor, drawn: NDArray[np.int64], *, source: Source, round_: int, paid: int
+        self, theta: Tensor, drawn: Ints, *, source: Source, round_: int, paid: int
     ) -> PersonalisedPlayed:
         """The round `round_` from the model theta [n], for the drawn clients of the federation.
 
@@ -212,7 +215,7 @@ class PersonalisedRound:
                 theta = fixed_order_sum(kept, 0) / len(kept)
         return PersonalisedPlayed(theta, present.cpu().numpy())
 
-    def _silos(self, places: NDArray[np.int64], paid: int, *, rows: int) -> SiloRecords:
+    def _silos(self, places: Ints, paid: int, *, rows: int) -> SiloRecords:
         """The records of the training clients at these places."""
         silos, planted = self._records.clients[places], None
         if self._planted is not None:
@@ -227,7 +230,7 @@ class PersonalisedRound:
             planted=planted,
         )
 
-    def _inclusion(self, places: NDArray[np.int64], paid: int, *, rows: int) -> NDArray[np.float64]:
+    def _inclusion(self, places: Ints, paid: int, *, rows: int) -> Floats:
         """The chance of each record of the clients at `places` in each step of a round: [places,
         rows], 0 beyond a client's own."""
         number = np.arange(rows)
@@ -289,7 +292,7 @@ class PersonalisedRun:
         self._source: Source = EntropySource() if self._secret else self._public
         self._stopping = EarlyStopping.of_specs([spec])
         self._audited = NEVER
-        self._drawn: dict[int, NDArray[np.int64]] = {}
+        self._drawn: dict[int, Ints] = {}
         self._planned_until = 0
         checkpoint = None if checkpoints is None else checkpoints[0]
         if checkpoint is None:
@@ -322,7 +325,7 @@ class PersonalisedRun:
             ]
         }
 
-    def _release(self, number: int) -> NDArray[np.int64]:
+    def _release(self, number: int) -> Ints:
         """The release number of a round: [1]."""
         return self.state.progress.release_numbers(np.array([number]))
 
@@ -368,7 +371,7 @@ class PersonalisedRun:
         state.moments = moments.cpu().numpy()
         return theta[0]
 
-    def _coins(self, number: int) -> NDArray[np.int64]:
+    def _coins(self, number: int) -> Ints:
         """The clients that are drawn for a round; a second call gives the same."""
         if number not in self._drawn:
             self._drawn[number] = drawn_clients(
@@ -376,14 +379,14 @@ class PersonalisedRun:
             )
         return self._drawn[number]
 
-    def _subjects(self, number: int) -> NDArray[np.int32]:
+    def _subjects(self, number: int) -> Ints32:
         """The charged subjects of a round: all groups; without noise, the clients drawn."""
         if self._spending is None:
             return self._coins(number).astype(np.int32)
         return np.arange(self._groups, dtype=np.int32)
 
     def _columns(
-        self, subjects: NDArray[np.int32], played: PersonalisedPlayed, figures: Figures | None
+        self, subjects: Ints32, played: PersonalisedPlayed, figures: Figures | None
     ) -> RoundColumns:
         """The round that was played last."""
         outcomes = np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8)
@@ -417,13 +420,13 @@ class PersonalisedRun:
 
     # -- what is charged ------------------------------------------------------------------------
 
-    def releases(self, position: int) -> NDArray[np.int32]:
+    def releases(self, position: int) -> Ints32:
         """What the ledger's subjects were charged: rounds of [groups], or uploads of [clients]."""
         if self._spending is None:
             return self.state.participations.copy()
         return np.full(self._groups, self.state.compositions, dtype=np.int32)
 
-    def _compositions(self) -> Mapping[Observer, NDArray[np.int32]]:
+    def _compositions(self) -> Mapping[Observer, Ints32]:
         """What each group was charged against each observer: [1, groups]."""
         if self._spending is None:
             return {}
@@ -438,7 +441,7 @@ class PersonalisedRun:
         progress = self.state.progress
         progress.release[0], progress.release_until[0] = release, until
 
-    def charge(self, position: int, subjects: NDArray[np.int32]) -> None:
+    def charge(self, position: int, subjects: Ints32) -> None:
         """See `Trainer.charge`. The outcome of the coins is lost too, so every client is
         charged."""
         if self._spending is None:

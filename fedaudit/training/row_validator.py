@@ -5,7 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.reproducible import one_thread
 from fedaudit.training.base.cell import Cell, length_classes
 from fedaudit.training.base.record_steps import flat_features, flat_target
@@ -28,7 +29,7 @@ class RowValidator:
         self._target = flat_target(cell.federation, held_out.place, device)
 
     def score(
-        self, theta: Tensor, *, chosen: NDArray[np.int64] | None = None, per_client: bool = False
+        self, theta: Tensor, *, chosen: Ints | None = None, per_client: bool = False
     ) -> Figures:
         """Figures of the model theta [n], as those of a stack of one.
 
@@ -59,14 +60,7 @@ class RowValidator:
             per_client=per_client,
         )
 
-    def _mean(
-        self,
-        values: NDArray[np.float64],
-        counted: NDArray[np.bool_],
-        places: RowPlaces,
-        *,
-        clients: NDArray[np.int64],
-    ) -> float:
+    def _mean(self, values: Floats, counted: Bools, places: RowPlaces, *, clients: Ints) -> float:
         """The loss over the counted rows [rows]: of clients, or of all rows alike."""
         if not self._held_out.by_client:
             return float(values[counted].mean())
@@ -80,9 +74,7 @@ class RowValidator:
             sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
         return float((sums / np.bincount(places.client, weights=counted)).mean())
 
-    def _tables(
-        self, theta: Tensor
-    ) -> tuple[NDArray[np.float64], NDArray[np.generic], NDArray[np.float32] | None]:
+    def _tables(self, theta: Tensor) -> tuple[Floats, NDArray[np.generic], Floats32 | None]:
         """Value, prediction and, of two classes, logit of each held-out row, [rows] on the host."""
         values, answers = [], []
         with one_thread(), torch.no_grad():

@@ -9,9 +9,9 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Ints, Ints32
 from fedaudit.reproducible import prepared_device
 from fedaudit.training.base.cell import (
     Cell,
@@ -23,14 +23,16 @@ from fedaudit.training.base.cell import (
 )
 from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.rounds import (
+    NEVER,
     Checkpoints,
+    EarlyStopping,
     FinalResult,
     PlannedRound,
     PlayedRounds,
+    RunEnd,
     Trainer,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.base.stopping import NEVER, EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
@@ -88,7 +90,7 @@ class Stack:
         self._together = charges_population(cells[0])
         self._running = np.zeros(0, dtype=np.int64)
         self._theta: Tensor
-        self._clips: NDArray[np.float64] | None = None
+        self._clips: Floats | None = None
         self._moments: Tensor | None = None
         for position in range(len(self._cells)):
             self._check_stop(position)
@@ -209,32 +211,28 @@ class Stack:
             for step in steps
         ]
 
-    def _allowed(
-        self, block: Block, step: int, uses: NDArray[np.int32] | None
-    ) -> NDArray[np.bool_]:
+    def _allowed(self, block: Block, step: int, uses: Ints32 | None) -> Bools:
         clients = block.cohort[step]
         if self._together and block.drawn is not None:
-            drawn: NDArray[np.bool_] = block.drawn[step]
+            drawn: Bools = block.drawn[step]
             return drawn
         if self._together or uses is None:
             return np.ones(clients.shape, np.bool_)
         return self._admit(uses, clients)
 
-    def _charged(
-        self, uses: NDArray[np.int32], clients: NDArray[np.int64]
-    ) -> list[NDArray[np.int32]]:
+    def _charged(self, uses: Ints32, clients: Ints) -> list[Ints32]:
         """By cell, the ledger's subjects that a round with these clients is charged to."""
         if self._together:
             return [np.zeros(1, dtype=np.int32)] * len(clients)
         room = self._admit(uses, clients)
         return [own[which].astype(np.int32) for own, which in zip(clients, room, strict=True)]
 
-    def _admit(self, uses: NDArray[np.int32], clients: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _admit(self, uses: Ints32, clients: Ints) -> Bools:
         """Which clients' budgets have room for one more release, [cells, clients]; counts it on
         `uses` [cells, clients of the federation]."""
         rows = np.arange(len(uses))[:, np.newaxis]
         used = uses[rows, clients]
-        room: NDArray[np.bool_] = used < self._caps[self._running, np.newaxis]
+        room: Bools = used < self._caps[self._running, np.newaxis]
         uses[rows, clients] = used + room
         return room
 
@@ -306,15 +304,15 @@ class Stack:
         self._store_running(position)
         return self._state.of_cell(position).encode()
 
-    def releases(self, position: int) -> NDArray[np.int32]:
-        releases: NDArray[np.int32] = self._state.releases[position].copy()
+    def releases(self, position: int) -> Ints32:
+        releases: Ints32 = self._state.releases[position].copy()
         return releases
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
         self._state.progress.release[position] = release
         self._state.progress.release_until[position] = until
 
-    def charge(self, position: int, subjects: NDArray[np.int32]) -> None:
+    def charge(self, position: int, subjects: Ints32) -> None:
         """Charges subjects for a round whose noise was drawn and whose result was lost.
 
         A budget that is thereby used up ends the run.
@@ -343,10 +341,10 @@ class Stack:
         if why is not None:
             self._stopped.setdefault(position, why)
 
-    def _last_rounds(self) -> NDArray[np.int64]:
+    def _last_rounds(self) -> Ints:
         """The specs' last rounds, or the last before one that would exceed a population's budget,
         or that an audit ends a run with: [cells]."""
-        last: NDArray[np.int64] = np.minimum(self._stopping.rounds, self._audited)
+        last: Ints = np.minimum(self._stopping.rounds, self._audited)
         if self._bounded and self._together:
             room = self._caps - self._state.budget_uses[:, 0]
             last = np.minimum(last, self._state.progress.round + room)

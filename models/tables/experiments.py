@@ -66,7 +66,7 @@ class Experiment(Base):
     """Those withheld as too near to earlier disclosures; null before the decision."""
 
     ledger_salt: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """32 random bytes that key the digests of its ledger (`fedaudit.ledger.chain`). Null under
+    """32 random bytes that key the digests of its ledger (`fedaudit.ledger.encoding`). Null under
     simulated noise, in old rows, and after its clients' names were erased."""
     disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """The policy of its federation when it was admitted; null where there was none."""

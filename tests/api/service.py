@@ -15,16 +15,14 @@ from api.app import create_app
 from benchmarks import served_api
 from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
-from fedaudit.ledger.chain import genesis, ledger_hash, link, salt_hash
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link, salt_hash
 from fedaudit.ledger.rows import LedgerEntry
-from fedaudit.ledger.signatures import ALGORITHM, SigningKey
-from fedaudit.ledger.statements import Checkpoint
+from fedaudit.ledger.statements import ALGORITHM, Checkpoint, SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble, report_hash
-from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.spec.parse import parse_spec
 from infrastructure.settings import Settings

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from fedaudit.attacks.binomial_intervals import clopper_pearson, clustered_interval
+from fedaudit.attacks.membership.member_rates import clopper_pearson, clustered_interval
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

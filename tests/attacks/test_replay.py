@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedaudit.arrays import Floats
 from fedaudit.attacks.replay.accounting_replay import (
     least_delta,
     least_delta_of_coins,
@@ -24,10 +25,8 @@ from fedaudit.attacks.replay.noise_laws import (
 )
 from fedaudit.attacks.replay.replay import replay_cell
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM
-from fedaudit.attacks.replay.watched_run import Floats
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import unit_layers

@@ -16,8 +16,8 @@ from sqlalchemy import delete, text, update
 from fedaudit.cli.output import CommandError, ExitCode
 from fedaudit.cli.verify import verify_command
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
-from fedaudit.ledger.signatures import SigningKey
-from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.ledger.statements import SigningKey
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from models.tables.reports import PredictionAudit
 from tests.api.pages.browser import signed_in

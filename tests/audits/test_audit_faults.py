@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedaudit.audits.audit_table import read_audit
-from fedaudit.audits.audited_rows import AuditedRows
+from fedaudit.audits.audit_table import AuditedRows, read_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.errors import InvalidInputError

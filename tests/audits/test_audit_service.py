@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.sections.integrity import report_envelope
+from fedaudit.reports.sections.provenance import report_envelope
 from models.repositories import UnitRepository, fail_unit
 from models.values import ReclaimedUnit
 from tests.api.service import Api

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from fedaudit.ledger.signatures import Envelope, public_keys_in
+from fedaudit.ledger.statements import Envelope, public_keys_in
 
 SPEC = {
     "name": "on clinics",

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.ledger.rows import entry_of
-from fedaudit.ledger.signatures import PublicKey
+from fedaudit.ledger.statements import PublicKey
 from fedaudit.reports.verification.verification import verify
 from models.database import Database
 from tests.cli.service import Service

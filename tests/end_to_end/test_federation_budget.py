@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.served_api import http
 from fedaudit.federations.load import load_federation
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.records import spending_of
 from tests.api.service import Api, running_api, served, settings_for, spec

@@ -44,8 +44,10 @@ def test_averages_over_clients_need_two_clients_and_say_so():
     )
     assert found.shown.tolist() == expected.tolist() == [True, True, False, False]
     assert pooled.shown.all(), "the decision by rows alone stays what it was"
-    assert "fewer than 30 scored rows or 2 clients" in found.reason
-    assert "clients" not in pooled.reason
+    assert "fewer than 30 scored rows or 2 clients" in found.reason(
+        int(np.flatnonzero(~found.shown)[0])
+    )
+    assert "clients" not in pooled.reason(0)
     assert found.suppresses
     assert not pooled.suppresses
 
@@ -118,14 +120,16 @@ def test_groups_of_too_few_clients_are_suppressed_and_the_reason_says_so():
     rows, clients = np.array([100, 50, 40, 300]), np.array([3, 3, 2, 1])
     found = DisclosureRule(30, minimum_group_clients=2).decide(rows, clients=clients)
     assert found.shown.tolist() == [True, True, False, False]  # the smallest other one besides
-    assert "fewer than 30 scored rows or 2 clients" in found.reason
+    assert "fewer than 30 scored rows or 2 clients" in found.reason(
+        int(np.flatnonzero(~found.shown)[0])
+    )
     just_enough = DisclosureRule(30, minimum_group_clients=2).decide(rows, clients=clients + 1)
     assert just_enough.shown.all()
     for unknown in (None, clients):
         lenient = DisclosureRule(30, minimum_group_clients=1 if unknown is not None else 2)
         asked = lenient.decide(rows, clients=unknown)
         assert asked.shown.all()
-        assert "clients" not in asked.reason
+        assert "clients" not in asked.reason(0)
 
 
 def test_what_something_else_speaks_against_is_suppressed():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaudit.ledger.signatures import SigningKey, public_keys_in
+from fedaudit.ledger.statements import SigningKey, public_keys_in
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import (
     SigningKeyError,

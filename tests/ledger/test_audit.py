@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.audit import LedgerAudit, Places
-from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.columns import EntryColumns, misfits
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import (
     BundledRow,
     LedgerEntry,
@@ -18,7 +17,7 @@ from fedaudit.ledger.rows import (
     entry_of,
     to_line,
 )
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, layer_components
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, layer_components
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, composed_epsilon
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 
 
 def test_curves_are_converted_after_they_were_added_up() -> None:

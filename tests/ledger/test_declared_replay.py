@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.declared import Replay, RoundsSoFar, declared_entries
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import BundledRow
 from fedaudit.privacy.declared.histories import Histories, Tally, charge_of, steps_of
 from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms

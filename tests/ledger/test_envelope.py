@@ -8,8 +8,15 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.ledger.signatures import Envelope, PublicKey, SigningKey, pae, public_keys_in
-from fedaudit.ledger.statements import Checkpoint, subjects_hash
+from fedaudit.ledger.statements import (
+    Checkpoint,
+    Envelope,
+    PublicKey,
+    SigningKey,
+    pae,
+    public_keys_in,
+    subjects_hash,
+)
 
 KEY = SigningKey.generate()
 CHECKPOINT = Checkpoint("e", "running", 7, 7, "a" * 64, "b" * 64, "c" * 64)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.ledger.chain import genesis, ledger_hash, link
+from fedaudit.ledger.encoding import genesis, ledger_hash, link
 from tests.ledger.whole_chain import first_broken_link
 
 CLUSTERS = np.array([1, -1, 0], np.int16)

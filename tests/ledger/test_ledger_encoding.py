@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.columns import ledger_lines
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import (
     BundledRow,
     LedgerEntry,
@@ -26,7 +25,7 @@ from fedaudit.ledger.rows import (
     stored_fields,
     to_line,
 )
-from fedaudit.privacy.accounting.mechanism_parameters import (
+from fedaudit.privacy.accounting.privacy_events import (
     Component,
     MechanismParameters,
     layer_components,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.chain import genesis, link
+from fedaudit.ledger.encoding import genesis, link
 
 
 def first_broken_link(

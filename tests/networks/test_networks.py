@@ -12,9 +12,7 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.parameter_files import named_tensors
 from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
 from fedaudit.networks.shape import (
@@ -28,7 +26,7 @@ from fedaudit.networks.shape import (
     layer_sizes,
     network_shape,
 )
-from fedaudit.networks.stacked_network import BatchedNetwork, SmallDenseNetwork
+from fedaudit.networks.stacked_network import BatchedNetwork, ClientNetwork, Loss, SmallDenseNetwork
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.spec.models import (
     CnnFemnist,

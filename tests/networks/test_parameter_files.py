@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.parameter_files import (
     METADATA_KEY,
     ParameterFileError,
@@ -23,6 +22,7 @@ from fedaudit.networks.parameter_files import (
     named_tensors,
 )
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
+from fedaudit.networks.stacked_network import ClientNetwork
 
 DENSE = DenseShape((4, 5, 3), intercept=True)
 IMAGES = ConvolutionalShape((9, 8, 2), channels=(3, 4), kernel=3, units=(5, 3))

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.networks.client_network import ClientNetwork, record_loss
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import (
     AnyNetworkClippedGradients,
     ClippedGradients,
@@ -24,6 +22,7 @@ from fedaudit.networks.record_gradients import (
     exact_product,
 )
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape
+from fedaudit.networks.stacked_network import ClientNetwork, Loss, record_loss
 from tests.accelerator import DEVICE
 from tests.networks.test_networks import reference, reference_loss
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.fairness.noised_counts import bounded_counts
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit.privacy.accounting.epsilon_tables import pure_curve
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec

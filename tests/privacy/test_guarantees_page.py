@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
     PoissonSampled,
     RandomAllocated,
 )
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from tests.privacy.accounting.accountant_choice import accountant

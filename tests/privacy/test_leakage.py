@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import (
     ClusterCounts,
     clipped_reach,

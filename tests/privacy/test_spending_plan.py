@@ -7,16 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, PldAccountant, added_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
+    MechanismParameters,
     PoissonSampled,
     event_from_dict,
 )
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from tests.privacy.accounting.accountant_choice import accountant
 from tests.privacy.specs_of_privacy import a_spec

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, unbounded_inputs
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, unbounded_inputs
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial

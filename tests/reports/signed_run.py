@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
-from fedaudit.ledger.chain import genesis, ledger_hash, link
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
 from fedaudit.ledger.rows import BundledRow, entry_of
-from fedaudit.ledger.signatures import SigningKey
-from fedaudit.ledger.statements import Checkpoint, subjects_hash
+from fedaudit.ledger.statements import Checkpoint, SigningKey, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble
-from fedaudit.reports.sections.integrity import sign_report
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 

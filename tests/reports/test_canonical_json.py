@@ -5,7 +5,7 @@ import rfc8785
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedaudit.reports.canonical_json import canonical_json
+from fedaudit.reports.checks import canonical_json
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.floats(-1.0, 1.0) | st.integers()
 VALUES = st.recursive(

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.privacy.leakage import summarise_leakage
 from fedaudit.runs.ledger_writer import LedgerWriter, Spending
 from fedaudit.runs.run import cell_ledger_context, training_subjects

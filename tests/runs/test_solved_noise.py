@@ -6,8 +6,7 @@ import pytest
 
 from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
-from fedaudit.runs.experiment_plan import plan_experiment
-from fedaudit.runs.solved_noise import with_solved_noise
+from fedaudit.runs.experiment_plan import plan_experiment, with_solved_noise
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec

@@ -6,7 +6,6 @@ import pytest
 
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.gates import parse_policies
-from fedaudit.spec.parse import decode_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GATE = {"figure": "leakage_max", "op": "le", "value": 40}
@@ -72,7 +71,12 @@ def test_faults_are_named(value, pointer, message):
     assert message in str(refused.value)
 
 
-def test_the_example_holds_several():
-    found = parse_policies(decode_text((EXAMPLES / "policies" / "release.yaml").read_text()))
-    assert len(found.policies) > 1
-    assert all(policy.description for policy in found.policies)
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_share_in_percent_is_refused(nested):
+    gates = [{**GATE, "figure": "equalized_odds_difference", "op": "le", "value": 10}]
+    value = {"policies": [{"name": "a", "gates": gates}]} if nested else gates
+    with pytest.raises(InvalidInputError) as refused:
+        parse_policies(value)
+    [fault] = refused.value.errors
+    assert fault.pointer == ("/policies/0" if nested else "") + "/gates/0/value"
+    assert fault.message.endswith("for 10 % write 0.1")

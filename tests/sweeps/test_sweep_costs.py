@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, composed_epsilon
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.runs.experiment_plan import RunCost
 from fedaudit.sweeps.sweep_costs import sweep_costs

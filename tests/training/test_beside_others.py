@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.by_length import ByLength
-from fedaudit.training.engine import SideBySide, build_engine
+from fedaudit.training.engine import ByLength, SideBySide, build_engine
 from fedaudit.training.stacked.stack_round import Cohort
 from tests.accelerator import DEVICE
 from tests.training.federations import random_federation, table_cell

@@ -11,7 +11,7 @@ from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.spec.optimisers import ServerAdam, ServerMomentum
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.optimisers import ServerMoves
+from fedaudit.training.base.record_steps import ServerMoves
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.personalised import PersonalisedPlayed, PersonalisedRound
 from fedaudit.training.stack import Stack

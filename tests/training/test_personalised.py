@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fedaudit.ledger.rows import Outcome
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import clipped_gradients
+from fedaudit.networks.stacked_network import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.spec.errors import InvalidInputError
@@ -17,8 +17,7 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.training import personalised
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import drawn_clients
-from fedaudit.training.base.optimisers import Adam
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
 from fedaudit.training.base.records import record_use_of, spending_of, training_records
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.personalised import (

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, Rotated
-from fedaudit.privacy.accounting.rdp import RdpAccountant
-from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words
+from fedaudit.privacy.mechanisms.gaussian import cheaper_cohort_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.banded_noise import banded_root, noise_of_sums
 from fedaudit.privacy.planning.cost_projection import noise_ratio

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedaudit.federations import federation as federation_module
 from fedaudit.federations.federation import Federation
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training import by_length
+from fedaudit.training import engine
 from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base.cell import Cell, are_even, is_by_length, length_classes, stack_digest
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
@@ -192,7 +192,7 @@ def test_rows_that_are_left_on_disk_give_the_same_bits(changes, model, monkeypat
 def test_how_many_clients_are_computed_at_once_does_not_matter(monkeypatch):
     cell = table_cell(uneven(COUNTS), model={"kind": "mlp", "hidden": [24]})
     whole = played(cell)[1].hypotheses
-    monkeypatch.setattr(by_length, "_NUMBERS_TOGETHER", 1)
+    monkeypatch.setattr(engine, "_NUMBERS_TOGETHER", 1)
     np.testing.assert_allclose(played(cell)[1].hypotheses, whole, rtol=1e-4, atol=1e-5)
 
 

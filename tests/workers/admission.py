@@ -12,7 +12,7 @@ from api.services.dispatch import queue_unit
 from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.reports.report import report_hash
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec

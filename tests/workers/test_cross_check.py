@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.ledger.signatures import Envelope
-from fedaudit.ledger.statements import Checkpoint
+from fedaudit.ledger.statements import Checkpoint, Envelope
 from fedaudit.reports.sections import published_fairness, utility
 from fedaudit.runs import report_material
 from fedaudit.training.base.scored_rows import GroupCounter

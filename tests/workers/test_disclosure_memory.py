@@ -247,3 +247,43 @@ def test_generated_data_are_not_remembered(database: Database, context: WorkerCo
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).withheld_attributes is None
+
+
+def test_rows_that_an_earlier_report_counted_are_not_left_out_later(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    """Both reports' accuracy and loss together would be those of the rows between."""
+    ages = {"edges": {"age": [60, 83, 84]}}
+    ran(database, context, sources, spec(**ages))
+    for name in ("ages.csv", "other.csv"):
+        (sources / "other.csv").write_text((sources / "ages.csv").read_text() + "\n")
+        asked = of_file(name, spec(**ages, exclude={"age": ["83 to <84"]}))
+        settings = context.settings.model_copy(update={"sources_dir": sources})
+        submitted = submit(database, asked, sources_dir=sources)
+        run_unit(replace(context, settings=settings), submitted.unit_id)
+        found = experiment_of(database, submitted)
+        assert found.status_reason == "invalid-data"
+        assert "/fairness/exclude" in (found.status_detail or "")
+        assert "counted nearly the same rows" in (found.status_detail or "")
+
+
+def test_joined_values_are_known_by_what_the_data_hold(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    """What a group is called makes no known person new, in another file neither."""
+    lines = (sources / "ages.csv").read_text().splitlines()
+    named = {"83": "few", "90": "old"}
+    table = [lines[0]] + [
+        ",".join([town, named.get(age, "young"), *rest])
+        for town, age, *rest in (line.split(",") for line in lines[1:])
+    ]
+    joined: dict[str, Any] = {"groups": {"age": {"rest": ["few", "old"]}}}
+    for name, end in (("first.csv", ""), ("second.csv", "\n")):
+        (sources / name).write_text("\n".join([*table, end]))
+    _, first = ran(database, context, sources, of_file("first.csv", spec(**joined)))
+    assert [one["value"] for one in first["groups"]] == ["rest", "young"]
+    assert not any(one["suppressed"] for one in first["groups"])
+    other = {"groups": {"age": {"rest": ["few", "young"]}}}
+    for name in ("first.csv", "second.csv"):
+        _, found = ran(database, context, sources, of_file(name, spec(**other)))
+        assert all(one["suppressed"] for one in found["groups"]), name

@@ -6,8 +6,8 @@ import pytest
 
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from models.database import Database
 from models.repositories import Budgets, ExperimentRepository, RoundRepository, SubjectSetRepository
 from models.values import Budget

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.signatures import Envelope, PublicKey
+from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.reports.verification.verification import verify
 from infrastructure.storage import Storage, StorageError
 from models.repositories import ServiceStateRepository

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.signatures import PublicKey, SigningKey, public_keys_in
+from fedaudit.ledger.statements import PublicKey, SigningKey, public_keys_in
 from fedaudit.reports.verification.verification import verify
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file

@@ -17,8 +17,15 @@ from sqlalchemy import update
 
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.bundle import bundle_chunks, opened_bundle
-from fedaudit.ledger.chain import SALT_BYTES, genesis, ledger_hash, link, new_salt, salt_hash
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import (
+    SALT_BYTES,
+    EntryEncoder,
+    genesis,
+    ledger_hash,
+    link,
+    new_salt,
+    salt_hash,
+)
 from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.runs.run import cell_ledger_context, training_subjects

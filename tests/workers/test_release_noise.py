@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import workers.run_loop
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, RandomAllocated
 from fedaudit.privacy.leakage import leakage
 from models.database import Database

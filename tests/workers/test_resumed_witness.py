@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.signatures import ALGORITHM, SigningKey
-from fedaudit.ledger.statements import DATABASE, WORKER
+from fedaudit.ledger.encoding import genesis, link
+from fedaudit.ledger.statements import ALGORITHM, DATABASE, WORKER, SigningKey
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,

@@ -9,8 +9,7 @@ from sqlalchemy import delete, update
 
 import workers.run_loop
 from api.services.report_evidence import evidence_of
-from fedaudit.ledger.signatures import Envelope
-from fedaudit.ledger.statements import Checkpoint
+from fedaudit.ledger.statements import Checkpoint, Envelope
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.training.stack import Stack

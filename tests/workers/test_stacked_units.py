@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 import workers.run_loop
 from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import parse_spec

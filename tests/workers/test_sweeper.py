@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 import workers.resume
 import workers.run_loop
 import workers.sweeper
-from fedaudit.ledger.signatures import Envelope
-from fedaudit.ledger.statements import Checkpoint
+from fedaudit.ledger.statements import Checkpoint, Envelope
 from fedaudit.privacy.leakage import leakage
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.attacks.attack import AttackedRun, NotRepeatedError, RecordedRun, repeat_run
-from fedaudit.ledger.chain import ledger_hash
+from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
 from fedaudit.reports.later import Basis

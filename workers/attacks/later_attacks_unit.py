@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import Envelope
 from fedaudit.reports.later import Basis, LaterStatement, judged_later
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.spec.attacks.attack_spec import AttackSpec

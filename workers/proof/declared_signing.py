@@ -13,16 +13,24 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.chain import genesis, ledger_hash
 from fedaudit.ledger.declared import Declared, Replay, RoundsSoFar, changed_beside
+from fedaudit.ledger.encoding import genesis, ledger_hash
 from fedaudit.ledger.rows import StoredRow
-from fedaudit.ledger.signatures import Envelope, PublicKey, SigningKey
-from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, growing_hashes, subjects_hash
+from fedaudit.ledger.statements import (
+    DATABASE,
+    TRAINER,
+    Checkpoint,
+    Envelope,
+    PublicKey,
+    SigningKey,
+    growing_hashes,
+    subjects_hash,
+)
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.declared.declared_report import declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial, stored_material
 from fedaudit.reports.report import report_hash
-from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from models.clock import utc_now

@@ -15,20 +15,23 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.chain import genesis, salt_hash
-from fedaudit.ledger.signatures import ALGORITHM, Envelope, PublicKey, SigningKey
+from fedaudit.ledger.encoding import genesis, salt_hash
 from fedaudit.ledger.statements import (
+    ALGORITHM,
     DATABASE,
     WORKER,
     AuditChain,
     ChainedSignOff,
     Checkpoint,
+    Envelope,
+    PublicKey,
     SignedHead,
+    SigningKey,
     link_of,
 )
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.checks import canonical_hash
-from fedaudit.reports.sections.integrity import report_envelope
+from fedaudit.reports.sections.provenance import report_envelope
 from fedaudit.runs.ledger_writer import LedgerWriter
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from api.shared.resources import Resources
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, composed_epsilon
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.declared.histories import (
     Histories,
     largest_leakage,

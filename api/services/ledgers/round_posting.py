@@ -26,7 +26,6 @@ from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.chain import link
 from fedaudit.ledger.declared import (
     SECRET_BYTES,
     declaration_of,
@@ -34,7 +33,7 @@ from fedaudit.ledger.declared import (
     drawn_hash,
     reservations_hash,
 )
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, link
 from fedaudit.ledger.rows import LedgerEntry, stored_fields
 from fedaudit.privacy.declared.figures import clients_over, read_rounds
 from fedaudit.privacy.declared.histories import (

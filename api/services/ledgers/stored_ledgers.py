@@ -31,8 +31,8 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
-from fedaudit.ledger.chain import genesis, ledger_hash
 from fedaudit.ledger.declared import changed_beside, declaration_of
+from fedaudit.ledger.encoding import genesis, ledger_hash
 from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
 from fedaudit.privacy.declared.histories import charge_of
 from fedaudit.reports.checks import Check as Found

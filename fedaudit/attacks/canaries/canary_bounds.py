@@ -14,8 +14,8 @@ from math import ceil
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools
 from fedaudit.attacks.canaries.canary_pool import CanaryPool
 from fedaudit.attacks.canaries.planted_canaries import ReleaseEvidence, most_kept
 from fedaudit.federations.split import training_clients
@@ -231,7 +231,7 @@ class GuessTest:
     """The first so many are its canaries; the coins of the others are taken as given."""
     power: float
 
-    def counts(self, found: ReleaseEvidence, coins: NDArray[np.bool_]) -> Mapping[str, int]:
+    def counts(self, found: ReleaseEvidence, coins: Bools) -> Mapping[str, int]:
         """Canaries, guesses, and correct guesses after the run."""
         own = slice(self.canaries)
         correct = int(self.plan.correct(by_score(found.scores[own], coins[own])))
@@ -342,7 +342,7 @@ NOT_MEASURED = (
 
 
 def take_bounds(
-    planned: PlannedBounds, found: ReleaseEvidence, coins: NDArray[np.bool_], *, releases: int
+    planned: PlannedBounds, found: ReleaseEvidence, coins: Bools, *, releases: int
 ) -> list[CanaryBound]:
     """The bounds after a run in which the busiest canary's client made so many `releases`.
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import Purpose, Source, uniforms
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
@@ -21,13 +21,13 @@ COLLIDING = 100
 class CanaryPool:
     """Canaries, ordered by their client; arrays [canaries]."""
 
-    clients: NDArray[np.int64]
+    clients: Ints
     """Each canary, or the client that holds it, as an index of the federation."""
-    release: NDArray[np.int64]
+    release: Ints
     """Canaries with the same number share releases."""
-    rows: NDArray[np.int64] | None
+    rows: Ints | None
     """The place among the client's training records; None if clients are canaries."""
-    rates: NDArray[np.float64]
+    rates: Floats
     """The chance of a record in a step of its client; 1 if clients are canaries."""
 
 
@@ -101,7 +101,7 @@ def _draw_records(cell: Cell, count: int, source: Source) -> CanaryPool:
     return CanaryPool(records.clients[place], place, chosen - first[place], use.plan.rates[chosen])
 
 
-def rank_within(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def rank_within(groups: Ints) -> Ints:
     """How many of the same group come before each, [members]."""
     order = np.argsort(groups, kind="stable")
     _, first, sizes = np.unique(groups[order], return_index=True, return_counts=True)
@@ -110,11 +110,11 @@ def rank_within(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     return rank
 
 
-def _shuffled(size: int, source: Source) -> NDArray[np.int64]:
+def _shuffled(size: int, source: Source) -> Ints:
     words = source.words(purpose=Purpose.ATTACK, round_=1, counters=np.arange(size), count=1)
     return np.argsort(uniforms(words[:, 0]), kind="stable")
 
 
-def _check_count(chosen: NDArray[np.int64], count: int) -> None:
+def _check_count(chosen: Ints, count: int) -> None:
     if len(chosen) < count:
         raise ValueError(f"{count} canaries were asked for, and there are {len(chosen)}")

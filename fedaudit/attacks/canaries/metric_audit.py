@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.attacks.attack import AttackOutcome, Progress, Weighed
 from fedaudit.attacks.canaries.planted_canaries import (
     Companion,
@@ -142,7 +142,7 @@ def _outcome(
     companion: Companion,
     audit: MetricAudit,
     statement: str,
-    scores: NDArray[np.float64],
+    scores: Floats,
     *,
     threshold: float,
     **more: Any,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.attacks.attack import AttackOutcome, Progress
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.canaries.canary_pool import CanaryPool, rank_within
@@ -50,14 +51,14 @@ class Directions:
     """A unit vector of n numbers for each canary: axes with signs, or the rows of a matrix."""
 
     n: int
-    axis: NDArray[np.int64]
+    axis: Ints
     """[canaries]; empty with a matrix."""
-    sign: NDArray[np.float64]
+    sign: Floats
     """[canaries]; empty with a matrix."""
-    matrix: NDArray[np.float32] | None = None
+    matrix: Floats32 | None = None
     """[canaries, n]; None with axes."""
 
-    def vectors(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vectors(self, numbers: Ints) -> Floats32:
         """Of the canaries of these numbers: [numbers, n]."""
         if self.matrix is not None:
             return self.matrix[numbers]
@@ -65,16 +66,14 @@ class Directions:
         found[np.arange(len(numbers)), self.axis[numbers]] = self.sign[numbers]
         return found
 
-    def reached(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def reached(self, numbers: Ints) -> Ints:
         """The coordinates in which these directions are not zero."""
         return self.axis[numbers] if self.matrix is None else np.arange(self.n)
 
-    def along(
-        self, releases: NDArray[np.float64], which: NDArray[np.int64], numbers: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def along(self, releases: Floats, which: Ints, numbers: Ints) -> Floats:
         """[numbers]: how far release `which` of [releases, n] reaches along each direction."""
         if self.matrix is None:
-            found: NDArray[np.float64] = releases[which, self.axis[numbers]] * self.sign[numbers]
+            found: Floats = releases[which, self.axis[numbers]] * self.sign[numbers]
             return found
         found = np.empty(len(numbers))
         for one in np.unique(which):
@@ -82,14 +81,7 @@ class Directions:
             found[own] = self.matrix[numbers[own]] @ releases[one].astype(np.float32)
         return found
 
-    def summed(
-        self,
-        weights: NDArray[np.float64],
-        which: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        *,
-        releases: int,
-    ) -> NDArray[np.float64]:
+    def summed(self, weights: Floats, which: Ints, numbers: Ints, *, releases: int) -> Floats:
         """[releases, n]: the sum of the weighted directions in the release `which` of each."""
         found = np.zeros((releases, self.n))
         if self.matrix is None:
@@ -105,20 +97,20 @@ class Directions:
 class CanarySet:
     """Arrays [canaries], in the order of clients."""
 
-    coins: NDArray[np.bool_]
+    coins: Bools
     """Whether it is present."""
-    sent: NDArray[np.float64]
+    sent: Floats
     """1 if present; otherwise 0, as it sends nothing, or -1, as another replaces it."""
     directions: Directions
-    release: NDArray[np.int64]
+    release: Ints
     """Canaries with the same number share releases."""
-    signs: NDArray[np.float64]
+    signs: Floats
     """[canaries, 64]: the sign of what it sends in each release, in turn; by it noise is found that
     cancels in some sums of releases."""
 
-    def turns(self, numbers: NDArray[np.int64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
+    def turns(self, numbers: Ints, seen: Ints) -> Floats:
         """[numbers]: the signs of these canaries after so many releases that they might be in."""
-        found: NDArray[np.float64] = self.signs[numbers, seen[numbers] % self.signs.shape[1]]
+        found: Floats = self.signs[numbers, seen[numbers] % self.signs.shape[1]]
         return found
 
     def correlation(self) -> float:
@@ -136,9 +128,7 @@ class CanarySet:
         return min(1.0, largest)
 
 
-def draw_canaries(
-    release: NDArray[np.int64], *, n: int, adjacency: Adjacency, source: Source
-) -> CanarySet:
+def draw_canaries(release: Ints, *, n: int, adjacency: Adjacency, source: Source) -> CanarySet:
     """Coins, signs and directions; `release` [canaries]: those of one number share releases."""
     canaries = np.arange(len(release))
     coins = source.words(purpose=Purpose.CANARY_COINS, round_=0, counters=canaries, count=1)[:, 0]
@@ -154,7 +144,7 @@ def draw_canaries(
     )
 
 
-def _draw_directions(release: NDArray[np.int64], *, n: int, source: Source) -> Directions:
+def _draw_directions(release: Ints, *, n: int, source: Source) -> Directions:
     purpose, canaries = Purpose.CANARY_DIRECTIONS, np.arange(len(release))
     if np.unique(release, return_counts=True)[1].max() > n:
         words = source.words(purpose=purpose, round_=0, counters=canaries, count=n + n % 2)
@@ -177,11 +167,11 @@ class _Seen:
     """Releases and what canaries added to them, [releases, n]; and, [scored], the canaries that are
     scored by them: the release that each may be in, and its sign."""
 
-    releases: NDArray[np.float64]
-    signal: NDArray[np.float64]
-    which: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    turns: NDArray[np.float64]
+    releases: Floats
+    signal: Floats
+    which: Ints
+    numbers: Ints
+    turns: Floats
 
 
 class ReleaseEvidence:
@@ -208,14 +198,7 @@ class ReleaseEvidence:
         """[canaries]: releases that it entered; its scores use this in rotation alone, where it is
         public."""
 
-    def see(
-        self,
-        releases: NDArray[np.float64],
-        *,
-        which: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        took_part: NDArray[np.bool_],
-    ) -> NDArray[np.float64]:
+    def see(self, releases: Floats, *, which: Ints, numbers: Ints, took_part: Bools) -> Floats:
         """Adds releases [releases, n], and returns what canaries added to each: `numbers` are the
         canaries that might be in them, in the release `which` of each, and `took_part` those that
         are."""
@@ -266,25 +249,21 @@ class KeptNumbers:
 
     def __init__(self, canaries: CanarySet) -> None:
         self._canaries = canaries
-        self._series = defaultdict[int, list[NDArray[np.float64]]](list)
+        self._series = defaultdict[int, list[Floats]](list)
         """By group of canaries that share releases: [2, numbers] of each release, the rest of it
         and its signal."""
-        self._columns: dict[int, NDArray[np.int64]] = {}
+        self._columns: dict[int, Ints] = {}
         self._groups = len(np.unique(canaries.release))
-        self._model: tuple[NDArray[np.float64], int] | None = None
+        self._model: tuple[Floats, int] | None = None
 
-    def see(
-        self, released: NDArray[np.float64], signal: NDArray[np.float64], groups: NDArray[np.int64]
-    ) -> None:
+    def see(self, released: Floats, signal: Floats, groups: Ints) -> None:
         """Keeps releases [releases, n], of the canaries that share each (`CanarySet.release`)."""
         for group, one, sent in zip(groups.tolist(), released, signal, strict=True):
             series, columns = self._series[group], self._columns_of(group, len(one))
             if len(series) < MOST_RELEASES:
                 series.append(np.stack([one[columns], sent[columns]]))
 
-    def see_model(
-        self, released: NDArray[np.float64], signal: NDArray[np.float64], *, moment: int
-    ) -> None:
+    def see_model(self, released: Floats, signal: Floats, *, moment: int) -> None:
         """Keeps a second release [n] of what all canaries sent at a time, counted from 0."""
         columns = self._columns_of(0, len(released))
         self._model = np.stack([released[columns], signal[columns]]), moment
@@ -306,9 +285,7 @@ class KeptNumbers:
         )
         return summed_epsilon(law, ratio * found.lengths, delta)
 
-    def _together(
-        self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]] | None:
+    def _together(self) -> tuple[Floats, Floats, Ints] | None:
         """[releases, numbers], what was released and the signal in it, and the time of each; of the
         first releases, as many as half of the series have. None where they make no sum."""
         if not self._series:
@@ -327,7 +304,7 @@ class KeptNumbers:
             whole, moments = np.concatenate([whole, again[None]]), np.append(moments, moment)
         return whole[:, 0], whole[:, 1], moments
 
-    def _columns_of(self, group: int, n: int) -> NDArray[np.int64]:
+    def _columns_of(self, group: int, n: int) -> Ints:
         if group not in self._columns:
             canaries = self._canaries
             own = canaries.directions.reached(np.flatnonzero(canaries.release == group))
@@ -337,7 +314,7 @@ class KeptNumbers:
         return self._columns[group]
 
 
-def _noise(released: NDArray[np.float64], signal: NDArray[np.float64]) -> NDArray[np.float64]:
+def _noise(released: Floats, signal: Floats) -> Floats:
     """What is left of releases [releases, numbers] without their signal, by least squares."""
     weight = float(np.square(signal).sum())
     length = float((released * signal).sum()) / weight if weight else 0.0
@@ -350,8 +327,8 @@ _ROWS_AT_ONCE = 256
 
 
 def _unclipped(
-    canaries: CanarySet, numbers: NDArray[np.int64], found: ReleaseEvidence, *, clip: float
-) -> NDArray[np.float32]:
+    canaries: CanarySet, numbers: Ints, found: ReleaseEvidence, *, clip: float
+) -> Floats32:
     """What these canaries contribute next, before it is clipped: [numbers, n]."""
     sent = canaries.sent[numbers] * canaries.turns(numbers, found.seen)
     lengths = (_BEFORE_THE_CLIP * clip * sent).astype(np.float32)
@@ -363,7 +340,7 @@ class CanaryClients(PlantedUpdates):
 
     def __init__(
         self,
-        clients: NDArray[np.int64],
+        clients: Ints,
         canaries: CanarySet,
         found: ReleaseEvidence,
         *,
@@ -373,9 +350,9 @@ class CanaryClients(PlantedUpdates):
         """`clients` [canaries], ascending; `denominator`: what a trusted server divides sums by."""
         self.clients, self._canaries, self._found = clients, canaries, found
         self._clip, self._denominator = clip, denominator
-        self._last: tuple[SummedRound, NDArray[np.float64]] | None = None
+        self._last: tuple[SummedRound, Floats] | None = None
 
-    def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+    def updates(self, places: Ints) -> Floats32:
         return _unclipped(self._canaries, places, self._found, clip=self._clip)
 
     def see_sum(self, seen: SummedRound) -> None:
@@ -388,7 +365,7 @@ class CanaryClients(PlantedUpdates):
         )
         self._last = seen, signal[0]
 
-    def see_model(self, kept: NDArray[np.float32], *, round_: int) -> None:
+    def see_model(self, kept: Floats32, *, round_: int) -> None:
         """Sees the model [n] that is kept of a round of a trusted server, counted from 1.
 
         If its numbers are those that the round released, they show nothing more. Others are a
@@ -401,7 +378,7 @@ class CanaryClients(PlantedUpdates):
         if round_ == rounds and not np.array_equal(kept, seen.after):
             self._found.kept.see_model(self._left(seen, kept), signal, moment=rounds - 1)
 
-    def _left(self, seen: SummedRound, after: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _left(self, seen: SummedRound, after: Floats32) -> Floats:
         """[n], in clips: what is left of a round's sum without the other clients.
 
         The adversary knows what they sent. It is clipped here by the definition, and not by the
@@ -431,20 +408,14 @@ class CanaryRecords(PlantedRecords):
     """Records with chosen gradients; every step of their clients is seen (white box)."""
 
     def __init__(
-        self,
-        silos: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        canaries: CanarySet,
-        found: ReleaseEvidence,
-        *,
-        clip: float,
+        self, silos: Ints, rows: Ints, canaries: CanarySet, found: ReleaseEvidence, *, clip: float
     ) -> None:
         """`silos` [canaries], ascending: the clients that hold them; `rows` [canaries]: the places
         among a client's records."""
         self.silos, self.rows = silos, rows
         self._canaries, self._found, self._clip = canaries, found, clip
 
-    def gradients(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    def gradients(self, numbers: Ints) -> Floats32:
         return _unclipped(self._canaries, numbers, self._found, clip=self._clip)
 
     def see_step(self, seen: NoisedSteps) -> None:
@@ -464,7 +435,7 @@ class MetricClients(PlantedUpdates):
     `absent` lengths of its direction. Of each the first upload counts, as it has one coin."""
 
     def __init__(
-        self, clients: NDArray[np.int64], canaries: CanarySet, *, present: float, absent: float
+        self, clients: Ints, canaries: CanarySet, *, present: float, absent: float
     ) -> None:
         self.clients, self._canaries = clients, canaries
         self._present, self._absent = present, absent
@@ -472,7 +443,7 @@ class MetricClients(PlantedUpdates):
         """[canaries, 2]: of the first upload from the two inputs, `present` first; NaN for a canary
         that took no part."""
 
-    def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+    def updates(self, places: Ints) -> Floats32:
         lengths = np.where(self._canaries.coins[places], self._present, self._absent)
         return self._canaries.directions.vectors(places) * lengths[:, None].astype(np.float32)
 
@@ -543,8 +514,8 @@ class Companion:
         statement: str,
         observer: Observer,
         *,
-        releases: NDArray[np.int64],
-        scores: NDArray[np.float64],
+        releases: Ints,
+        scores: Floats,
         guesses: NDArray[np.int8],
         fields: dict[str, Any],
     ) -> AttackOutcome:

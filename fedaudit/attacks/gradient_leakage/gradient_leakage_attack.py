@@ -7,26 +7,26 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.feasibility import attackable_clients
 from fedaudit.attacks.gradient_leakage.reconstruction import Reconstruction
-from fedaudit.attacks.gradient_leakage.recovered_images import (
+from fedaudit.attacks.gradient_leakage.update_match import (
     RECOVERED_BELOW,
     Baselines,
     contact_sheet,
     in_order,
+    layered_view,
     peak_signal_to_noise,
     png,
     quality,
     share_interval,
 )
-from fedaudit.attacks.gradient_leakage.update_match import layered_view
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source, wide_uniforms
 from fedaudit.reports.sections.attacks import (
     GradientLeakageSection,
@@ -62,13 +62,13 @@ class AttackedImages:
 
     federation: Federation
     """A client for each attacked update, with its images alone."""
-    rows: NDArray[np.int64]
+    rows: Ints
     """[updates, images]: their places in the run's federation."""
     size: tuple[int, int, int]
     """Height, width, channels."""
 
     @cached_property
-    def pixels(self) -> NDArray[np.float64]:
+    def pixels(self) -> Floats:
         """[updates, images, height, width, channels], from 0 to 1."""
         features = self.federation.features
         assert isinstance(features, ClientRows)
@@ -76,7 +76,7 @@ class AttackedImages:
         return values.reshape(*self.rows.shape, *self.size)
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Ints:
         """[updates, images]: their classes."""
         return self.federation.target.astype(np.int64).reshape(self.rows.shape)
 
@@ -181,13 +181,13 @@ class Reconstructed:
     """What came of the attacked updates at one noise multiplier."""
 
     noise_multiplier: float
-    images: NDArray[np.float64]
+    images: Floats
     """[updates, images, height, width, channels]."""
-    labels: NDArray[np.int64]
+    labels: Ints
     """[updates, images]; -1 if the attacker needs none."""
-    distances: NDArray[np.float64]
+    distances: Floats
     """[updates]: how far the reconstruction's update is from the one that was sent."""
-    finite: NDArray[np.bool_]
+    finite: Bools
     """[updates]: whether an update left at all."""
 
 

@@ -28,8 +28,8 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     sent_updates,
     squared_distance,
 )
-from fedaudit.networks.client_network import first_values, operation_outputs, parameters_at
 from fedaudit.networks.shape import Convolution, Flattening, Layer, LayeredShape
+from fedaudit.networks.stacked_network import first_values, operation_outputs, parameters_at
 from fedaudit.randomness import Purpose, Source, normals
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import betaincinv, stdtrit
 from sklearn.metrics import roc_auc_score, roc_curve
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.attack import AttackedRun
-from fedaudit.attacks.binomial_intervals import clopper_pearson, clustered_interval
 from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.privacy.accounting.privacy_events import Adjacency, adjacency_words, observer_words
@@ -29,11 +29,69 @@ from fedaudit.privacy.lower_bounds.e_values import calibrated, one_look_level, s
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.plan import ObserverEpsilon
-from fedaudit.reports.sections.attacks import AttributeMembership, GroupMembership, RateAtFpr
+from fedaudit.reports.sections.attacks import (
+    AttributeMembership,
+    ConfidenceLimits,
+    GroupMembership,
+    RateAtFpr,
+)
 from fedaudit.reports.sections.epsilon import planned_epsilons
 from fedaudit.runs.run import Run
 from fedaudit.spec.models import ArtifactStart
-from fedaudit.training.base.stopping import reported_end
+from fedaudit.training.base.rounds import reported_end
+
+
+def clopper_pearson(hits: float, trials: float, *, confidence: float) -> ConfidenceLimits:
+    """The two-sided interval of Clopper and Pearson (1934), whose coverage is never below
+    `confidence`.
+
+    `hits` and `trials` need not be whole numbers, as in `effective_trials`. Raises ValueError
+    without a trial.
+    """
+    if not 0 <= hits <= trials or trials <= 0:
+        raise ValueError(f"{hits} hits of {trials} trials have no interval")
+    tail = (1 - confidence) / 2
+    misses = trials - hits
+    low = 0.0 if hits == 0 else float(betaincinv(hits, misses + 1, tail))
+    high = 1.0 if misses == 0 else float(betaincinv(hits + 1, misses, 1 - tail))
+    return ConfidenceLimits(low=low, high=high)
+
+
+def clustered_interval(hits: Bools, clusters: Ints, *, confidence: float) -> ConfidenceLimits:
+    """The interval of a share of trials that are alike within clusters (Korn and Graubard 1998).
+
+    Clopper and Pearson's for as many independent trials as would have the variance that the
+    clusters show; never for more than there are. `hits`, `clusters` [trials]: whether each was a
+    hit, and which cluster it is of. Raises ValueError without a trial.
+    """
+    worth = effective_trials(hits, clusters, confidence=confidence)
+    share = float(hits.mean()) if len(hits) else 0.0
+    return clopper_pearson(worth * share, worth, confidence=confidence)
+
+
+def effective_trials(hits: Bools, clusters: Ints, *, confidence: float) -> float:
+    """How many independent trials clustered ones are worth.
+
+    Clusters that are all hits, or all misses, show no variance: then each is worth one trial, which
+    is the least.
+    """
+    of_cluster = np.unique(clusters, return_inverse=True)[1].reshape(-1)
+    sizes = np.bincount(of_cluster)
+    count, trials = len(sizes), len(hits)
+    share = float(hits.mean()) if trials else 0.0
+    if count in (0, 1, trials) or share in (0.0, 1.0):
+        return float(count)
+    own = np.bincount(of_cluster, weights=hits.astype(np.float64))
+    spread = float(((own - share * sizes) ** 2).sum())
+    variance = count / (count - 1) * spread / trials**2
+    independent = share * (1 - share) / trials
+    if variance <= 0:
+        return float(trials)
+    tail = (1 - confidence) / 2
+    # The variance is itself estimated, from as many clusters.
+    ratio = float(stdtrit(trials - 1, tail) / stdtrit(count - 1, tail)) ** 2
+    return min(float(trials), trials * independent / variance * ratio)
+
 
 CONFIDENCE = 0.95
 """Of intervals."""
@@ -75,12 +133,12 @@ class FoundMembers:
     """Rows that score at least this much are taken for members; None for too few non-members."""
 
 
-def area_under_curve(scores: NDArray[np.float64], member: NDArray[np.bool_]) -> float:
+def area_under_curve(scores: Floats, member: Bools) -> float:
     """The chance that a member's score is the larger one, ties counting half."""
     return float(roc_auc_score(member, scores))
 
 
-def found_members(scores: NDArray[np.float64], rows: AttackedRows) -> list[FoundMembers]:
+def found_members(scores: Floats, rows: AttackedRows) -> list[FoundMembers]:
     """At each of FALSE_POSITIVE_RATES, the threshold that keeps it and finds most members.
 
     `scores` [rows], finite. The interval counts as many independent rows as the clients' rows are
@@ -108,7 +166,7 @@ def found_members(scores: NDArray[np.float64], rows: AttackedRows) -> list[Found
 
 
 def group_exposure(
-    run: Run, rows: AttackedRows, scores: NDArray[np.float64], overall: list[FoundMembers]
+    run: Run, rows: AttackedRows, scores: Floats, overall: list[FoundMembers]
 ) -> list[AttributeMembership]:
     """The groups of every sensitive attribute; `overall`: at the thresholds of all rows.
 
@@ -130,7 +188,7 @@ def group_exposure(
     return found
 
 
-def shown_groups_of(run: Run, rows: AttackedRows) -> Mapping[str, NDArray[np.bool_]]:
+def shown_groups_of(run: Run, rows: AttackedRows) -> Mapping[str, Bools]:
     """By attribute, which groups are shown: bool [groups]."""
     shown = {name: one.shown for name, one in run.disclosures.items()}
     rules = {name: one.rule for name, one in run.disclosures.items()}
@@ -153,11 +211,7 @@ def _without(value: str, reason: str, *, suppressed: bool = False) -> GroupMembe
 
 
 def _group(
-    value: str,
-    rows: AttackedRows,
-    scores: NDArray[np.float64],
-    own: NDArray[np.bool_],
-    overall: list[FoundMembers],
+    value: str, rows: AttackedRows, scores: Floats, own: Bools, overall: list[FoundMembers]
 ) -> GroupMembership:
     members, others = own & rows.member, own & ~rows.member
     if not (members.any() and others.any()):
@@ -275,9 +329,7 @@ class Contradiction:
         return staked(self.p_value, calibrated(self.p_value))
 
 
-def contradiction_of(
-    claim: Claim, scores: NDArray[np.float64], rows: AttackedRows
-) -> Contradiction:
+def contradiction_of(claim: Claim, scores: Floats, rows: AttackedRows) -> Contradiction:
     """The smallest level at which the limits at some rate contradict the claim.
 
     One row of each client counts: rows of one client are alike, and how much so cannot be measured
@@ -313,9 +365,7 @@ Limits = tuple[float, float, float]
 """Members found, at least; others taken for members, at most; members that the claim allows."""
 
 
-def _contradicted(
-    claim: Claim, scores: NDArray[np.float64], member: NDArray[np.bool_], *, level: float
-) -> Limits | None:
+def _contradicted(claim: Claim, scores: Floats, member: Bools, *, level: float) -> Limits | None:
     """The limits at the first rate where they contradict the claim, wrong with a chance of at most
     `level` over all rates (Bonferroni)."""
     for rate in FALSE_POSITIVE_RATES:
@@ -325,14 +375,7 @@ def _contradicted(
     return None
 
 
-def _limits(
-    claim: Claim,
-    scores: NDArray[np.float64],
-    member: NDArray[np.bool_],
-    *,
-    rate: float,
-    level: float,
-) -> Limits:
+def _limits(claim: Claim, scores: Floats, member: Bools, *, rate: float, level: float) -> Limits:
     """The limits of independent rows at a rate.
 
     The threshold is the score of a fixed rank among the others, so that their limit is exact for an

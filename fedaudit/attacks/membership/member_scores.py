@@ -22,13 +22,13 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import log_expit, log_ndtr, logsumexp
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.attacks.membership.shadow_design import AttackedRows
-from fedaudit.networks.client_network import ClientNetwork
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.reproducible import one_thread, prepared_device
 from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
@@ -60,9 +60,9 @@ _TINY = float(np.finfo(np.float64).tiny)
 class Observations:
     """Of the attacked rows; both [rows]. Not finite where a model has overflowed."""
 
-    loss: NDArray[np.float64]
+    loss: Floats
     """The row's loss, as training has it."""
-    statistic: NDArray[np.float64]
+    statistic: Floats
     """For classes the logit of the true class's probability, log(p / (1 - p)) (Carlini et al. 2022,
     section V-A); for a number the residual, prediction less target."""
 
@@ -85,7 +85,7 @@ class RowObserver:
         self._client = np.searchsorted(clients, rows.client)
         self._alone = counts[self._client] == 1
 
-    def observe(self, hypotheses: NDArray[np.float32]) -> Observations:
+    def observe(self, hypotheses: Floats32) -> Observations:
         """Of a model of hypotheses [k, n]."""
         with one_thread(), torch.no_grad():
             found = [self._of_hypothesis(theta) for theta in torch.from_numpy(hypotheses)]
@@ -96,7 +96,7 @@ class RowObserver:
             statistic=np.take_along_axis(statistics, chosen, axis=0)[0],
         )
 
-    def _chosen(self, losses: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _chosen(self, losses: Floats) -> Ints:
         """The hypothesis of each attacked row, from the losses of all rows [k, rows]."""
         own = losses[:, self._own]
         if len(losses) == 1:
@@ -106,7 +106,7 @@ class RowObserver:
             others = np.where(self._alone, own, totals - own)
         return np.asarray(np.nan_to_num(others, nan=np.inf, posinf=np.inf).argmin(0))
 
-    def _of_hypothesis(self, theta: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _of_hypothesis(self, theta: Tensor) -> tuple[Floats, Floats]:
         """Losses of all rows, and statistics of the attacked ones."""
         self._network.load(theta.to(self._features.device))
         losses, statistics = [], []
@@ -134,9 +134,9 @@ def _statistic(outputs: Tensor, target: Tensor, classes: int) -> Tensor:
 class ShadowObservations:
     """What was seen of the attacked rows under the shadow runs."""
 
-    trained: NDArray[np.bool_]
+    trained: Bools
     """[shadows, rows]: whether the shadow run trained on the row."""
-    statistic: NDArray[np.float64]
+    statistic: Floats
     """[shadows, rows]: as in `Observations`."""
 
     @property
@@ -148,7 +148,7 @@ class ShadowObservations:
 
 def observe_shadows(
     cells: Sequence[Cell],
-    trained: NDArray[np.bool_],
+    trained: Bools,
     rows: AttackedRows,
     *,
     device: str,
@@ -175,7 +175,7 @@ def observe_shadows(
 
 def _train(
     cells: Sequence[Cell], *, device: str, progress: Callable[[float], None]
-) -> list[NDArray[np.float32]]:
+) -> list[Floats32]:
     """The hypotheses [k, n] of each cell at its best round; it is nine tenths of the progress."""
     trainer = open_stack(list(cells), device=device)
     rounds, played = len(cells) * cells[0].spec.training.rounds, 0
@@ -197,13 +197,13 @@ def _train(
 
 
 def likelihood_ratios(
-    target: NDArray[np.float64],
+    target: Floats,
     shadows: ShadowObservations,
     *,
     residuals: bool,
     variant: ShadowVariant,
     variance: ScoreVariance,
-) -> NDArray[np.float64]:
+) -> Floats:
     """The score of each row, larger for likelier members: [rows].
 
     `target` [rows]: statistics under the attacked run; `residuals`: whether statistics are
@@ -227,9 +227,7 @@ def likelihood_ratios(
             assert_never(variant)
 
 
-def _fit_normal(
-    statistic: NDArray[np.float64], of: NDArray[np.bool_], variance: ScoreVariance
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _fit_normal(statistic: Floats, of: Bools, variance: ScoreVariance) -> tuple[Floats, Floats]:
     """Means and deviations [rows] of statistics [shadows, rows]; `of`, of that shape, says which
     of them count."""
     counted = of & np.isfinite(statistic)
@@ -249,7 +247,7 @@ def _fit_normal(
     return mean, np.sqrt(np.maximum(own, max(_FLOOR * common, _TINY)))
 
 
-def not_normal(shadows: ShadowObservations, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def not_normal(shadows: ShadowObservations, rows: Ints) -> Bools:
     """Whether a Shapiro-Wilk test calls the statistics of these rows not normal: bool [rows].
 
     A row is tested with the shadow runs that trained on it and with the others, each at half the
@@ -262,16 +260,14 @@ def not_normal(shadows: ShadowObservations, rows: NDArray[np.int64]) -> NDArray[
     return found
 
 
-def _deviates(values: NDArray[np.float64]) -> bool:
+def _deviates(values: Floats) -> bool:
     values = values[np.isfinite(values)]
     if len(values) < _FEWEST or np.ptp(values) == 0:
         return True
     return bool(stats.shapiro(values).pvalue < _LEVEL / 2)
 
 
-def relative_likelihoods(
-    target: NDArray[np.float64], shadows: ShadowObservations, *, residuals: bool
-) -> NDArray[np.float64]:
+def relative_likelihoods(target: Floats, shadows: ShadowObservations, *, residuals: bool) -> Floats:
     """The score of each row, the share of rows that it dominates: [rows]. Its ratio settles ties.
 
     `target` and `residuals` as in `likelihood_ratios`. The likelihood of a residual is that of a
@@ -284,7 +280,7 @@ def relative_likelihoods(
         if len(outside):
             spread = max(float(np.sqrt(np.mean(outside**2))), _TINY)
 
-    def log_likelihood(statistic: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_likelihood(statistic: Floats) -> Floats:
         if residuals:
             return np.asarray(-0.5 * (statistic / spread) ** 2)
         return np.asarray(log_expit(statistic))
@@ -300,5 +296,5 @@ def relative_likelihoods(
     dominated = np.searchsorted(np.sort(ratio), ratio - np.log(_GAMMA), side="right")
     # A share grows with the ratio in steps of one row; the ratio's rank orders those on one step.
     ranks = stats.rankdata(ratio) / (len(ratio) + 1)
-    shares: NDArray[np.float64] = (dominated + ranks) / len(ratio)
+    shares: Floats = (dominated + ranks) / len(ratio)
     return shares

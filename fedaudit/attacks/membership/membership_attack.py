@@ -6,8 +6,8 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.membership.member_rates import (
@@ -100,9 +100,9 @@ class MembershipAttack(Attack):
 
     def _scores(
         self, seen: Observations, shadows: ShadowObservations | None, *, residuals: bool
-    ) -> Mapping[_Way, NDArray[np.float64]]:
+    ) -> Mapping[_Way, Floats]:
         """The scores [rows] of every way to make them; larger for likelier members."""
-        scores: dict[_Way, NDArray[np.float64]] = {}
+        scores: dict[_Way, Floats] = {}
         match self.spec.method:
             case "threshold":
                 scores[None, None] = -seen.loss
@@ -134,7 +134,7 @@ class MembershipAttack(Attack):
         self,
         attacked: AttackedRun,
         rows: AttackedRows,
-        scores: Mapping[_Way, NDArray[np.float64]],
+        scores: Mapping[_Way, Floats],
         found: list[FoundMembers],
         shadows: ShadowObservations | None,
     ) -> MembershipSection:
@@ -226,7 +226,7 @@ def _claim_section(claim: Claim) -> ClaimSection:
 def _files(
     federation: Federation,
     rows: AttackedRows,
-    scores: NDArray[np.float64],
+    scores: Floats,
     seen: Observations,
     found: list[FoundMembers],
 ) -> dict[str, bytes]:

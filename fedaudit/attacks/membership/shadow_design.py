@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Ints
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import training_clients, validation_clients
 from fedaudit.privacy.records.record_use import drawn_budgets
@@ -45,18 +45,18 @@ _BUDGETS = "budget"
 class AttackedRows:
     """The rows that are attacked, client after client; arrays [rows]."""
 
-    place: NDArray[np.int64]
+    place: Ints
     """Where the row is in the federation's arrays, ascending."""
-    client: NDArray[np.int64]
+    client: Ints
     """Its client's index in the federation."""
-    member: NDArray[np.bool_]
+    member: Bools
     """Whether it was trained on."""
 
     def __len__(self) -> int:
         return len(self.place)
 
 
-def trained_rows(cell: Cell) -> NDArray[np.bool_]:
+def trained_rows(cell: Cell) -> Bools:
     """Which rows a run of the cell trains on: bool [rows of the federation]."""
     trained = np.zeros(cell.federation.rows, dtype=np.bool_)
     trained[training_records(cell.spec, cell.federation).place] = True
@@ -107,7 +107,7 @@ def least_shadows_each(spec: MembershipSpec) -> int:
 
 def draw_shadows(
     cell: Cell, rows: AttackedRows, source: Source, *, shadows: int, least: int
-) -> tuple[list[Cell], NDArray[np.bool_]]:
+) -> tuple[list[Cell], Bools]:
     """The cells of the shadow runs, and which rows each trains on: bool [shadows, rows].
 
     Every row is in at least `least` of them and outside of as many: halves are drawn again until

@@ -6,18 +6,16 @@ from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.rotation_replay import bands_of
-from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.ledger.rows import Outcome
-from fedaudit.privacy.accounting.accountant import Accountant
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import Accountant, PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -30,7 +28,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     TwoStage,
     event_from_dict,
 )
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.spec.privacy import (
@@ -42,7 +39,6 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.cell import split_cells
-from fedaudit.training.base.records import training_records
 
 _CLOSE = 1e-9
 _CLOSE_AGAIN = 1e-6
@@ -118,7 +114,7 @@ def _check_counts(replayed: Replayed, findings: Findings) -> None:
         )
 
 
-def _released(replayed: Replayed, round_: int) -> NDArray[np.int64]:
+def _released(replayed: Replayed, round_: int) -> Ints:
     """The subjects of which something was released in a round, by what passed."""
     base, nobody = replayed.base, np.zeros(0, dtype=np.int64)
     if replayed.role == "server":
@@ -126,8 +122,7 @@ def _released(replayed: Replayed, round_: int) -> NDArray[np.int64]:
     if replayed.role == "local-steps":
         if replayed.charged.counts_epsilon:
             return np.arange(len(base.ledger_context.subjects))
-        silos = [part.silos for part in base.passed.steps[round_]]
-        return np.sort(np.concatenate([nobody, *silos]))
+        return np.sort(base.silos(round_))
     record = base.records[round_ - 1]
     out = record.subjects[record.outcomes == Outcome.REFUSED]
     found = [
@@ -267,15 +262,14 @@ def _check_epsilon(
 
 def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) -> None:
     """Each group's epsilon is at least that of its record with the largest rate at each noise."""
-    base = replayed.base
-    plan = base.ledger_context.plan
-    if plan is None or plan.records is None or plan.records.use.plan.runs is None:
+    base, plan = replayed.base, replayed.record_plan
+    spending = None if base.ledger_context.plan is None else base.ledger_context.plan.records
+    if spending is None or plan.runs is None:
         return
-    spending, training = plan.records, replayed.spec.training
+    training, lasts = replayed.spec.training, plan.rounds
     client, steps = client_rate(training.cohort), training.local.steps or 1
-    rates, lasts = _largest_chances(replayed), spending.use.plan.rounds
-    runs = plan.records.use.plan.runs
-    multipliers = np.array([runs[client].noise_multiplier for client in spending.use.client_of])
+    rates = _largest_chances(replayed)
+    multipliers = np.array([run.noise_multiplier for run in plan.runs])[spending.use.client_of]
     for observer in _OBSERVERS:
         charged = {
             int(subject): float(epsilon)
@@ -319,17 +313,11 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
 
 def _largest_chances(replayed: Replayed) -> Floats:
     """Of every record, the largest chance that a step gave it."""
-    plan = replayed.base.ledger_context.plan
-    assert plan is not None
-    assert plan.records is not None
-    rates = plan.records.use.plan.rates.astype(np.float64).copy()
-    records = training_records(replayed.spec, replayed.base.cell.federation)
-    first = np.cumsum(records.counts) - records.counts
+    rates = replayed.record_plan.rates.copy()
     for parts in replayed.base.passed.steps.values():
         for part in parts:
             for place, silo in enumerate(part.silos.tolist()):
-                at = int(np.searchsorted(records.clients, silo))
-                own = slice(int(first[at]), int(first[at] + records.counts[at]))
+                own = replayed.records_of(silo)
                 given = part.inclusion[place, : own.stop - own.start]
                 rates[own] = np.maximum(rates[own], given)
     return rates

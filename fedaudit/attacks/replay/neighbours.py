@@ -24,10 +24,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.replay.replay_finding import Findings
-from fedaudit.attacks.replay.watched_run import Floats, UploadsPassed, WatchedRun
+from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import CHARGES, known_columns
 from fedaudit.federations.load import load_federation
@@ -36,8 +36,9 @@ from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.table.columns import find_columns
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import Femnist, HospitalCharges, Images
@@ -46,7 +47,12 @@ from fedaudit.spec.table import Table
 from fedaudit.spec.training import PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import Block, draw_block, drawn_clients
-from fedaudit.training.base.records import record_use_of, training_records, validation_rows
+from fedaudit.training.base.records import (
+    TrainingRecords,
+    record_use_of,
+    training_records,
+    validation_rows,
+)
 from fedaudit.training.stacked.stack_round import build_draws
 
 _LOUD = 1000.0
@@ -133,7 +139,7 @@ def _quiet(cell: Cell) -> Cell:
     return replace(cell, federation=federation)
 
 
-def _participations(cell: Cell, rounds: int) -> NDArray[np.int64]:
+def _participations(cell: Cell, rounds: int) -> Ints:
     """How often each client of the federation is drawn: [clients]. It does not depend on data."""
     cohort = cell.spec.training.cohort
     if mechanism_of(cell.spec).facts.applied_by == "local-steps":
@@ -151,7 +157,7 @@ def _participations(cell: Cell, rounds: int) -> NDArray[np.int64]:
             for place, row in enumerate(block.cohort[:, 0])
         ]
     together = np.concatenate(drawn).astype(np.int64)
-    times: NDArray[np.int64] = np.bincount(together, minlength=cell.federation.clients)
+    times: Ints = np.bincount(together, minlength=cell.federation.clients)
     return times
 
 
@@ -169,19 +175,19 @@ def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
     )
 
 
-def _held_out_rows(cell: Cell) -> NDArray[np.int64]:
+def _held_out_rows(cell: Cell) -> Ints:
     """The rows of one unit that is held out."""
     if mechanism_of(cell.spec).facts.applied_by == "local-steps":
         rows = validation_rows(cell.spec, cell.federation)
-        of_client: NDArray[np.int64] = rows.place[rows.client_of == 0]
+        of_client: Ints = rows.place[rows.client_of == 0]
         return of_client
-    client: NDArray[np.int64] = split_cells([cell]).validation[0, :1]
-    rows_of_client: NDArray[np.int64] = cell.federation.rows_of(client)
+    client: Ints = split_cells([cell]).validation[0, :1]
+    rows_of_client: Ints = cell.federation.rows_of(client)
     return rows_of_client
 
 
 def _with_loud_rows(
-    federation: Federation, place: NDArray[np.int64], factors: tuple[float, float], *, sign: int
+    federation: Federation, place: Ints, factors: tuple[float, float], *, sign: int
 ) -> Federation:
     """These rows with other values: targets as far out as the first factor says, and features as
     many times as large as the second, unless they are images."""
@@ -201,7 +207,7 @@ def _with_loud_rows(
     return replace(federation, target=target, raw_target=raw, features=features)
 
 
-def _with_silent_rows(federation: Federation, place: NDArray[np.int64]) -> Federation:
+def _with_silent_rows(federation: Federation, place: Ints) -> Federation:
     """These rows give gradients that are not finite, which no sum takes in."""
     features = federation.features
     if isinstance(features, ClientRows):
@@ -281,25 +287,40 @@ class Replayed:
         released = self.base.clips[round_ - 1]
         return self.charged.clip if self.charged.clip is not None else released
 
-    def charged_clients(self, round_: int) -> NDArray[np.int64]:
+    def charged_clients(self, round_: int) -> Ints:
         """Who was asked to take part in a round, by the ledger."""
         entries = [entry for entry in self.base.entries if entry.round == round_]
         return entries[0].subjects.astype(np.int64) if entries else np.zeros(0, dtype=np.int64)
 
-    def uploads(self, round_: int) -> Iterator[tuple[NDArray[np.int64], UploadsPassed]]:
+    def uploads(self, round_: int) -> Iterator[tuple[Ints, UploadsPassed]]:
         """The clients and uploads of each part of a round, in the order in which they passed."""
         cohort = self.base.passed.cohorts.get(round_)
         for part in self.base.passed.uploads[round_]:
             known = part.clients if part.clients is not None else cohort
             yield self.charged_clients(round_) if known is None else known, part
 
-    def rounds_of_clients(self) -> NDArray[np.int64]:
+    def rounds_of_clients(self) -> Ints:
         """How many rounds each client of the federation took local steps in: [clients]."""
-        rounds = np.zeros(self.base.cell.federation.clients, dtype=np.int64)
-        for parts in self.base.passed.steps.values():
-            for part in parts:
-                rounds[part.silos] += 1
-        return rounds
+        stepped = np.concatenate([self.base.silos(round_) for round_ in self.rounds])
+        return np.bincount(stepped, minlength=self.base.cell.federation.clients)
+
+    @cached_property
+    def record_plan(self) -> RecordPlan:
+        """How records are sampled; of a mechanism that is applied to them."""
+        use = record_use_of(self.spec, self.base.cell.federation)
+        assert use is not None
+        return use.plan
+
+    def records_of(self, silo: int) -> slice:
+        """Which of the records that train a client of the federation has."""
+        records = self._records
+        client = int(np.searchsorted(records.clients, silo))
+        end = int(records.counts[: client + 1].sum())
+        return slice(end - int(records.counts[client]), end)
+
+    @cached_property
+    def _records(self) -> TrainingRecords:
+        return training_records(self.spec, self.base.cell.federation)
 
 
 _FAR_OUT = "1000000.0"
@@ -309,16 +330,16 @@ _FAR_OUT = "1000000.0"
 class ChangedUnit:
     """Rows of one client of a federation that differ in the file, or are missing from it."""
 
-    rows: NDArray[np.bool_]
+    rows: Bools
     """[rows], in the order of the federation."""
     change: Literal["other values", "gone"]
     trains: bool
 
-    def kept(self, mine: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def kept(self, mine: Bools) -> Bools:
         """Of rows in a file, given which are the unit's, those that stay."""
         return ~mine if self.change == "gone" else mine | True
 
-    def by_client(self, federation: Federation) -> dict[str, NDArray[np.int64]]:
+    def by_client(self, federation: Federation) -> dict[str, Ints]:
         """By name of a client: the places of these rows among its rows, as the file has them."""
         rows, first = np.flatnonzero(self.rows), federation.first
         of = federation.client_of[rows]

@@ -29,9 +29,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM, Findings
-from fedaudit.attacks.replay.watched_run import Floats, PassedThrough, WatchedRun, play, wide
+from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, play, wide
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
@@ -119,7 +120,7 @@ def binomial(successes: int, trials: int, rate: float) -> float:
     return float(stats.binomtest(successes, trials, rate).pvalue)
 
 
-def binomial_spread(counts: NDArray[np.int64], trials: int, rate: float) -> float:
+def binomial_spread(counts: Ints, trials: int, rate: float) -> float:
     """The p-value of the spread of counts that ought to be independent binomials.
 
     The sum of squared standardised counts, taken for normal: there should be hundreds.
@@ -242,7 +243,7 @@ def _over_windows(noise: Floats) -> Tests:
             yield name, min(1.0, float(every.min()) * len(every))
 
 
-def _windows(rounds: int) -> list[tuple[NDArray[np.int64], int]]:
+def _windows(rounds: int) -> list[tuple[Ints, int]]:
     """The starts of windows of each length."""
     if rounds <= _ALL_WINDOWS:
         return [(np.arange(rounds - length + 1), length) for length in range(1, rounds + 1)]
@@ -462,7 +463,7 @@ def _sent(run: WatchedRun) -> list[Floats]:
     return [np.concatenate([np.zeros(0), *numbers]) for numbers in found]
 
 
-def _who(run: WatchedRun, round_: int) -> NDArray[np.int64]:
+def _who(run: WatchedRun, round_: int) -> Ints:
     cohort = run.passed.cohorts.get(round_)
     if cohort is not None:
         return cohort

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.noise_laws import (
     Tests,
@@ -24,7 +24,7 @@ from fedaudit.attacks.replay.noise_laws import (
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.rotation_replay import bands_of, correlated
 from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
-from fedaudit.attacks.replay.watched_run import Floats, SumPassed, UploadsPassed, wide
+from fedaudit.attacks.replay.watched_run import SumPassed, UploadsPassed, wide
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.spec.privacy import GaussianCentral
@@ -249,17 +249,13 @@ def _check_count(
 
 
 def _check_noise_of_steps(replayed: Replayed, findings: Findings) -> None:
-    records = replayed.base.ledger_context.plan
-    if records is None or records.records is None:
+    plan, clip = replayed.record_plan, replayed.charged.clip
+    if plan.runs is None:
         return
-    runs, clip = records.records.use.plan.runs, replayed.charged.clip
-    assert runs is not None
     assert clip is not None
     # By client of the federation, its noise over the clip, as its records are charged.
-    clients = training_records(replayed.spec, replayed.base.cell.federation).clients
-    multipliers = {
-        int(client): run.noise_multiplier for client, run in zip(clients, runs, strict=True)
-    }
+    clients = training_records(replayed.spec, replayed.base.cell.federation).clients.tolist()
+    multipliers = dict(zip(clients, (run.noise_multiplier for run in plan.runs), strict=True))
     for round_ in replayed.rounds:
         at = findings.at("noise", round_)
         for part in replayed.base.passed.steps[round_]:
@@ -294,9 +290,7 @@ def _least_squares(values: Floats, of: Floats) -> float:
 # -- the law of what was drawn --------------------------------------------------------------------
 
 
-def drawn_noise(
-    replayed: Replayed, round_: int, clients: NDArray[np.int64] | None = None
-) -> Floats:
+def drawn_noise(replayed: Replayed, round_: int, clients: Ints | None = None) -> Floats:
     """What was drawn ahead for a round, or else what is drawn for it now: [vectors, n]. Of
     correlated noise, the independent noise that it is made of.
 
@@ -306,9 +300,7 @@ def drawn_noise(
     return _draw(replayed, np.array([round_]), clients)[0][0] if found is None else found
 
 
-def _draw(
-    replayed: Replayed, rounds: NDArray[np.int64], clients: NDArray[np.int64] | None
-) -> tuple[Floats, Floats | None]:
+def _draw(replayed: Replayed, rounds: Ints, clients: Ints | None) -> tuple[Floats, Floats | None]:
     """The noise of some rounds, [rounds, vectors, n], and of their counts, [rounds]."""
     passed = replayed.base.passed
     draws, column = passed.draws or build_draws([replayed.base.cell]), rounds[:, None]

@@ -17,9 +17,8 @@ from fedaudit.attacks.replay.round_replay import check_contributions, check_rele
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
-from fedaudit.runs.experiment_plan import OpenArtifact, no_artifacts, with_start
+from fedaudit.runs.experiment_plan import OpenArtifact, no_artifacts, with_solved_noise, with_start
 from fedaudit.runs.run import cell_ledger_context
-from fedaudit.runs.solved_noise import with_solved_noise
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.stacked.stack_round import build_draws

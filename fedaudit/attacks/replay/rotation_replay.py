@@ -5,11 +5,10 @@ binomials, and noise as the solution of a triangular system.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, special
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.replay_finding import Findings
-from fedaudit.attacks.replay.watched_run import Floats
 from fedaudit.spec.privacy import PrivacySpec
 
 
@@ -32,9 +31,7 @@ def correlated(independent: Floats, bands: int) -> Floats:
     return found.reshape(independent.shape)
 
 
-def check_rotation(
-    taking_part: Floats, *, places: NDArray[np.int64], every: int, findings: Findings
-) -> None:
+def check_rotation(taking_part: Floats, *, places: Ints, every: int, findings: Findings) -> None:
     """Every client enters exactly one round of a block, the same in all blocks, with as many others
     as every other place has, or one more. `taking_part` [rounds, clients], 0 or 1; `places`
     [rounds]: within the block."""

@@ -9,41 +9,42 @@ import numpy as np
 import torch
 from scipy import stats
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.rotation_replay import check_rotation
-from fedaudit.attacks.replay.watched_run import Floats, UploadsPassed, WatchedRun, wide
+from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.privacy.records.record_plans import RecordPlan
+from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import drawn_clients
-from fedaudit.training.base.optimisers import server_moves
+from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import record_use_of, training_records
 
 _PROBED_ROUNDS = 1000
 _PROBED_FROM = 1 << 20
-_SAME_CLIENTS = "the same clients, since coins do not depend on data"
 
 
 def check_sampling(replayed: Replayed, findings: Findings) -> None:
     """Cohorts and batches are drawn as the spec says, and alike for both neighbours."""
-    if replayed.role == "local-steps":
-        _check_silos(replayed, findings)
-        _check_records(replayed, findings)
-        _check_removed_record(replayed, findings)
-        return
-    training = split_cells([replayed.base.cell]).training[0]
-    every = replayed.spec.training.block
+    by_record, cell = replayed.role == "local-steps", replayed.base.cell
+    training = split_cells([cell]).training[0]
+    if by_record:
+        training = training_records(cell.spec, cell.federation).clients
+    every, taking_part = cell.spec.training.block, 0
     entered: dict[int, set[int]] = {}
     for round_ in replayed.rounds:
         at, runs = findings.at("sampling", round_), (replayed.base, replayed.neighbour)
-        cohort, other = (run.passed.cohorts.get(round_) for run in runs)
+        cohort, other = (
+            run.silos(round_) if by_record else run.passed.cohorts.get(round_) for run in runs
+        )
         if cohort is None or other is None:
             continue
+        taking_part += len(cohort)
         again = len(cohort) - len(np.unique(cohort))
         others = int((~np.isin(cohort, training)).sum())
         at.expect(
@@ -61,9 +62,16 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
                 measured="again in a later one",
             )
             earlier.update(cohort.tolist())
-        same = np.array_equal(cohort, other)
-        at.expect("the neighbour's cohort", same, allowed=_SAME_CLIENTS, measured="other clients")
-    _check_cohort_law(replayed, findings)
+        if not by_record or round_ in replayed.together:
+            same = np.array_equal(cohort, other)
+            why = "the same clients, since coins do not depend on data"
+            at.expect("the neighbour's cohort", same, allowed=why, measured="other clients")
+    if not by_record:
+        _check_cohort_law(replayed, findings)
+        return
+    _check_silos(replayed, training, taking_part, findings)
+    _check_records(replayed, findings)
+    _check_removed_record(replayed, findings)
 
 
 def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
@@ -89,10 +97,7 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
             )
         case PoissonCohort():
             rate = cohort.rate
-            pvalue = binomial(int(counts.sum()), counts.size * probed, rate)
-            findings.test("sampling", "rate of the clients' coins", pvalue)
-            pvalue = binomial_spread(sizes, len(clients), rate)
-            findings.test("sampling", "sizes of cohorts", pvalue)
+            _check_coins(sizes, clients=len(clients), rate=rate, findings=findings)
         case AllocationCohort():
             _check_allocation(taking_part, every=cohort.every, findings=findings)
             return
@@ -135,55 +140,28 @@ def _check_allocation(taking_part: Floats, *, every: int, findings: Findings) ->
             findings.test("sampling", name, binomial(same, left.size, 1 / every))
 
 
-def _check_silos(replayed: Replayed, findings: Findings) -> None:
+def _check_coins(sizes: Ints, *, clients: int, rate: float, findings: Findings) -> None:
+    """So many of the clients' coins fell in each round, [rounds]."""
+    pvalue = binomial(int(sizes.sum()), clients * len(sizes), rate)
+    findings.test("sampling", "rate of the clients' coins", pvalue)
+    findings.test("sampling", "sizes of cohorts", binomial_spread(sizes, clients, rate))
+
+
+def _check_silos(replayed: Replayed, clients: Ints, taking_part: int, findings: Findings) -> None:
     """Clients of records toss coins of the rate that is charged."""
     cell = replayed.base.cell
-    cohort = cell.spec.training.cohort
-    assert isinstance(cohort, PoissonCohort)
-    rate, source = cohort.rate, CounterSource(cell.spec.seed)
-    clients = training_records(cell.spec, cell.federation).clients
-    drawn = [
-        len(drawn_clients(source, round_=round_, clients=clients, rate=rate))
-        for round_ in range(_PROBED_FROM, _PROBED_FROM + _PROBED_ROUNDS)
-    ]
-    counts = np.array(drawn, dtype=np.int64)
-    taking_part = 0
-    for round_ in replayed.rounds:
-        at = findings.at("sampling", round_)
-        own, other = (
-            [part.silos.tolist() for part in run.passed.steps[round_]]
-            for run in (replayed.base, replayed.neighbour)
-        )
-        everyone = [silo for part in own for silo in part]
-        again = len(everyone) - len(set(everyone))
-        taking_part += len(everyone)
-        at.expect(
-            "a client once in a cohort",
-            again == 0,
-            allowed="each at most once",
-            measured=f"{again} again",
-        )
-        if round_ in replayed.together:
-            at.expect(
-                "the neighbour's cohort",
-                own == other,
-                allowed=_SAME_CLIENTS,
-                measured="other clients",
-            )
-    for number, rounds in (
-        (int(counts.sum()), _PROBED_ROUNDS),
-        (taking_part, replayed.base.rounds),
-    ):
-        pvalue = binomial(number, len(clients) * rounds, rate)
-        findings.test("sampling", "rate of the clients' coins", pvalue)
-    findings.test("sampling", "sizes of cohorts", binomial_spread(counts, len(clients), rate))
+    rate, source = client_rate(cell.spec.training.cohort), CounterSource(cell.spec.seed)
+    probed = range(_PROBED_FROM, _PROBED_FROM + _PROBED_ROUNDS)
+    drawn = [drawn_clients(source, round_=one, clients=clients, rate=rate) for one in probed]
+    sizes = np.array([len(one) for one in drawn], dtype=np.int64)
+    _check_coins(sizes, clients=len(clients), rate=rate, findings=findings)
+    pvalue = binomial(taking_part, len(clients) * replayed.base.rounds, rate)
+    findings.test("sampling", "rate of the clients' coins", pvalue)
 
 
 def _check_records(replayed: Replayed, findings: Findings) -> None:
     """Every record enters every step by a coin of the rate that it is charged for."""
-    plan = _plan(replayed)
-    records = training_records(replayed.spec, replayed.base.cell.federation)
-    first = np.cumsum(records.counts) - records.counts
+    plan = replayed.record_plan
     tally: dict[float, tuple[int, int]] = {}
     in_turn: list[Floats] = []
     for round_ in replayed.rounds:
@@ -200,8 +178,7 @@ def _check_records(replayed: Replayed, findings: Findings) -> None:
                 measured="other coins",
             )
             for place, silo in enumerate(part.silos.tolist()):
-                client = int(np.searchsorted(records.clients, silo))
-                own = slice(int(first[client]), int(first[client] + records.counts[client]))
+                own = replayed.records_of(silo)
                 charged = np.where(round_ <= plan.rounds[own], plan.rates[own], 0.0)
                 chance, padding = np.split(part.inclusion[place], [len(charged)])
                 worst = int(np.abs(chance - charged).argmax()) if len(charged) else None
@@ -221,15 +198,6 @@ def _check_records(replayed: Replayed, findings: Findings) -> None:
         findings.test("sampling", "batches in turn", correlation(products, np.ones(len(products))))
     for rate, (taken, trials) in sorted(tally.items()):
         findings.test("sampling", f"coins of records at {rate:.4g}", binomial(taken, trials, rate))
-
-
-def _plan(replayed: Replayed) -> RecordPlan:
-    spending = replayed.base.ledger_context.plan
-    if spending is not None and spending.records is not None:
-        return spending.records.use.plan
-    use = record_use_of(replayed.spec, replayed.base.cell.federation)
-    assert use is not None
-    return use.plan
 
 
 def _check_removed_record(replayed: Replayed, findings: Findings) -> None:
@@ -490,13 +458,8 @@ def _check_divisor_of_sums(replayed: Replayed, findings: Findings) -> None:
 
 def _check_divisor_of_gradients(replayed: Replayed, findings: Findings) -> None:
     """Sums of gradients are divided by the batch size of the spec, or else by the noise."""
-    local, plan = replayed.spec.training.local, replayed.base.ledger_context.plan
-    if local.batch_size is not None:
-        public = float(local.batch_size)
-    elif plan is None or plan.records is None or plan.records.use.plan.runs is None:
-        public = 1.0
-    else:
-        public = max(1.0, plan.records.use.plan.runs[0].noise_multiplier)
+    local, runs = replayed.spec.training.local, replayed.record_plan.runs
+    public = float(local.batch_size or max(1.0, runs[0].noise_multiplier if runs else 1.0))
     for round_ in replayed.rounds:
         for part in replayed.base.passed.steps[round_]:
             findings.at("release", round_).equal("divisor of gradients", part.normaliser, public)

@@ -5,34 +5,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.randomness import Purpose, Source, WideWords
-from fedaudit.runs.blocks import record_block
+from fedaudit.runs.blocks import MemorySink, record_block
 from fedaudit.runs.run import new_run
-from fedaudit.runs.sink import MemorySink
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
-from fedaudit.training.base.optimisers import OptimiserState
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
 from fedaudit.training.base.rounds import RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
     ClientProtection,
     ProtectedUploads,
-    RecordMechanism,
     RecordProtection,
-    ServerMechanism,
     TrainingMechanism,
     TrustedServer,
     watching,
@@ -41,8 +36,8 @@ from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
+Applied = TypeVar("Applied", ClientProtection, TrustedServer)
 _ROUNDING_KEY = bytes(32)
 """Of counts that are rounded: the same in both runs, as coins and noise are."""
 _SOMETHING_ELSE = 1000.0
@@ -69,7 +64,7 @@ def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
 class UploadsPassed:
     """Uploads that clients protected together; tensors and arrays [clients, n]."""
 
-    clients: NDArray[np.int64] | None
+    clients: Ints | None
     """[clients]; None if the protection does not know them, and they are the cohort."""
     start: Tensor
     updated: Tensor
@@ -110,7 +105,7 @@ class SumPassed:
 class StepsPassed:
     """The local steps of some silos in one round; lists have an item for each step."""
 
-    silos: NDArray[np.int64]
+    silos: Ints
     inclusion: Floats
     """[silos, rows]."""
     normaliser: float
@@ -121,7 +116,7 @@ class StepsPassed:
     """Of the contributions of records one by one, in the steps in which these were observed."""
     gradients: list[Tensor] = field(default_factory=list)
     """float32 [silos, n], as the optimiser was given them."""
-    taken: list[NDArray[np.bool_]] = field(default_factory=list)
+    taken: list[Bools] = field(default_factory=list)
     """[silos, rows]."""
     unit_noise: list[Floats] = field(default_factory=list)
     """Normal numbers that the source was asked for, [silos, n]."""
@@ -136,11 +131,11 @@ class PassedThrough:
     uploads: dict[int, list[UploadsPassed]] = field(default_factory=lambda: defaultdict(list))
     sums: dict[int, SumPassed] = field(default_factory=lambda: defaultdict(SumPassed))
     steps: dict[int, list[StepsPassed]] = field(default_factory=lambda: defaultdict(list))
-    cohorts: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    cohorts: dict[int, Ints] = field(default_factory=dict)
     """The clients drawn for a round, by the block that it was drawn with."""
     drawn: dict[int, Floats] = field(default_factory=dict)
     """The noise drawn ahead for a round: [vectors, n]."""
-    silent: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    silent: dict[int, Bools] = field(default_factory=dict)
     """[clients], by round: uploads for which the ledger charges nobody. A run that follows this one
     sends something else there, which must change nothing."""
     draws: Draws | None = None
@@ -169,17 +164,20 @@ class PassedThrough:
 # -- clients that protect their uploads -----------------------------------------------------------
 
 
-class _WatchedClients:
-    """Observes a protection of clients, and sends what a run that is followed sent instead."""
+class _Watched(Generic[Applied]):
+    """Observes what applies a mechanism, beside a run that may be followed."""
 
-    def __init__(
-        self, inner: ClientProtection, passed: PassedThrough, follow: PassedThrough | None
-    ) -> None:
-        self._inner, self._passed, self._follow = inner, passed, follow
+    def __init__(self, inner: Applied, passed: PassedThrough, follow: PassedThrough | None) -> None:
+        self._inner: Applied = inner
+        self._passed, self._follow = passed, follow
         passed.protection = inner
 
     def draw_noise(self, draws: Draws, block: Block) -> None:
         self._passed.draw_noise(self._inner, draws, block)
+
+
+class _WatchedClients(_Watched[ClientProtection]):
+    """Observes a protection of clients, and sends what a run that is followed sent instead."""
 
     def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         found = self._inner.protect(start, updated, noise)
@@ -240,17 +238,8 @@ class _WatchedClients:
 # -- a trusted server -----------------------------------------------------------------------------
 
 
-class _WatchedServer:
+class _WatchedServer(_Watched[TrustedServer]):
     """Observes a trusted server, and releases what a run that is followed released instead."""
-
-    def __init__(
-        self, inner: TrustedServer, passed: PassedThrough, follow: PassedThrough | None
-    ) -> None:
-        self._inner, self._passed, self._follow = inner, passed, follow
-        passed.protection = inner
-
-    def draw_noise(self, draws: Draws, block: Block) -> None:
-        self._passed.draw_noise(self._inner, draws, block)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
         clipped, finite = self._inner.clip(updates, clips)
@@ -319,7 +308,7 @@ class _WatchedSteps(RecordSteps):
         own = StepsPassed(records.silos.copy(), records.inclusion.copy(), self.normaliser)
         kept.append(own)
 
-        def batches(taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+        def batches(taken: Bools) -> Iterator[RecordBatch]:
             own.taken += list(taken)
             return records.batches(taken)
 
@@ -384,18 +373,18 @@ class WatchedRun:
     cell: Cell
     passed: PassedThrough
     records: list[RoundRecord]
-    hypotheses: list[NDArray[np.float32]]
+    hypotheses: list[Floats32]
     """[k, n] before the first round and after each."""
     clips: list[float | None]
     """Of a trusted server, likewise."""
-    moments: list[NDArray[np.float32]]
+    moments: list[Floats32]
     """[moments, k, n]: what the server remembers of averages, likewise; empty for nothing."""
     ledger_context: LedgerContext
     entries: list[LedgerEntry]
     published: Sequence[Mapping[str, Any]]
     """What is published of each round: the figures of rounds and of groups."""
     ledger_lines: Sequence[Mapping[str, Any]]
-    kept: NDArray[np.float32]
+    kept: Floats32
     """[k, n]: the hypotheses that a result would hold now."""
     best_round: int
     """The round that it names for them; 0 is before the first."""
@@ -405,6 +394,11 @@ class WatchedRun:
         """Rounds that were played."""
         return len(self.records)
 
+    def silos(self, round_: int) -> Ints:
+        """The clients that took local steps in a round."""
+        parts = self.passed.steps.get(round_, [])
+        return np.concatenate([np.zeros(0, dtype=np.int64), *(part.silos for part in parts)])
+
 
 def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> WatchedRun:
     """Plays at most `rounds` rounds of a cell by itself, and writes their ledger.
@@ -413,32 +407,23 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     """
     passed = PassedThrough()
 
-    def of_clients(inner: ClientProtection) -> ClientProtection:
-        own = _WatchedClients(inner, passed, follow)
-        methods = own.draw_noise, own.protect, own.protect_in_place
-        return _overridden(inner, **{one.__name__: one for one in methods})
-
-    def of_server(inner: TrustedServer) -> TrustedServer:
-        own = _WatchedServer(inner, passed, follow)
-        methods = own.draw_noise, own.clip, own.average, own.next_clips
-        return _overridden(inner, **{one.__name__: one for one in methods})
-
-    def of_records(inner: RecordProtection) -> RecordProtection:
-        return replace(
-            inner, steps=_WatchedSteps(**vars(inner.steps), passed=passed, follow=follow)
-        )
+    def watch(applied: ClientProtection | TrustedServer | RecordProtection) -> Any:
+        methods: tuple[Any, ...]
+        match applied:
+            case ClientProtection():
+                clients = _WatchedClients(applied, passed, follow)
+                methods = clients.draw_noise, clients.protect, clients.protect_in_place
+            case TrustedServer():
+                server = _WatchedServer(applied, passed, follow)
+                methods = server.draw_noise, server.clip, server.average, server.next_clips
+            case RecordProtection():
+                steps = _WatchedSteps(**vars(applied.steps), passed=passed, follow=follow)
+                return replace(applied, steps=steps)
+            case _:
+                assert_never(applied)
+        return _overridden(applied, **{one.__name__: one for one in methods})
 
     def wrap(mechanism: TrainingMechanism) -> TrainingMechanism:
-        watch: Callable[[Any], Any]
-        match mechanism:
-            case ClientMechanism():
-                watch = of_clients
-            case ServerMechanism():
-                watch = of_server
-            case RecordMechanism():
-                watch = of_records
-            case _:
-                assert_never(mechanism)
         real: Callable[..., Any] = mechanism.protection
         return _overridden(
             mechanism, protection=lambda *given, **named: watch(real(*given, **named))
@@ -476,9 +461,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     )
 
 
-def _state(
-    cell: Cell, trainer: Trainer
-) -> tuple[NDArray[np.float32], float | None, NDArray[np.float32]]:
+def _state(cell: Cell, trainer: Trainer) -> tuple[Floats32, float | None, Floats32]:
     """The hypotheses [k, n], the clip of a trusted server, and what a server remembers."""
     nothing = np.zeros(0, dtype=np.float32)
     checkpoint = trainer.checkpoint(0)

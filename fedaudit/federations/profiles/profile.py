@@ -7,7 +7,7 @@ that was shown stays the only one: of another one nothing is shown.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.errors import listed
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.groups import compared
 from fedaudit.spec.errors import InvalidInputError, pointer
 from fedaudit.spec.fairness import Groups, without_label
 
@@ -51,7 +52,8 @@ class AttributeCounts:
 def attribute_figures(
     counts: AttributeCounts, rule: DisclosureRule
 ) -> tuple[dict[str, Any], Warnings]:
-    """Sizes and base rates of an attribute's groups, and a warning of small ones."""
+    """Sizes and base rates of an attribute's groups, and a warning of small ones. `protecting`
+    names large groups that are hidden since a smaller one would follow from them."""
     sizes = rule.decide(counts.rows, of="rows")
     shown = sizes.shown
     rated = shown & _rated(counts, rule)
@@ -61,13 +63,20 @@ def attribute_figures(
         reasons["groups"] = _HIDDEN
     if not rated.all():
         reasons["base_rates"] = counts.no_rule or _HIDDEN
-    figures = {
+    figures: dict[str, Any] = {
         "of": "client" if counts.constant else "record",
         "groups": _with_gaps(counts.values, counts.rows, shown),
         "missing": counts.missing,
         "base_rates": _with_gaps(counts.values, rates, rated),
         "reasons": reasons,
     }
+    protecting = [
+        value
+        for value, is_shown, size in zip(counts.values, shown, counts.rows.tolist(), strict=True)
+        if not is_shown and rule.is_large(size)
+    ]
+    if protecting:
+        figures["protecting"] = protecting
     small = _small(counts.values, counts.rows, rule)
     if not small:
         return figures, []
@@ -139,9 +148,12 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     """Sizes and names, as JSON, as in `profile_registration`.
 
     No value of a feature or of a numeric target appears in it, and small groups are suppressed.
-    Raises InvalidInputError where `fairness.favourable` does not fit the data.
+    Values that experiments leave out stay groups here, since all rows are counted. Raises
+    InvalidInputError where `fairness` does not fit the data.
     """
     fairness = fairness or Groups()
+    groups = compared(federation.attributes, fairness, exclude=False)
+    federation = replace(federation, attributes=groups)
     rule, warnings = size_rule(fairness), Warnings()
     attributes: dict[str, Any] = {}
     for counts in _attributes(federation, fairness):
@@ -243,7 +255,12 @@ def cuts_of(profile: Mapping[str, Any], fairness: Groups) -> Cuts:
     judged = fairness.model_copy(update={"favourable": without_label(fairness.favourable)})
     rules = judged.model_dump(mode="json", include={"favourable"})
     return {
-        name: {"rows": profile["rows"], "edges": fairness.edges.get(name), **rules}
+        name: {
+            "rows": profile["rows"],
+            "edges": fairness.edges.get(name),
+            **({"groups": fairness.groups[name]} if name in fairness.groups else {}),
+            **rules,
+        }
         for name in profile["attributes"]
     }
 
@@ -263,7 +280,7 @@ def beside_earlier(
 def _withheld(attribute: Mapping[str, Any]) -> dict[str, Any]:
     """The attribute's names alone."""
     return {
-        **attribute,
+        **{name: given for name, given in attribute.items() if name != "protecting"},
         "groups": dict.fromkeys(attribute["groups"]),
         "missing": None,
         "base_rates": dict.fromkeys(attribute["base_rates"]),

@@ -12,17 +12,33 @@ with
     epsilon = rho + log(1 - 1/alpha) - log(alpha * delta) / (alpha - 1).
 
 The older epsilon = rho + log(1/delta) / (alpha - 1) (Mironov 2017) is never smaller.
+
+Renyi differential privacy of (sampled) Gaussian sums, by dp-accounting.
+
+Its curves are Mironov, Talwar and Zhang 2019 for Poisson samples and Wang, Balle and
+Kasiviswanathan 2019 (theorem 27) for samples of a fixed size; its conversion is that of Balle et
+al. 2020, clipped at 0. Theorem 27 is a bound that for large samples exceeds the divergence without
+sampling; the smaller of the two is used here, because a sample never reveals more than the whole
+(the divergence is quasi-convex: van Erven and Harremoes 2014, theorem 13).
+
+Privacy loss distributions of (sampled) Gaussian sums, composed by dp-accounting.
+
+Tighter than Renyi orders. Losses are rounded up to a grid (a pessimistic estimate), so the figure
+is an upper bound.
 """
 
+import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, assert_never
+from functools import lru_cache
+from typing import Any, ClassVar, Self, assert_never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
@@ -37,6 +53,12 @@ from fedaudit.privacy.accounting.privacy_events import (
     Rotated,
     TwoStage,
     known_event,
+)
+from fedaudit.privacy.accounting.random_allocation import (
+    COARSE,
+    FINE,
+    allocation_curve,
+    allocation_loss,
 )
 
 
@@ -212,7 +234,7 @@ _AT_EDGE = (
 )
 
 
-def added_epsilon(orders: ArrayLike, delta: float) -> NDArray[np.float64]:
+def added_epsilon(orders: ArrayLike, delta: float) -> Floats:
     """What the conversion adds to the Renyi divergence at each order: float64 [orders].
 
     The smallest of these is a floor: no epsilon below it can be shown on these orders.
@@ -221,7 +243,7 @@ def added_epsilon(orders: ArrayLike, delta: float) -> NDArray[np.float64]:
     return np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
 
 
-def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDArray[np.float64]:
+def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> Floats:
     """The divergence at an order that still gives this epsilon: float64, broadcast.
 
     Negative where the order cannot show so small an epsilon.
@@ -229,9 +251,7 @@ def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> NDAr
     return np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
 
 
-def best_epsilon(
-    divergences: NDArray[np.float64], orders: NDArray[np.float64], delta: float
-) -> tuple[float, float]:
+def best_epsilon(divergences: Floats, orders: Floats, delta: float) -> tuple[float, float]:
     """The smallest epsilon over the orders, not below 0, and its order.
 
     `divergences`: float64 [orders]; may hold infinities.
@@ -245,7 +265,7 @@ def renyi_spending(
     epsilon: float,
     order: float,
     *,
-    orders: NDArray[np.float64],
+    orders: Floats,
     delta: float,
     adjacency: Adjacency,
     accountant: str,
@@ -258,3 +278,175 @@ def renyi_spending(
         elif order == orders[-1]:
             warnings = (_AT_EDGE.format(order=order, edge="largest", beyond="larger"),)
     return Spending(epsilon, delta, adjacency, accountant, order, warnings)
+
+
+_CLIPS_APART: dict[Adjacency, float] = {"add-or-remove-one": 1.0, "replace-one": 2.0}
+"""The distance between neighbouring sums, in clips."""
+RDP_ORDERS: tuple[float, ...] = (
+    *(1 + tenths / 10 for tenths in range(1, 100)),
+    *(float(order) for order in range(11, 64)),
+    *(64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 1024.0),
+)
+"""Fractional orders serve large epsilons, large orders serve small epsilons."""
+
+
+class RdpAccountant(Accountant):
+    """The smallest epsilon over a grid of Renyi orders."""
+
+    name = "rdp"
+
+    def __init__(self, *, adjacency: Adjacency, orders: Sequence[float] = RDP_ORDERS) -> None:
+        """`orders`: above 1, ascending."""
+        super().__init__(adjacency=adjacency)
+        if not orders or orders[0] <= 1 or any(np.diff(orders) <= 0):
+            raise ValueError("orders must ascend and exceed 1")
+        self._orders = tuple(float(order) for order in orders)
+
+    def _refusal(self, event: Event) -> str | None:
+        return sampled_gaussian_refusal(
+            event, accountant=self.name, adjacency=self.adjacency, fixed_size=True
+        )
+
+    def _spent(self, counts: Mapping[Event, int], delta: float) -> Spending:
+        from dp_accounting.rdp import compute_epsilon
+
+        divergences = np.zeros(len(self._orders))
+        for event, count in counts.items():
+            divergences += count * event_curve(event, self._orders, self.adjacency)
+        epsilon, order = compute_epsilon(self._orders, divergences, delta)
+        return renyi_spending(
+            float(epsilon),
+            float(order),
+            orders=np.array(self._orders),
+            delta=delta,
+            adjacency=self.adjacency,
+            accountant=self.name,
+        )
+
+
+@lru_cache(maxsize=4096)
+def event_curve(event: Event, orders: tuple[float, ...], adjacency: Adjacency) -> Floats:
+    """The Renyi divergence of one event at each order: float64 [orders], read-only.
+
+    Cached, because a run composes the same event round after round; a curve has about a KiB.
+    """
+    from dp_accounting.rdp import RdpAccountant as Library
+
+    logging.getLogger("absl").addFilter(_is_no_excluded_order)
+    # The library's noise multiplier is relative to the sensitivity, two clips under replacement.
+    clips = _CLIPS_APART[adjacency]
+    if isinstance(event, RandomAllocated) and isinstance(event.event, Gaussian):
+        curve = allocation_curve(event.rounds, event.event.noise_multiplier, orders)
+    else:
+        library = Library(list(orders), library_relation(adjacency))
+        library.compose(library_event(event, clips=clips))
+        curve = np.array(library._rdp, dtype=np.float64)
+        if isinstance(event, FixedSizeSampled):
+            curve = np.minimum(curve, event_curve(event.event, orders, adjacency))
+    curve.flags.writeable = False
+    return curve
+
+
+def _is_no_excluded_order(record: logging.LogRecord) -> bool:
+    """False of the library's warning that it leaves out an order whose series does not converge.
+    The bound holds by the others, and a search for a noise multiplier would say so hundreds of
+    times."""
+    return "Excluding this order" not in str(record.msg)
+
+
+def composed_epsilon(curve: Floats, delta: float) -> float:
+    """Epsilon at `delta` over several runs on the same data: of the sum of their curves at
+    RDP_ORDERS (`SpendingPlan.curve`); 0 for no curves.
+
+    Raises ValueError for a curve at other orders.
+    """
+    orders = np.array(RDP_ORDERS)
+    if curve.shape != orders.shape:
+        raise ValueError(f"a curve has {len(orders)} orders, not {curve.size}")
+    return best_epsilon(curve, orders, delta)[0] if curve.any() else 0.0
+
+
+def library_relation(adjacency: Adjacency) -> Any:
+    """The adjacency in dp-accounting's terms."""
+    from dp_accounting import NeighboringRelation
+
+    match adjacency:
+        case "add-or-remove-one":
+            return NeighboringRelation.ADD_OR_REMOVE_ONE
+        case "replace-one":
+            return NeighboringRelation.REPLACE_ONE
+        case _:
+            assert_never(adjacency)
+
+
+def library_event(event: Event, *, clips: float) -> Any:
+    """The event in dp-accounting's terms, for neighbouring sums that are `clips` clips apart."""
+    import dp_accounting
+
+    known = known_event(event)
+    match known:
+        case Gaussian():
+            return dp_accounting.GaussianDpEvent(known.noise_multiplier / clips)
+        case Rotated():  # once a block, whatever its noise is correlated with
+            return library_event(known.event, clips=clips)
+        case PoissonSampled():
+            inner = library_event(known.event, clips=clips)
+            return dp_accounting.PoissonSampledDpEvent(known.rate, inner)
+        case FixedSizeSampled():
+            inner = library_event(known.event, clips=clips)
+            return dp_accounting.SampledWithoutReplacementDpEvent(
+                known.population, known.sample, inner
+            )
+        case (
+            NonPrivate()
+            | RandomAllocated()
+            | TwoStage()
+            | DiscreteLaplace()
+            | LaplaceL2()
+            | Composed()
+        ):
+            raise TypeError(f"no Gaussian sum of the library's: {event}")
+        case _:
+            assert_never(known)
+
+
+LOSS_STEP = 1e-4
+COARSE_LOSS_STEP = 1e-3
+"""Coarser, ten times as fast, and still an upper bound."""
+
+
+class PldAccountant(Accountant):
+    """Composes the distributions themselves. A figure takes up to seconds, so request few.
+
+    Blocks of random allocation are composed with equal blocks only: TypeError beside others.
+    """
+
+    name = "pld"
+
+    def __init__(self, *, adjacency: Adjacency, loss_step: float = LOSS_STEP) -> None:
+        """`loss_step`: the width of the grid of losses; of random allocation, which has a grid of
+        its own, whether that is fine."""
+        super().__init__(adjacency=adjacency)
+        self._loss_step = loss_step
+
+    def _refusal(self, event: Event) -> str | None:
+        return sampled_gaussian_refusal(
+            event, accountant=self.name, adjacency=self.adjacency, fixed_size=False
+        )
+
+    def _spent(self, counts: Mapping[Event, int], delta: float) -> Spending:
+        from dp_accounting.pld import PLDAccountant as Library
+
+        [event, *others] = counts
+        if isinstance(event, RandomAllocated) and isinstance(event.event, Gaussian) and not others:
+            points = FINE if self._loss_step <= LOSS_STEP else COARSE
+            noise_multiplier = event.event.noise_multiplier
+            loss = allocation_loss(event.rounds, noise_multiplier, points=points)
+            epsilon = float(loss.self_compose(counts[event]).get_epsilon_for_delta(delta))
+            return Spending(max(0.0, epsilon), delta, self.adjacency, self.name)
+        library = Library(library_relation(self.adjacency), self._loss_step)
+        for event, count in counts.items():
+            # Under replacement the library itself places neighbouring sums two clips apart.
+            library.compose(library_event(event, clips=1), count)
+        epsilon = float(library.get_epsilon(delta))
+        return Spending(max(0.0, epsilon), delta, self.adjacency, self.name)

@@ -8,10 +8,17 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.pld import COARSE_LOSS_STEP, LOSS_STEP, PldAccountant
+from fedaudit.arrays import Floats, Ints
+from fedaudit.privacy.accounting.accountant import (
+    COARSE_LOSS_STEP,
+    LOSS_STEP,
+    RDP_ORDERS,
+    PldAccountant,
+    added_epsilon,
+    event_curve,
+)
 from fedaudit.privacy.accounting.privacy_events import (
     BLOCKS,
     Adjacency,
@@ -30,7 +37,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     event_from_dict,
     known_event,
 )
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, event_curve
 from fedaudit.privacy.accounting.two_stage import TWO_STAGE_ORDERS, round_curve
 
 _AT_ONCE = 1 << 12  # compositions at a time
@@ -48,7 +54,7 @@ def renyi_epsilons(
     observer: Observer,
     delta: float,
     orders: tuple[float, ...] = RDP_ORDERS,
-) -> NDArray[np.float64]:
+) -> Floats:
     """By Renyi orders, for each number of compositions: float64, as `compositions`."""
     orders = TWO_STAGE_ORDERS if isinstance(event, TwoStage) else orders
     curve = shared_curve(event, adjacency=adjacency, observer=observer, orders=orders)
@@ -61,14 +67,12 @@ def renyi_epsilons(
         # A count of 0 at an order with infinite divergence is NaN, and is replaced below.
         with np.errstate(invalid="ignore"):
             found[part] = (np.multiply.outer(flat[part], curve) + added).min(-1)
-    table: NDArray[np.float64] = np.where(flat > 0, np.maximum(found, 0.0), 0.0)
+    table: Floats = np.where(flat > 0, np.maximum(found, 0.0), 0.0)
     return table.reshape(counts.shape)
 
 
 @lru_cache(maxsize=32)
-def pld_table(
-    event: Event, compositions: int, *, adjacency: Adjacency, delta: float
-) -> NDArray[np.float64]:
+def pld_table(event: Event, compositions: int, *, adjacency: Adjacency, delta: float) -> Floats:
     """Epsilon after 0 .. `compositions` by privacy loss distributions: [compositions + 1].
 
     Computed at a few places; between two places the figure of the later one is used, or that of
@@ -121,7 +125,7 @@ def planned_epsilon(
     return min(epsilon, accountant.compose(event, steps).epsilon(delta))
 
 
-def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> NDArray[np.float64]:
+def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> Floats:
     """Renyi divergences at these orders that no mechanism of `epsilon` without a delta exceeds.
 
     Those of randomised response, from which every other such mechanism can be computed (Kairouz,
@@ -129,7 +133,7 @@ def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> NDArray[np
     """
     orders = np.array(at)
     likelier = np.logaddexp(orders * epsilon, (1 - orders) * epsilon)
-    curve: NDArray[np.float64] = (likelier - np.logaddexp(0, epsilon)) / (orders - 1)
+    curve: Floats = (likelier - np.logaddexp(0, epsilon)) / (orders - 1)
     return np.minimum(curve, epsilon)
 
 
@@ -139,7 +143,7 @@ def shared_curve(
     adjacency: Adjacency,
     observer: Observer,
     orders: tuple[float, ...] = RDP_ORDERS,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Renyi divergences of one composition at the orders, for any event: float64 [orders].
 
     The common orders let events of different runs be composed. A two-stage round is known only at
@@ -150,7 +154,7 @@ def shared_curve(
         case TwoStage():
             whole, place = np.unique(np.ceil(np.maximum(orders, 2)), return_inverse=True)
             found = round_curve(known, tuple(int(order) for order in whole), observer=observer)
-            curve: NDArray[np.float64] = found[place]
+            curve: Floats = found[place]
             return curve
         case Gaussian() | PoissonSampled() | FixedSizeSampled() | RandomAllocated() | Rotated():
             return event_curve(known, orders, adjacency)
@@ -170,7 +174,7 @@ class RepeatedEvent:
     max_compositions: int | None = None
     """Releases after which the subject takes no further part; None where it stays to the end."""
 
-    def compositions_within(self, releases: ArrayLike) -> NDArray[np.int64]:
+    def compositions_within(self, releases: ArrayLike) -> Ints:
         """How often the event is composed within so many releases.
 
         Once a release; of cohorts by blocks once a block, which counts from its first round on.
@@ -204,7 +208,7 @@ class EpsilonCurve:
     repeated_events: tuple[RepeatedEvent, ...]
     """The possible repeated events of a subject; the curve is their maximum at each place. A single
     one, except for groups of records that their clients sample with noise of their own."""
-    epsilons: NDArray[np.float64]
+    epsilons: Floats
     """[steps + 1]: epsilon after that many compositions; upper bounds that never decrease, from
     0."""
 
@@ -247,14 +251,14 @@ class EpsilonCurve:
         """One composition of the repeated event that spends most in the end."""
         return self.repeated_events[0].event
 
-    def after(self, compositions: ArrayLike) -> NDArray[np.float64]:
+    def after(self, compositions: ArrayLike) -> Floats:
         """Epsilon after each of these numbers of compositions, which may exceed the planned ones.
 
         A round that was charged, lost and repeated is composed twice.
         """
         counts = np.asarray(compositions, dtype=np.int64)
         last = len(self.epsilons) - 1
-        found: NDArray[np.float64] = np.array(self.epsilons[np.minimum(counts, last)])
+        found: Floats = np.array(self.epsilons[np.minimum(counts, last)])
         beyond = counts > last
         if beyond.any():
             more = worst_epsilons(
@@ -271,7 +275,7 @@ class EpsilonCurve:
         """The largest number of planned compositions after which `epsilon` is not exceeded."""
         return int(np.searchsorted(self.epsilons, epsilon, side="right")) - 1
 
-    def curve(self, compositions: int) -> NDArray[np.float64]:
+    def curve(self, compositions: int) -> Floats:
         """Renyi divergences after this many compositions, at RDP_ORDERS: float64 [orders]."""
         most = np.zeros(1)
         for repeated in self.repeated_events:
@@ -289,7 +293,7 @@ def worst_epsilons(
     adjacency: Adjacency,
     observer: Observer,
     delta: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """The largest epsilon of the events after each number of compositions, by Renyi orders:
     float64."""
     found = [
@@ -302,5 +306,5 @@ def worst_epsilons(
         )
         for repeated in repeated_events
     ]
-    most: NDArray[np.float64] = np.max(found, axis=0)
+    most: Floats = np.max(found, axis=0)
     return most

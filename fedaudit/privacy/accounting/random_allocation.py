@@ -31,10 +31,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr, ndtr
 
-Floats = NDArray[np.float64]
+from fedaudit.arrays import Floats
 
 FINE, COARSE = 4096, 1024
 """Points of the grid. Four times as many take sixteen times as long; every number bounds."""

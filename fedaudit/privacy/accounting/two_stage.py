@@ -27,8 +27,9 @@ from itertools import pairwise
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import (
     METRIC_REFUSAL,
     Accountant,
@@ -58,9 +59,7 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 _CHUNK = 1 << 16  # terms at a time: the working set stays within the L2 cache
 
 
-def log_moments(
-    rates: NDArray[np.float64], *, order: int, noise_multiplier: float
-) -> NDArray[np.float64]:
+def log_moments(rates: Floats, *, order: int, noise_multiplier: float) -> Floats:
     """log A at an integer order, 2 or more, for each rate in [0, 1]: float64 [rates].
 
     Divided by order - 1 it is the Renyi divergence of one step.
@@ -85,26 +84,21 @@ def log_moments(
 
 
 @lru_cache(maxsize=1024)
-def _log_coefficients(order: int, noise_multiplier: float) -> NDArray[np.float64]:
+def _log_coefficients(order: int, noise_multiplier: float) -> Floats:
     """log(C(order, k) (exp(k (k - 1) / (2 sigma^2)) - 1)) for k = 2 .. order."""
     from scipy.special import gammaln
 
     k = np.arange(2, order + 1)
     exponent = k * (k - 1) / (2 * noise_multiplier**2)
     choose = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    logs: NDArray[np.float64] = choose + exponent + np.log(-np.expm1(-exponent))
+    logs: Floats = choose + exponent + np.log(-np.expm1(-exponent))
     logs.flags.writeable = False
     return logs
 
 
 def round_divergence(
-    rates: NDArray[np.float64],
-    *,
-    order: int,
-    noise_multiplier: float,
-    steps: int,
-    client_rate: float,
-) -> NDArray[np.float64]:
+    rates: Floats, *, order: int, noise_multiplier: float, steps: int, client_rate: float
+) -> Floats:
     """The Renyi divergence of one round at an integer order, for each record rate.
 
     With chance `client_rate`, unobserved, the client takes `steps` steps of divergence rho each:
@@ -221,7 +215,7 @@ class TwoStageRun:
         orders."""
         return max(0.0, float(added_epsilon(self.orders, self.delta).min()))
 
-    def divergence(self, rates: NDArray[np.float64], order: int) -> NDArray[np.float64]:
+    def divergence(self, rates: Floats, order: int) -> Floats:
         """The Renyi divergence of one round at an order: float64 [rates]."""
         return round_divergence(
             rates,
@@ -231,7 +225,7 @@ class TwoStageRun:
             client_rate=seen_client_rate(self.client_rate, self.observer),
         )
 
-    def epsilons(self, rates: ArrayLike, *, rounds: ArrayLike | None = None) -> NDArray[np.float64]:
+    def epsilons(self, rates: ArrayLike, *, rounds: ArrayLike | None = None) -> Floats:
         """What records of these rates spend: float64 [records].
 
         `rates`: in [0, 1]; a record of rate 0 is never sampled and spends nothing. `rounds`: the
@@ -245,9 +239,7 @@ class TwoStageRun:
         spent = self._distinct_epsilons(distinct[:, 0], distinct[:, 1])
         return spent[position.ravel()].reshape(every[0].shape)
 
-    def _distinct_epsilons(
-        self, rates: NDArray[np.float64], rounds: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _distinct_epsilons(self, rates: Floats, rounds: Floats) -> Floats:
         """Like `epsilons`, for ascending orders.
 
         Divergences grow with the order. Once a divergence, plus the least that a later conversion
@@ -265,15 +257,13 @@ class TwoStageRun:
             open_ = open_[divergence + least[index] < best[open_]]
             if not len(open_):
                 break
-        spent: NDArray[np.float64] = np.where((rates > 0) & (rounds > 0), best, 0.0)
+        spent: Floats = np.where((rates > 0) & (rounds > 0), best, 0.0)
         return np.maximum(spent, 0.0)
 
 
 # Asked of the same events by every cell of a sweep, and several times by each.
 @lru_cache(maxsize=1024)
-def round_curve(
-    event: TwoStage, orders: tuple[int, ...], *, observer: Observer
-) -> NDArray[np.float64]:
+def round_curve(event: TwoStage, orders: tuple[int, ...], *, observer: Observer) -> Floats:
     """The Renyi divergence of one round at each order: float64 [orders], read-only."""
     rate, seen = np.array([event.record_rate]), seen_client_rate(event.client_rate, observer)
     fixed = partial(

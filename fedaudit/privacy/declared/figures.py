@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
+from fedaudit.arrays import Ints
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     LaplaceL2,
@@ -153,7 +153,7 @@ class Drawn:
         return list(self._counts)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """[names]: rounds that named each."""
         return np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
 

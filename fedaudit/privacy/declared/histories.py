@@ -14,8 +14,15 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.accountant import added_epsilon
-from fedaudit.privacy.accounting.pld import LOSS_STEP, PldAccountant
+from fedaudit.arrays import Bools, Floats, Ints, Ints32
+from fedaudit.privacy.accounting.accountant import (
+    LOSS_STEP,
+    RDP_ORDERS,
+    PldAccountant,
+    RdpAccountant,
+    added_epsilon,
+    event_curve,
+)
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -25,7 +32,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     NonPrivate,
     PoissonSampled,
 )
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, RdpAccountant, event_curve
 from fedaudit.privacy.leakage import leakage, worst_log_ratio
 from fedaudit.spec.declared_ledgers import (
     EVERYONE,
@@ -49,7 +55,7 @@ class Charge:
     everyone: bool
     clip: float | None = None
     """Of metric privacy."""
-    _curves: dict[Adjacency, NDArray[np.float64]] = field(
+    _curves: dict[Adjacency, Floats] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -57,7 +63,7 @@ class Charge:
         """The charge as it is stored."""
         return {"event": self.event.as_dict(), "everyone": self.everyone, "clip": self.clip}
 
-    def curve(self, adjacency: Adjacency) -> NDArray[np.float64]:
+    def curve(self, adjacency: Adjacency) -> Floats:
         """The event's Renyi divergence at RDP_ORDERS.
 
         Kept as long as the charge: a ledger of many distinct events computes each of them once,
@@ -145,9 +151,7 @@ _CUT = 50.0
 _BEYOND_ONE = np.array(RDP_ORDERS) - 1
 
 
-def loss_cells(
-    history: NDArray[np.int64], charges: Sequence[Charge], *, adjacency: Adjacency
-) -> float:
+def loss_cells(history: Ints, charges: Sequence[Charge], *, adjacency: Adjacency) -> float:
     """Cells of all arrays on the way to one history's loss distribution; 0 without any event.
 
     The moments of a privacy loss are its Renyi divergences, so by Chernoff's bound it lies within
@@ -167,11 +171,11 @@ def loss_cells(
     return cells / LOSS_STEP
 
 
-def _width(curve: NDArray[np.float64]) -> float:
+def _width(curve: Floats) -> float:
     return 2 * float(np.min(curve + _CUT / _BEYOND_ONE))
 
 
-Counts = NDArray[np.int64]
+Counts = Ints
 _ORDERS = np.array(RDP_ORDERS)
 _ROUNDING = 1 + 1e-12
 """A budget such as 1.2 has room for three times 0.4, which as floats add up to more."""
@@ -205,7 +209,7 @@ class Histories:
         found.names, found.places = self.names.copy(), self.places.copy()
         return found
 
-    def enter(self, names: Iterable[str]) -> NDArray[np.int32]:
+    def enter(self, names: Iterable[str]) -> Ints32:
         """The places of these subjects, which exist from now on."""
         wanted = list(names)
         for name in wanted:
@@ -214,7 +218,7 @@ class Histories:
                 self.names.append(name)
         return np.array([self.places[name] for name in wanted], dtype=np.int32)
 
-    def charge(self, charge: Charge, named: NDArray[np.int32], *, steps: int) -> Tally:
+    def charge(self, charge: Charge, named: Ints32, *, steps: int) -> Tally:
         """Charge a round of so many steps; `named`: the clients asked to take part, which do not
         matter where everyone pays."""
         before = self.tallies.get(charge)
@@ -271,9 +275,7 @@ def keep_curves(charges: Iterable[Charge], adjacency: Adjacency) -> None:
             charge.curve(adjacency)
 
 
-def renyi_epsilons(
-    histories: Counts, charges: Sequence[Charge], terms: LedgerTerms
-) -> NDArray[np.float64]:
+def renyi_epsilons(histories: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> Floats:
     """By Renyi orders, for each history [histories, charges]; infinite where nothing bounds it.
 
     Raises ValueError for terms without adjacency and delta.
@@ -281,23 +283,21 @@ def renyi_epsilons(
     if terms.adjacency is None or terms.delta is None:
         raise ValueError("an epsilon has a delta and an adjacency")
     divergences = _divergences(histories, charges, terms.adjacency)
-    bounds: NDArray[np.float64] = divergences + added_epsilon(_ORDERS, terms.delta)
-    found: NDArray[np.float64] = np.maximum(bounds.min(axis=1), 0.0)
+    bounds: Floats = divergences + added_epsilon(_ORDERS, terms.delta)
+    found: Floats = np.maximum(bounds.min(axis=1), 0.0)
     found[~histories.any(axis=1)] = 0.0
     return found
 
 
-def renyi_curve(histories: Histories, adjacency: Adjacency) -> NDArray[np.float64]:
+def renyi_curve(histories: Histories, adjacency: Adjacency) -> Floats:
     """Renyi divergences at RDP_ORDERS that no subject exceeds; infinite where nothing bounds
     one."""
     curves = _divergences(histories.distinct(), histories.charges, adjacency)
-    found: NDArray[np.float64] = curves.max(axis=0, initial=0.0)
+    found: Floats = curves.max(axis=0, initial=0.0)
     return found
 
 
-def _divergences(
-    histories: Counts, charges: Sequence[Charge], adjacency: Adjacency
-) -> NDArray[np.float64]:
+def _divergences(histories: Counts, charges: Sequence[Charge], adjacency: Adjacency) -> Floats:
     """[histories, orders]"""
     found = np.zeros((len(histories), len(RDP_ORDERS)))
     for column, charge in enumerate(charges):
@@ -326,7 +326,7 @@ def exact_epsilon(
     return counted.epsilon(delta)
 
 
-def _exact(history: NDArray[np.int64], charges: Sequence[Charge], terms: LedgerTerms) -> float:
+def _exact(history: Ints, charges: Sequence[Charge], terms: LedgerTerms) -> float:
     """By the ledger's accountant."""
     assert terms.adjacency is not None
     assert terms.delta is not None
@@ -388,7 +388,7 @@ def _maximal(rows: Counts) -> Counts:
     return found
 
 
-def leakages(histories: Counts, charges: Sequence[Charge]) -> NDArray[np.float64]:
+def leakages(histories: Counts, charges: Sequence[Charge]) -> Floats:
     """The leakage of each history, by the paper's convention; infinite without noise."""
     found = np.zeros(len(histories))
     for column, charge in enumerate(charges):
@@ -402,13 +402,13 @@ def leakages(histories: Counts, charges: Sequence[Charge]) -> NDArray[np.float64
     return found
 
 
-def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> NDArray[np.bool_]:
+def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> Bools:
     """Which of some distinct histories exceed the budget of a client; none without one."""
     match terms.budget:
         case None:
             return np.zeros(len(rows), dtype=np.bool_)
         case LeakageBudget():
-            found: NDArray[np.bool_] = leakages(rows, charges) > terms.budget.leakage * _ROUNDING
+            found: Bools = leakages(rows, charges) > terms.budget.leakage * _ROUNDING
             return found
         case EpsilonBudget():
             return _over_epsilon(rows, charges, terms, terms.budget.epsilon * _ROUNDING)
@@ -418,9 +418,9 @@ def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> 
 
 def _over_epsilon(
     rows: Counts, charges: Sequence[Charge], terms: LedgerTerms, most: float
-) -> NDArray[np.bool_]:
+) -> Bools:
     bounds = renyi_epsilons(rows, charges, terms)
-    over: NDArray[np.bool_] = bounds > most
+    over: Bools = bounds > most
     if terms.accountant == "pld" and terms.adjacency is not None:
         # Loss distributions take long, so they decide only where the quick bound refuses.
         # Those that would be too large stay refused, which claims no room that is not proven.

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 
 CostLevel = Literal["up-to-75", "up-to-95", "nearly-all", "nothing", "unbounded"]
 LEVELS: dict[CostLevel, str] = {
@@ -31,6 +31,8 @@ GOAL, MOST = 10.0, 20.0
 """What is suggested where a cost excludes practically nothing, the upper end of the tiers of
 Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2), and of most of `DEPLOYMENTS`; and
 from where on one does."""
+OFTEN_RIGHT = 2.94
+"""The largest exponent, of two decimals, of the level `up-to-95`, at a small delta."""
 _EXACT_ODDS = 12.0
 
 
@@ -142,6 +144,13 @@ def _percent(exponent: float, delta: float, *, less: int) -> str:
     return f"{math.ceil((1 - wrong) * 100 * scale - 1e-9) / scale - less:.{digits}f}"
 
 
+def _cases(exponent: float, delta: float) -> str:
+    """Of how many guesses one is wrong, with two digits, rounded up: no claim is too strong."""
+    found = 1 / _wrong(exponent, delta)
+    step = 10.0 ** max(0, math.floor(math.log10(found)) - 1)
+    return f"{math.ceil(found / step - 1e-9) * step:,.0f}"
+
+
 def common_words(epsilon: float) -> str:
     """How an epsilon compares with those of deployments."""
     larger = sum(one.epsilon[1] >= epsilon for one in DEPLOYMENTS)
@@ -166,17 +175,19 @@ def cost_words(
             f"by a factor of {odds_words(exponent)}, which excludes practically nothing."
         )
     # Only now: beyond the levels left, the share of wrong guesses need not be a number.
-    gain = _percent(exponent, delta, less=50)
-    words = (
-        f"That is a gain of at most {gain} percentage points for a guess at {guessed}, both being "
-        f"equally likely: right at most {guess_words(exponent, delta=delta)}% of the time in place "
-        "of 50%."
-    )
     match level:
         case "up-to-75" | "up-to-95":
-            pass
+            words = (
+                f"That is a gain of at most {_percent(exponent, delta, less=50)} percentage points "
+                f"for a guess at {guessed}, both being equally likely: right at most "
+                f"{guess_words(exponent, delta=delta)}% of the time in place of 50%."
+            )
         case "nearly-all":
-            words += " So nearly every such guess may be right."
+            words = (
+                f"That is weak on paper: the bound allows a guess at {guessed}, both being equally "
+                f"likely, to be right in all but 1 of {_cases(exponent, delta)} cases, in place of "
+                "1 of 2."
+            )
         case _:
             assert_never(level)
     return f"{words} {common_words(exponent)}" if is_epsilon else words

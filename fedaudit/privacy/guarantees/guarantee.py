@@ -1,15 +1,39 @@
-"""The form of a guarantee, and sentences that several guarantees share."""
+"""The form of a guarantee, and sentences that several guarantees share.
 
-from collections.abc import Mapping
+What metric privacy guarantees, said so that it never claims more than is proven.
+
+What is proven (Galli et al., Lemma 4.1 and Theorem 4.2, in real arithmetic). The upload of a client
+is u = theta_j + delta, theta_j the hypothesis it chose and delta its update. With noise of a public
+rate epsilon the densities of what the server receives, under two datasets of the client, differ by
+a factor of at most exp(epsilon * d), d the distance between the two uploads u. Over rounds the
+exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
+
+- A fixed radius r gives the public rate epsilon = n / (nu * r): formal. Its n / nu bounds one
+  release between datasets whose uploads lie within r of each other. Nothing but a clip keeps them
+  there: with clip c two uploads from one hypothesis lie within 2c, and two from the hypotheses i
+  and j within 2c + ||theta_i - theta_j||.
+- With noise layer by layer the lemma holds for each layer by itself, and the layers' noises are
+  independent: the exponents epsilon_l * d_l add up, with the public rates n_l / (nu * r) of a fixed
+  radius. Within r in every layer their sum is n / nu at most. A clip bounds whole updates: by
+  Cauchy and Schwarz the sum is then at most 2c times the norm of the rates, which is
+  2c / (nu * r) * sqrt(sum n_l^2).
+- The adaptive radius is the norm of the secret update. The rate is then secret itself, the scale
+  of the noise reveals it, and the proof does not apply: heuristic.
+- Where clients report the hypothesis that they chose, the report leaves without noise. The
+  factor then bounds nothing between datasets that choose differently: called heuristic here.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Context
 from typing import Literal, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
+from fedaudit.privacy.leakage import covers_every_pair, leakage, leakage_norm
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart, Start
 from fedaudit.spec.optimisers import DEFAULT_SERVER
-from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.privacy import LaplaceL2, RecordPersonalised
 
 SIMULATED = (
     "This guarantee is not in force: the run drew its noise from the experiment's seed, to be "
@@ -190,3 +214,206 @@ def how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
     return (
         "Budgets are kept against `final_model`; the server may see more spent than a budget says."
     )
+
+
+LAYER_ADJACENCY = (
+    "two datasets that one client may hold; their distances in a round are the Euclidean "
+    "distances, one for each layer of the network, between the uploads, before noise, that they "
+    "give after the same transcript and with the same draws of batches"
+)
+
+
+def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
+    """The guarantee for radii that are the norms of the layers' updates; `sizes`: parameters per
+    layer."""
+    nu, bounds = privacy.noise_multiplier, f"at least {number(privacy.radius_floor)}"
+    if privacy.clip is not None:
+        bounds += f", and at most {number(privacy.clip)}, to which the whole update is clipped"
+    return [
+        f"Heuristic. Each of the {len(sizes)} layers has noise of its own. By the paper's "
+        f"convention a release costs n_l/nu in layer l ({_each(sizes, nu)}) within a radius that "
+        f"is the norm of the layer's own update ({bounds}); over layers that is n/nu = "
+        f"{at_most(leakage(1, n=sum(sizes), noise_multiplier=nu))}, and releases add up.",
+        "This is no theorem: the radii depend on the data, the scales of the noise reveal them, "
+        "and the proof for public rates does not cover it.",
+    ]
+
+
+def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> list[str]:
+    """The guarantee for one public radius for every layer; `label` states how far it is proven."""
+    radius, nu = float(privacy.radius), privacy.noise_multiplier
+    cost = leakage(1, n=sum(sizes), noise_multiplier=nu)
+    return [
+        f"{label}. Each of the {len(sizes)} layers has independent noise of its own public rate "
+        f"epsilon_l = n_l/(nu*r) per unit of distance (r = {number(radius)} for every layer; "
+        f"n_l/nu is {_each(sizes, nu)}): between two datasets whose uploads lie d_l apart in layer "
+        "l, what the server receives differs in likelihood by a factor of at most exp(sum of "
+        "epsilon_l*d_l). Over rounds these exponents add up.",
+        f"The figure n/nu = {at_most(cost)} for each release, the sum of n_l/nu over the layers, "
+        "bounds that exponent only between datasets whose uploads lie within r of each other in "
+        "every layer.",
+        _layered_reach(privacy.clip, radius, sizes, nu=nu),
+    ]
+
+
+def layer_choice(privacy: LaplaceL2) -> str:
+    """The sentences about several hypotheses, where the upload reveals the choice."""
+    if privacy.radius == "adaptive":
+        return (
+            "The hypothesis that a client chose is not hidden by noise of its own: the further "
+            "apart the hypotheses in any layer, the more surely an upload reveals which one it was."
+        )
+    return (
+        "Between datasets that choose different hypotheses i and j, each d_l is about the distance "
+        "||theta_i - theta_j|| within layer l, which can be many radii: the choice is protected "
+        "only so far."
+    )
+
+
+def _each(sizes: Sequence[int], nu: float) -> str:
+    return ", ".join(at_most(leakage(1, n=size, noise_multiplier=nu)) for size in sizes)
+
+
+def _layered_reach(clip: float | None, radius: float, sizes: Sequence[int], *, nu: float) -> str:
+    """The extent of n / nu over the datasets that a client may hold."""
+    if clip is None:
+        return (
+            "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
+            "for all datasets, and none of this is an (epsilon, delta) guarantee."
+        )
+    bound = 2 * clip / radius * leakage_norm(sizes, noise_multiplier=nu)
+    reach = (
+        f"Updates are clipped to {number(clip)} as a whole, before the layers are taken apart, so "
+        f"two uploads from one hypothesis lie within {at_most(2 * clip)} over all layers together"
+    )
+    if covers_every_pair(clip=clip, radius=radius, sizes=sizes):
+        return (
+            f"{reach}: whatever their distances within the layers, n/nu covers every two datasets "
+            "that choose the same hypothesis."
+        )
+    return (
+        f"{reach}: over all datasets that choose the same hypothesis a release is bounded by "
+        f"2c/r * sqrt(sum of n_l^2)/nu = {at_most(bound)}, not by n/nu."
+    )
+
+
+ADJACENCY = (
+    "two datasets that one client may hold; their distance in a round is the Euclidean distance "
+    "between the uploads, before noise, that they give after the same transcript and with the same "
+    "draws of batches"
+)
+
+
+def release_sentences(
+    privacy: LaplaceL2, *, n: int, layers: Sequence[int], proven: bool
+) -> list[str]:
+    """The cost of a release, and the distance within which it holds.
+
+    `layers`: parameters of each layer, for noise layer by layer; `proven`: whether all of it is a
+    theorem.
+    """
+    adaptive = privacy.radius == "adaptive"
+    label = _label(privacy) if proven else "Heuristic as a whole"
+    if privacy.per_layer:
+        if adaptive:
+            return adaptive_layers(privacy, layers)
+        return fixed_layers(privacy, layers, label=label)
+    return _adaptive(privacy, n) if adaptive else _fixed(privacy, n, label=label)
+
+
+def _label(privacy: LaplaceL2) -> str:
+    return "Formal within the radius" if privacy.clip is None else "Formal"
+
+
+def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
+    cost = leakage(1, n=n, noise_multiplier=privacy.noise_multiplier)
+    bounds = f"at least {number(privacy.radius_floor)}"
+    if privacy.clip is not None:
+        bounds += f", and at most {number(privacy.clip)}, to which it is clipped"
+    return [
+        f"Heuristic. By the paper's convention each release costs n/nu = "
+        f"{at_most(cost)} within a radius that is the norm of the client's "
+        f"own update ({bounds}), and releases add up.",
+        "This is no theorem: the radius depends on the data, the scale of the noise reveals it, "
+        "and the proof for a public rate does not cover it.",
+    ]
+
+
+def _fixed(privacy: LaplaceL2, n: int, *, label: str) -> list[str]:
+    radius = float(privacy.radius)
+    cost = leakage(1, n=n, noise_multiplier=privacy.noise_multiplier)
+    return [
+        f"{label}. Each released parameter vector satisfies epsilon*d-privacy with the "
+        f"public rate epsilon = n/(nu*r) = {at_most(cost / radius)} per unit of distance (r = "
+        f"{number(radius)}): between two datasets whose uploads lie d apart, what the server "
+        "receives differs in likelihood by a factor of at most exp(epsilon*d). Over rounds the "
+        "epsilon*d add up.",
+        f"The figure n/nu = {at_most(cost)} for each release bounds that exponent only between "
+        f"datasets whose uploads lie within r of each other.",
+        _reach(privacy.clip, radius, cost),
+    ]
+
+
+def _reach(clip: float | None, radius: float, cost: float) -> str:
+    """The extent of n / nu over the datasets that a client may hold."""
+    if clip is None:
+        return (
+            "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
+            "for all datasets, and none of this is an (epsilon, delta) guarantee."
+        )
+    reach = f"Updates are clipped to {number(clip)}, so two uploads from one hypothesis lie "
+    if covers_every_pair(clip=clip, radius=radius, sizes=(1,)):
+        return reach + (
+            f"within {at_most(2 * clip)}, hence within r: n/nu covers every two datasets that "
+            "choose the same hypothesis."
+        )
+    return reach + (
+        f"within {at_most(2 * clip)}, which exceeds r: over all datasets that choose the same "
+        f"hypothesis a release is bounded by {at_most(2 * clip / radius * cost)}, not by n/nu."
+    )
+
+
+def within_the_radius(privacy: LaplaceL2, layers: Sequence[int]) -> str | None:
+    """Why n/nu covers only datasets whose uploads lie within the fixed radius of each other; None
+    where the clip keeps the uploads of one hypothesis there.
+
+    `layers` as in `release_sentences`.
+    """
+    radius, clip = float(privacy.radius), privacy.clip
+    if clip is None:
+        return "n/nu holds within the radius, and without a clip nothing keeps uploads there"
+    # A vector whose layers have no noise of their own is one part, whatever its size.
+    sizes = layers if privacy.per_layer else (1,)
+    if covers_every_pair(clip=clip, radius=radius, sizes=sizes):
+        return None
+    return (
+        f"n/nu holds within the radius of {number(radius)}, and a clip of {number(clip)} only "
+        f"keeps two uploads within {at_most(2 * clip)} of each other; log_ratio_max bounds them all"
+    )
+
+
+def choice_sentences(privacy: LaplaceL2, *, hypotheses: int, reported: bool) -> list[str]:
+    """How far the choice among several hypotheses stays hidden.
+
+    `reported`: whether clients report their choice themselves.
+    """
+    if hypotheses == 1:
+        return []
+    if reported:
+        return [
+            "Clients report which hypothesis they chose without any noise: between datasets that "
+            "choose differently nothing is bounded."
+        ]
+    if privacy.per_layer:
+        return [layer_choice(privacy)]
+    if privacy.radius == "adaptive":
+        return [
+            "The hypothesis that a client chose is not hidden by noise of its own: the further "
+            "apart the hypotheses, the more surely an upload reveals which one it was."
+        ]
+    most = "" if privacy.clip is None else f" (at most that plus {at_most(2 * privacy.clip)})"
+    return [
+        "Between datasets that choose different hypotheses i and j, d is about the distance "
+        f"||theta_i - theta_j||{most}, which can be many radii: the choice is protected only so "
+        "far."
+    ]

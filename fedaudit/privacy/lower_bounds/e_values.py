@@ -41,8 +41,8 @@ from typing import Any, Literal, assert_never
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit, one_run_p_value
 
 EvidenceBasis = Literal["fresh", "run"]
@@ -176,7 +176,7 @@ def one_run_e_value(
     return float(ratios[correct] / (ratios[0] + np.diff(ratios) @ np.array(tails)))
 
 
-def _guess_ratios(guesses: int, epsilon: float) -> NDArray[np.float64]:
+def _guess_ratios(guesses: int, epsilon: float) -> Floats:
     """By how many of the guesses are right, [guesses + 1]; their mean under the claim is 1."""
     counts, claimed = np.arange(guesses + 1), scipy.special.expit(epsilon)
     honest = scipy.stats.binom.logpmf(counts, guesses, claimed)
@@ -187,7 +187,7 @@ def _guess_ratios(guesses: int, epsilon: float) -> NDArray[np.float64]:
         log = -gain * (guesses - counts)
         there = np.isfinite(honest) & np.isfinite(likelier)
         logs.append(np.subtract(likelier, honest, out=log, where=there))
-    found: NDArray[np.float64] = np.exp(np.minimum(logs, math.log(LARGEST))).mean(axis=0)
+    found: Floats = np.exp(np.minimum(logs, math.log(LARGEST))).mean(axis=0)
     return found
 
 
@@ -221,9 +221,7 @@ def known_noise_e_value(fit: SignalFit, *, claimed: float) -> float:
     return float(found)
 
 
-def known_noise_e_values(
-    along: NDArray[np.float64], weight: NDArray[np.float64], *, numbers: int, claimed: float
-) -> NDArray[np.float64]:
+def known_noise_e_values(along: Floats, weight: Floats, *, numbers: int, claimed: float) -> Floats:
     """Of fits of any shape with so many numbers: `along` is the product over the root of the
     squares (`SignalFit`). Of fewer than eight numbers nothing is made."""
     if numbers < _FEWEST_NUMBERS:
@@ -267,9 +265,7 @@ def known_noise_alarm_power(
     return float(scipy.stats.nct.sf(high, freedom, true * root))
 
 
-def _log_likelihood(
-    ratio: float, along: NDArray[np.float64], weight: NDArray[np.float64], numbers: int
-) -> NDArray[np.float64]:
+def _log_likelihood(ratio: float, along: Floats, weight: Floats, numbers: int) -> Floats:
     """The logarithm of the integral of v^(numbers - 1) exp(-v^2/2 + ratio along v) over v > 0, less
     ratio^2 weight / 2; up to a term that is the same for every ratio."""
     power, slope = numbers - 1, ratio * along
@@ -282,7 +278,7 @@ def _log_likelihood(
     logs = power * np.log1p(steps / mode[..., None]) + place
     area = np.log(np.trapezoid(np.exp(logs), steps, axis=-1))
     peak = power * np.log(mode) - mode * mode / 2 + slope * mode
-    found: NDArray[np.float64] = peak + area - ratio * ratio * weight / 2
+    found: Floats = peak + area - ratio * ratio * weight / 2
     return found
 
 
@@ -352,7 +348,7 @@ def metric_e_value(*, right: int, wrong: int, leakage: float) -> float:
 
 def _closeness(
     n: int, noise_multiplier: float, share: float, generator: np.random.Generator
-) -> NDArray[np.float64]:
+) -> Floats:
     """How much nearer releases lie to their own input than to the other, over the distance, for a
     radius of 1; [draws]. The noise matters along the difference and across it alone."""
     norm = generator.gamma(n, noise_multiplier / n, _DRAWS)
@@ -360,7 +356,7 @@ def _closeness(
     across = generator.chisquare(n - 1, _DRAWS) if n > 1 else np.zeros(_DRAWS)
     cosine = along / np.sqrt(along * along + across)
     other = np.sqrt(np.maximum(0.0, norm**2 + 2 * norm * share * cosine + share**2))
-    found: NDArray[np.float64] = (other - norm) / share
+    found: Floats = (other - norm) / share
     return found
 
 
@@ -382,14 +378,12 @@ def _power(
     return float(scipy.stats.binom.cdf(low - 1, made, wrong / (right + wrong)))
 
 
-def adaptive_log_ratio(
-    *, near: NDArray[np.float64], far: NDArray[np.float64], small: bool, n: int, scale: float
-) -> NDArray[np.float64]:
+def adaptive_log_ratio(*, near: Floats, far: Floats, small: bool, n: int, scale: float) -> Floats:
     """The logarithm of the likelihood ratio of releases under an adaptive radius, for inputs of
     norm 1 and 2 in one direction, their own law over the other's.
 
     `near`, `far` [releases]: distances to the smaller and the larger input; `small`: which is the
     releases' own; `scale`: 1 / epsilon of the smaller one, nu / n.
     """
-    found: NDArray[np.float64] = n * np.log(2.0) + far / (2 * scale) - near / scale
+    found: Floats = n * np.log(2.0) + far / (2 * scale) - near / scale
     return found if small else -found

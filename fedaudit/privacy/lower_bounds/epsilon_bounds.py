@@ -55,6 +55,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.privacy.lower_bounds.release_law import Curve, ReleaseLaw, gaussian_epsilon
 
 _SHARES = (0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -74,13 +75,13 @@ class GuessPlan:
         """All of them."""
         return self.present + self.absent
 
-    def correct(self, ordered: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def correct(self, ordered: Bools) -> Ints:
         """Correct guesses, [...], of coins [..., canaries] in the order of their scores."""
         right = ordered[..., ordered.shape[-1] - self.present :].sum(-1)
-        found: NDArray[np.int64] = right + (~ordered[..., : self.absent]).sum(-1)
+        found: Ints = right + (~ordered[..., : self.absent]).sum(-1)
         return found
 
-    def guessed(self, scores: NDArray[np.float64]) -> NDArray[np.int8]:
+    def guessed(self, scores: Floats) -> NDArray[np.int8]:
         """[canaries]: 1 for present, -1 for absent, 0 for none."""
         order = np.argsort(scores, kind="stable")
         found = np.zeros(len(scores), dtype=np.int8)
@@ -89,10 +90,10 @@ class GuessPlan:
         return found
 
 
-def by_score(scores: NDArray[np.float64], coins: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def by_score(scores: Floats, coins: Bools) -> Bools:
     """The coins [..., canaries] in the order of their scores, the lowest first."""
     order = np.argsort(scores, axis=-1, kind="stable")
-    found: NDArray[np.bool_] = np.take_along_axis(coins, order, axis=-1)
+    found: Bools = np.take_along_axis(coins, order, axis=-1)
     return found
 
 
@@ -252,17 +253,15 @@ _DRAWS = 4000
 class QuietSum:
     """The sum of releases that tells most of a unit, by noise that was measured."""
 
-    weights: NDArray[np.float64]
+    weights: Floats
     """[releases]. A unit that chooses its signs adds its own length to the sum."""
-    precision: NDArray[np.float64]
+    precision: Floats
     """[releases, releases]: the inverse of the covariance."""
-    lengths: NDArray[np.float64]
+    lengths: Floats
     """[moments]: what a unit adds to the sum at each that it enters; they add up to 1."""
 
     @classmethod
-    def of_noise(
-        cls, noise: NDArray[np.float64], moments: NDArray[np.int64], *, every: int = 1
-    ) -> Self:
+    def of_noise(cls, noise: Floats, moments: Ints, *, every: int = 1) -> Self:
         """By `noise` [releases, numbers]; a unit sends the same to releases of one number in
         `moments` [releases]. It enters one moment of `every`, in the place that has the quietest
         sum."""
@@ -276,7 +275,7 @@ class QuietSum:
         )
 
     @classmethod
-    def _entering(cls, precision: NDArray[np.float64], which: NDArray[np.bool_]) -> Self:
+    def _entering(cls, precision: Floats, which: Bools) -> Self:
         """`which` [releases, moments]: whether a release is of a moment that the unit enters."""
         entering = which.astype(np.float64)
         # Of signs c the sum's squared ratio is c' gained c; turning signs never lowers it.
@@ -288,9 +287,7 @@ class QuietSum:
         lengths = np.abs(entering.T @ weights)
         return cls(weights / lengths.sum(), precision, lengths / lengths.sum())
 
-    def least_ratio(
-        self, released: NDArray[np.float64], signal: NDArray[np.float64], *, significance: float
-    ) -> float:
+    def least_ratio(self, released: Floats, signal: Floats, *, significance: float) -> float:
         """A lower bound on a unit's length over the deviation of the sum, from numbers [releases,
         numbers] that did not measure the noise.
 
@@ -320,7 +317,7 @@ class QuietSum:
         return min(max(0.0, least) / max(largest, 1 / _MOST_SUMMED_RATIO), _MOST_SUMMED_RATIO)
 
 
-def summed_epsilon(law: ReleaseLaw, lengths: NDArray[np.float64], delta: float) -> float:
+def summed_epsilon(law: ReleaseLaw, lengths: Floats, delta: float) -> float:
     """The epsilon at `delta` of a sum, at least.
 
     `lengths` [moments]: what a unit adds to the sum at each moment that it enters, over the
@@ -346,9 +343,7 @@ def summed_epsilon(law: ReleaseLaw, lengths: NDArray[np.float64], delta: float) 
     return max(0.0, float((np.log(there[telling] - delta) - otherwise[telling]).max()))
 
 
-def _entered(
-    lengths: NDArray[np.float64], law: ReleaseLaw
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _entered(lengths: Floats, law: ReleaseLaw) -> tuple[Floats, Floats]:
     """Logarithms of chances, and the sums that entering by the law makes of the lengths, each
     rounded down, which tells less than there is."""
     step = float(lengths.sum()) / _SUMMED_STEPS or 1.0

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats
+from fedaudit.privacy.accounting.accountant import library_relation
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.privacy.accounting.random_allocation import allocation_loss
-from fedaudit.privacy.accounting.rdp import library_relation
 
 _MOST = 1e6
 """Beyond this mu there is no privacy that a figure could tell apart."""
@@ -192,7 +192,7 @@ def _least_sampled_epsilon(law: ReleaseLaw, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _profile(law: ReleaseLaw) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _profile(law: ReleaseLaw) -> tuple[Floats, Floats]:
     """Epsilons, and upper bounds of the deltas at these."""
     epsilons = np.concatenate([[0.0], np.geomspace(1e-3, _LARGEST_LOSS, _CURVE_POINTS)])
     distribution = _distribution(law, pessimistic=True)
@@ -204,7 +204,7 @@ _MOST_NUMBERS = 20_000_000
 _MOMENT_DRAWS = 200_000
 
 
-def evidence(signals: NDArray[np.float64], law: ReleaseLaw) -> NDArray[np.float64]:
+def evidence(signals: Floats, law: ReleaseLaw) -> Floats:
     """The logarithm of the likelihood ratio of each release, under the claimed law; to be added up.
 
     `signals`: what is left of a release in a canary's direction, in lengths of a canary: around 1
@@ -222,7 +222,7 @@ def evidence(signals: NDArray[np.float64], law: ReleaseLaw) -> NDArray[np.float6
 
 def simulated(
     law: ReleaseLaw, *, ratio: float, canaries: int, draws: int, generator: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+) -> tuple[Floats, Bools]:
     """Scores and coins [draws, canaries] under a true `ratio`, scored as `law` has it.
 
     Of long sampled runs the sum over releases is drawn as the normal number of its moments.
@@ -249,12 +249,8 @@ def simulated(
 
 
 def _by_moments(
-    law: ReleaseLaw,
-    sent: NDArray[np.float64],
-    coins: NDArray[np.bool_],
-    deviation: float,
-    generator: np.random.Generator,
-) -> NDArray[np.float64]:
+    law: ReleaseLaw, sent: Floats, coins: Bools, deviation: float, generator: np.random.Generator
+) -> Floats:
     scores = np.empty(sent.shape)
     for side in (False, True):
         length = 1.0 if side else (-1.0 if law.adjacency == "replace-one" else 0.0)
@@ -269,7 +265,7 @@ def _by_moments(
     return scores
 
 
-def _variance_within(scores: NDArray[np.float64], entered: NDArray[np.bool_]) -> float:
+def _variance_within(scores: Floats, entered: Bools) -> float:
     """The mean of the variances among those that entered a release, and those that did not."""
     parts = [part for part in (scores[entered], scores[~entered]) if len(part)]
     return float(sum(len(part) * part.var() for part in parts) / len(scores))

@@ -1,23 +1,26 @@
 """The mechanism `laplace-l2`: the Laplace mechanism under Euclidean distance, metric privacy.
 
 Its theory, and the sentences of its guarantee, are in
-`fedaudit.privacy.guarantees.metric_guarantees`; its figures are those of
+`fedaudit.privacy.guarantees.guarantee`; its figures are those of
 `fedaudit.privacy.leakage`.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.privacy.accounting.mechanism_parameters import (
+from fedaudit.privacy.accounting.privacy_events import (
     GuaranteeKind,
     MechanismParameters,
     layer_components,
 )
-from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, GuaranteeLabel, of_the_run
-from fedaudit.privacy.guarantees.metric_guarantees import (
+from fedaudit.privacy.guarantees.guarantee import (
     ADJACENCY,
     LAYER_ADJACENCY,
+    SIMULATED,
+    Guarantee,
+    GuaranteeLabel,
     choice_sentences,
+    of_the_run,
     release_sentences,
     within_the_radius,
 )
@@ -32,11 +35,11 @@ from fedaudit.privacy.mechanisms.base import (
 from fedaudit.privacy.planning.cost_projection import (
     NO_EPSILON,
     Projection,
+    TargetedFigure,
     fixed_cohort,
     mean_participations,
     theorem_sum,
 )
-from fedaudit.privacy.planning.noise_search import TargetedFigure
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.privacy import LAPLACE_DECADES, LaplaceL2
 

@@ -26,13 +26,15 @@ from fedaudit.privacy.accounting.epsilon_tables import (
     renyi_epsilons,
     repeated_event_from_dict,
 )
-from fedaudit.privacy.accounting.mechanism_parameters import (
+from fedaudit.privacy.accounting.privacy_events import (
+    Adjacency,
     CostKind,
     GuaranteeKind,
     MechanismParameters,
+    Observer,
+    TwoStage,
     unbounded_inputs,
 )
-from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageRun
 from fedaudit.privacy.guarantees.guarantee import (
     NO_GUARANTEE,
@@ -60,12 +62,14 @@ from fedaudit.privacy.planning.cost_projection import (
 )
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, plan_of_records
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, RecordSettings, run_within
-from fedaudit.privacy.records.record_spending import (
+from fedaudit.privacy.records.record_use import (
     RECORD_ADJACENCY,
     RECORD_OBSERVERS,
+    RecordUse,
+    client_rate,
+    record_settings,
     record_spending,
 )
-from fedaudit.privacy.records.record_use import RecordUse, client_rate, record_settings
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised

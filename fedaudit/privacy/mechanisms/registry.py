@@ -8,11 +8,10 @@ Whether a trained model may leave the service, or the machine that trained it.
 
 from typing import assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.mechanisms.base import MechanismFacts, PrivacyMechanism
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
+from fedaudit.privacy.mechanisms.base import MechanismFacts, NoPrivacyMechanism, PrivacyMechanism
 from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism, GaussianLocalMechanism
 from fedaudit.privacy.mechanisms.laplace_l2 import LaplaceL2Mechanism
-from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import (

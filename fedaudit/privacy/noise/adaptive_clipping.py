@@ -12,9 +12,28 @@ for the update, both together are one Gaussian mechanism of noise multiplier z.
 
 import math
 
-from fedaudit.privacy.noise.grid_spacing import rounded
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.privacy import LEAST_CLIP
+
+STEPS_BITS = 12
+FINEST = 2.0**-149
+"""What a float32 can just be: a finer grid would be rounded away."""
+
+
+def spacing_of(deviation: float) -> float:
+    """The power of two between 2^-12 (excluded) and 2^-11 of a standard deviation.
+
+    Without noise it is the finest.
+    """
+    mantissa, exponent = math.frexp(deviation)
+    return max(math.ldexp(0.5 if mantissa else 0.0, exponent - STEPS_BITS + 1), FINEST)
+
+
+def rounded(value: float, *, deviation: float) -> float:
+    """A noised number on the grid of its noise's standard deviation; half to even."""
+    spacing = spacing_of(deviation)
+    return round(value / spacing) * spacing
+
 
 _COUNT_NOISE = "/privacy/clip/adaptive/count_noise"
 

@@ -33,18 +33,19 @@ falls into another cell than its real one with a chance of at most 2^-30 (`CHANC
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fedaudit.arrays import Floats, Ints
 
 CHANCE_OF_CELL = 2.0**-30
 """Of one number, in any round, at up to 64 bands."""
 _AT_ONCE = 64
 
 
-def banded_root(bands: int) -> NDArray[np.float64]:
+def banded_root(bands: int) -> Floats:
     """The coefficients c_0 .. c_(bands-1): positive, descending, a vector of length 1."""
     steps = np.arange(1, bands)
     found = np.concatenate([[1.0], np.cumprod((2 * steps - 1) / (2 * steps))])
-    scaled: NDArray[np.float64] = found / np.linalg.norm(found)
+    scaled: Floats = found / np.linalg.norm(found)
     return scaled
 
 
@@ -67,15 +68,11 @@ class BandedNoise:
         self._coefficients = banded_root(bands)
         self._last = 0
         """The round that the last of `_kept` is of."""
-        self._kept: NDArray[np.float64] | None = None
+        self._kept: Floats | None = None
         """[bands - 1, n]: the noise of round t in row t modulo bands - 1; zero before the first."""
 
     def follow(
-        self,
-        noise: NDArray[np.float64],
-        *,
-        first: int,
-        earlier: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None,
+        self, noise: Floats, *, first: int, earlier: Callable[[Ints], Floats] | None
     ) -> None:
         """Correlates the noise [rounds, n] of rounds from `first` on, in place.
 
@@ -91,7 +88,7 @@ class BandedNoise:
             self._advance(earlier(rounds), self._kept)
         self._advance(noise, self._kept)
 
-    def _advance(self, noise: NDArray[np.float64], kept: NDArray[np.float64]) -> None:
+    def _advance(self, noise: Floats, kept: Floats) -> None:
         coefficients, within = self._coefficients, len(kept)
         for vector in noise:
             self._last += 1

@@ -9,8 +9,8 @@ from fractions import Fraction
 from math import isqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Ints
 from fedaudit.randomness import Purpose, Source
 
 _WORDS_AT_A_TIME = 256
@@ -78,7 +78,7 @@ class IntegerDraws:
 
 def drawn_integers(
     draws: IntegerDraws, *, shape: tuple[int, ...], scale: Fraction, gaussian: bool
-) -> NDArray[np.int64]:
+) -> Ints:
     """Independent noise: discrete Laplace of `scale`, or discrete Gaussian of variance `scale`."""
     one = draws.discrete_gaussian if gaussian else draws.discrete_laplace
     count = int(np.prod(shape, dtype=np.int64))

@@ -32,32 +32,31 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fedaudit.privacy.noise.grid_spacing import FINEST, STEPS_BITS
+from fedaudit.arrays import Floats
+from fedaudit.privacy.noise.adaptive_clipping import FINEST, STEPS_BITS
 from fedaudit.randomness import Purpose, Source, WideWords, wide_uniforms
 
 _CHUNK = 1 << 15  # numbers at a time: the working set stays within the L2 cache
 _TURN = math.pi * 2.0**-63
 
 
-def unit_gaussian(
-    source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike
-) -> NDArray[np.float64]:
+def unit_gaussian(source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike) -> Floats:
     """Standard normal numbers: float64 [..., n] over broadcast(seeds, round_, counters)."""
     return drawn_normals(source, purpose=Purpose.GAUSSIAN, n=n, round_=round_, counters=counters)
 
 
 def drawn_normals(
     source: Source, *, purpose: Purpose, n: int, round_: ArrayLike, counters: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """As `unit_gaussian`, for a purpose."""
     words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=n + n % 2)
     return wide_normals(words)[..., :n]
 
 
-def wide_normals(words: WideWords) -> NDArray[np.float64]:
+def wide_normals(words: WideWords) -> Floats:
     """Standard normal numbers, one a word; the last axis must be even.
 
     A word of the first half makes a radius, its partner in the second half an angle.
@@ -73,7 +72,7 @@ def wide_normals(words: WideWords) -> NDArray[np.float64]:
     return numbers
 
 
-def _fill(numbers: NDArray[np.float64], words: WideWords) -> None:
+def _fill(numbers: Floats, words: WideWords) -> None:
     """Writes the normal numbers of words [rows, 2, half]."""
     radius = torch.from_numpy(wide_uniforms(words[:, 0]))
     radius.log_().mul_(-2).sqrt_()

@@ -24,9 +24,10 @@ from itertools import accumulate
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from fedaudit.arrays import Floats
 from fedaudit.native.library import done, kernels, place_of
 from fedaudit.native.tensors import address
 from fedaudit.privacy.noise.gaussian import drawn_normals, grid_spacing, round_to_grid, wide_normals
@@ -58,14 +59,14 @@ def sum_of_squares(vectors: Tensor) -> Tensor:
     return fixed_order_sum(squares, -1)
 
 
-Column = NDArray[np.float64]
+Column = Floats
 """One number a cell, in one piece."""
 
 
 def compiled_release(
     start: Tensor,
     updated: Tensor,
-    unit_noise: NDArray[np.float64],
+    unit_noise: Floats,
     *,
     noise_scale: Column,
     fixed_radius: Column,
@@ -121,16 +122,14 @@ _ATTEMPT_WORDS = 4
 _SHORTENED = 1 - 2.0**-30
 
 
-def unit_laplace(
-    source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike
-) -> NDArray[np.float64]:
+def unit_laplace(source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike) -> Floats:
     """Draws with epsilon = 1: float64 [..., n] over broadcast(seeds, round_, counters)."""
     return unit_layers(source, sizes=(n,), round_=round_, counters=counters)
 
 
 def unit_layers(
     source: Source, *, sizes: Sequence[int], round_: ArrayLike, counters: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """As `unit_laplace`, with a draw of its own for each of the layers, which have these sizes.
 
     A single layer gets the noise of the whole vector.
@@ -153,7 +152,7 @@ def layer_slices(sizes: Sequence[int]) -> list[slice]:
 
 def layer_gamma(
     source: Source, *, sizes: Sequence[int], layer: int, round_: ArrayLike, counters: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """The norm of one layer's draw, as `unit_gamma` gives it; layers share no number."""
     if layer == 0:
         return unit_gamma(source, shape=sizes[0], round_=round_, counters=counters)
@@ -170,18 +169,18 @@ def unit_gamma(
     round_: ArrayLike,
     counters: ArrayLike,
     purpose: Purpose = Purpose.MAGNITUDE,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Gamma(shape, 1) numbers in float64 over broadcast(seeds, round_, counters)."""
     if shape <= _MAX_PRODUCT_SHAPE:
         words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=shape)
-        product: NDArray[np.float64] = wide_uniforms(words).prod(-1)
+        product: Floats = wide_uniforms(words).prod(-1)
         return -np.log(product)
     return _marsaglia_tsang(source, shape=shape, round_=round_, counters=counters, purpose=purpose)
 
 
 def _marsaglia_tsang(
     source: Source, *, shape: int, round_: ArrayLike, counters: ArrayLike, purpose: Purpose
-) -> NDArray[np.float64]:
+) -> Floats:
     """Rejection for large shapes (Marsaglia and Tsang 2000); attempt a reads the a-th four words.
 
     An attempt fails with probability below 2e-3 for these shapes, so two are drawn at first.
@@ -244,7 +243,7 @@ class Sanitiser:
         return self.release(start, update, unit_noise, radius=radius, kept=kept), radius
 
     def compiled(
-        self, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
+        self, start: Tensor, updated: Tensor, unit_noise: Floats
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """As by a call, and whether an upload is finite, bool [cells, clients], by the compiled
         kernel; None where it cannot be had."""
@@ -252,11 +251,7 @@ class Sanitiser:
         return compiled_release(start, updated, unit_noise, **columns, clip=clip)
 
     @cached_property
-    def _columns(
-        self,
-    ) -> tuple[
-        dict[str, NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]] | None
-    ]:
+    def _columns(self) -> tuple[dict[str, Floats], tuple[Floats, Floats] | None]:
         """The cells' own numbers, for the kernel, and the clip with its shortened bound."""
         fixed = self.fixed_radius
         if fixed is None:
@@ -312,7 +307,7 @@ def kept_share(norm: Tensor, clip: Tensor | None) -> Tensor | None:
     return None if clip is None else (clip * _SHORTENED / norm).clamp_(max=1.0)
 
 
-def host_line(column: Tensor) -> NDArray[np.float64]:
+def host_line(column: Tensor) -> Floats:
     """A column's numbers on the host, in one piece: [cells]."""
     return np.ascontiguousarray(column.cpu().numpy().ravel())
 
@@ -373,7 +368,7 @@ def whole_norm(lengths: Tensor) -> Tensor:
 
 def unit_laplace_vector(
     source: Source, *, sizes: Sequence[int], round_: int, client: int
-) -> NDArray[np.float64]:
+) -> Floats:
     """One draw with epsilon = 1: float64 [n], as `unit_layers` gives it to this client.
 
     A single size is that of a whole vector. `source` is that of a stack of one. Besides the result
@@ -391,7 +386,7 @@ def unit_laplace_vector(
 
 
 def release_layers_in_place(
-    sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
+    sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: Floats
 ) -> Tensor:
     """As `release_in_place`, layer by layer. Returns the radii, float64 [1, 1, layers]."""
     slices = layer_slices(sanitise.sizes)
@@ -407,7 +402,7 @@ def release_layers_in_place(
 
 
 def release_in_place(
-    sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
+    sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: Floats
 ) -> Tensor:
     """Turns a client's updated hypothesis, `updated` [n], into its protected upload, in place.
 
@@ -424,7 +419,7 @@ def _release(
     sanitise: Sanitiser,
     start: Tensor,
     updated: Tensor,
-    unit_noise: NDArray[np.float64],
+    unit_noise: Floats,
     *,
     radius: Tensor,
     kept: Tensor | None,

@@ -10,7 +10,7 @@ The plan's subjects, who are charged:
   round. The server is trusted; the models are what is looked at.
 - `gaussian-local`: every client, for each of its own uploads, against the server. It sees who
   sends, so no sampling amplifies.
-- `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_spending`),
+- `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_use`),
   for every round against the observer of the final model, and for the rounds of the busiest client
   against the server.
 """
@@ -21,14 +21,14 @@ from typing import Any, Literal
 
 import numpy as np
 import rfc8785
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedaudit.privacy.accounting.accountant import Accountant
+from fedaudit.arrays import Floats
+from fedaudit.privacy.accounting.accountant import Accountant, RdpAccountant
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
 from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Event, Observer, TwoStage
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
-from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RecordSpending
+from fedaudit.privacy.records.record_use import RECORD_ADJACENCY, RecordSpending
 from fedaudit.spec.privacy import AccountantName
 
 SubjectKind = Literal["client", "population", "record_group"]
@@ -77,7 +77,7 @@ class SpendingPlan:
 
     def epsilons(
         self, observer: Observer, *, subjects: ArrayLike, compositions: ArrayLike
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Cumulative epsilon of each subject after its number of compositions: float64."""
         who, counts = np.broadcast_arrays(
             np.asarray(subjects, dtype=np.int64), np.asarray(compositions, dtype=np.int64)
@@ -126,10 +126,10 @@ class SpendingPlan:
             return int(repeated.compositions_within(releases))
         return releases
 
-    def curve(self, observer: Observer, compositions: int) -> NDArray[np.float64]:
+    def curve(self, observer: Observer, compositions: int) -> Floats:
         """Renyi divergences at RDP_ORDERS that no subject exceeds after this many compositions."""
         curves = [line.curve(compositions) for line in self.lines[observer]]
-        most: NDArray[np.float64] = np.max(curves, axis=0)
+        most: Floats = np.max(curves, axis=0)
         return most
 
     @property

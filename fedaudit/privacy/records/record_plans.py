@@ -29,8 +29,9 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.privacy.accounting.accountant import divergence_limit
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
@@ -48,19 +49,19 @@ _ROUNDING = 1 - 1e-11
 class SamplingRates:
     """The rate of every record; arrays [records]."""
 
-    rates: NDArray[np.float64]
+    rates: Floats
     """0 where the record is never sampled."""
-    spends: NDArray[np.float64]
+    spends: Floats
     """The epsilon that the record spends over the run."""
-    budgets: NDArray[np.float64]
+    budgets: Floats
 
     @property
-    def left_out(self) -> NDArray[np.bool_]:
+    def left_out(self) -> Bools:
         """Records whose budget no rate can keep, or that a method leaves out."""
         return np.equal(self.rates, 0)
 
     @property
-    def overspent(self) -> NDArray[np.bool_]:
+    def overspent(self) -> Bools:
         """Records that spend more than their budget."""
         return np.greater(self.spends, self.budgets)
 
@@ -83,19 +84,17 @@ def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
     return SamplingRates(rates[index], spends[index], wanted)
 
 
-def sampling_grid(rates: ArrayLike) -> NDArray[np.float64]:
+def sampling_grid(rates: ArrayLike) -> Floats:
     """The largest rates, not above these, that a coin of 32 bits and float32 have exactly."""
     wide = np.asarray(rates, dtype=np.float64)
     narrow = wide.astype(np.float32)
     above = narrow.astype(np.float64) > wide
     narrow[above] = np.nextafter(narrow[above], np.float32(0))
-    grid: NDArray[np.float64] = np.floor(narrow.astype(np.float64) / _GRID) * _GRID
+    grid: Floats = np.floor(narrow.astype(np.float64) / _GRID) * _GRID
     return grid
 
 
-def _table(
-    run: TwoStageRun, wanted: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _table(run: TwoStageRun, wanted: Floats) -> tuple[Floats, Floats]:
     """Rates, ascending from 0, and what they spend, never descending.
 
     Neighbours around every wanted budget differ by at most `_RATIO`. The budgets only say which
@@ -121,9 +120,7 @@ def _table(
     return np.concatenate([[0.0], rates]), np.concatenate([[0.0], spends])
 
 
-def _between(
-    low: NDArray[np.float64], high: NDArray[np.float64], counts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _between(low: Floats, high: Floats, counts: Ints) -> Floats:
     """`counts` rates of the grid inside each interval, in geometric steps; may repeat an end."""
     which = np.repeat(np.arange(len(counts)), counts)
     turn = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
@@ -131,7 +128,7 @@ def _between(
     return np.unique(sampling_grid(low[which] * (high[which] / low[which]) ** part))
 
 
-FIT_RATES: NDArray[np.float64] = np.unique(
+FIT_RATES: Floats = np.unique(
     np.concatenate([np.arange(1, 100) / 100, np.arange(1, 100) / 1000, [1.0]])
 )
 """The authors' grid: 0.01 to 0.99, 0.001 to 0.099, and 1."""
@@ -146,12 +143,12 @@ class FittedCurve:
     c: float
     r_squared: float
 
-    def epsilons(self, rates: ArrayLike) -> NDArray[np.float64]:
+    def epsilons(self, rates: ArrayLike) -> Floats:
         """What records of these rates spend according to the fit."""
-        fitted: NDArray[np.float64] = np.exp(self.a * np.asarray(rates) + self.b) + self.c
+        fitted: Floats = np.exp(self.a * np.asarray(rates) + self.b) + self.c
         return fitted
 
-    def rates(self, budgets: ArrayLike) -> NDArray[np.float64]:
+    def rates(self, budgets: ArrayLike) -> Floats:
         """The rates at which these budgets are spent according to the fit, clamped to [0, 1]."""
         above = np.asarray(budgets, dtype=np.float64) - self.c
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -165,8 +162,8 @@ def fit_curve(run: TwoStageRun) -> FittedCurve:
 
     spends = run.epsilons(FIT_RATES)
 
-    def curve(rates: NDArray[np.float64], a: float, b: float, c: float) -> NDArray[np.float64]:
-        grown: NDArray[np.float64] = np.exp(a * rates + b) + c
+    def curve(rates: Floats, a: float, b: float, c: float) -> Floats:
+        grown: Floats = np.exp(a * rates + b) + c
         return grown
 
     start = (1.0, np.log(max(float(spends[-1]), 1e-12)) - 1.0, 0.0)
@@ -207,32 +204,28 @@ class RecordPlan:
 
     runs: tuple[TwoStageRun, ...] | None
     """The noise of each client and the spending it implies; None where there is no noise."""
-    rates: NDArray[np.float64]
+    rates: Floats
     """The chance of each record in each step; 0 where it is left out."""
-    rounds: NDArray[np.int64]
+    rounds: Ints
     """For how many rounds the record stays, whether or not its client takes part in them."""
-    spends: NDArray[np.float64]
+    spends: Floats
     """The epsilon of each record against the settings' observer; infinite without noise."""
-    budgets: NDArray[np.float64]
+    budgets: Floats
 
     @property
-    def left_out(self) -> NDArray[np.bool_]:
+    def left_out(self) -> Bools:
         """Records that are never sampled."""
-        never: NDArray[np.bool_] = (self.rates == 0) | (self.rounds == 0)
+        never: Bools = (self.rates == 0) | (self.rounds == 0)
         return never
 
     @property
-    def overspent(self) -> NDArray[np.bool_]:
+    def overspent(self) -> Bools:
         """Records that spend more than their budget."""
         return np.greater(self.spends, self.budgets)
 
 
 def personalised_plan(
-    budgets: NDArray[np.float64],
-    settings: RecordSettings,
-    *,
-    clients: int,
-    inversion: Inversion = "exact",
+    budgets: Floats, settings: RecordSettings, *, clients: int, inversion: Inversion = "exact"
 ) -> RecordPlan:
     """rPDP-FL: every record is sampled as often as its budget allows.
 
@@ -271,9 +264,7 @@ def run_within(
     )
 
 
-def longest_lasting(
-    budgets: NDArray[np.float64], rates: NDArray[np.float64], run: TwoStageRun
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> tuple[Ints, Ints]:
     """The order at which each record stays longest, and the number of rounds it stays.
 
     `budgets`, `rates`: [records]. Returns the orders and rounds, 0 .. `run.rounds`, of a filter
@@ -314,11 +305,11 @@ TREATED_AS_PUBLIC: dict[Baseline, tuple[str, ...]] = {
 
 
 def baseline_plan(
-    budgets: NDArray[np.float64],
+    budgets: Floats,
     settings: RecordSettings,
     *,
     baseline: Baseline,
-    client_of: NDArray[np.int64],
+    client_of: Ints,
     clients: int,
     batch_size: int,
     uniform_epsilon: float | None = None,
@@ -368,9 +359,7 @@ def baseline_plan(
     )
 
 
-def _client_rates(
-    client_of: NDArray[np.int64], staying: NDArray[np.bool_], batch_size: int, *, clients: int
-) -> NDArray[np.float64]:
+def _client_rates(client_of: Ints, staying: Bools, batch_size: int, *, clients: int) -> Floats:
     """The rate at which each client samples those of its records that stay: [clients]."""
     if batch_size < 1:
         raise ValueError(f"batch_size = {batch_size} must be 1 or more")
@@ -380,7 +369,7 @@ def _client_rates(
 
 def _target(
     baseline: Literal["uniform", "strong-for-all", "dropout"],
-    budgets: NDArray[np.float64],
+    budgets: Floats,
     uniform_epsilon: float | None,
 ) -> tuple[float, str]:
     """The largest epsilon that a record may spend, and the field that sets it."""
@@ -398,7 +387,7 @@ def _target(
 
 
 def _client_runs(
-    settings: RecordSettings, client_rates: NDArray[np.float64], epsilon: float, pointer: str
+    settings: RecordSettings, client_rates: Floats, epsilon: float, pointer: str
 ) -> tuple[TwoStageRun, ...]:
     """The run of each client; clients with the same rate share a run."""
     by_rate = {
@@ -409,11 +398,8 @@ def _client_runs(
 
 
 def _spends(
-    runs: tuple[TwoStageRun, ...] | None,
-    client_of: NDArray[np.int64],
-    rates: NDArray[np.float64],
-    rounds: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    runs: tuple[TwoStageRun, ...] | None, client_of: Ints, rates: Floats, rounds: Ints
+) -> Floats:
     """What each record spends; infinite where nothing is noised.
 
     Clients of one run whose records have the same rates and rounds are accounted for once.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedaudit.fairness.disclosure import hidden_as
 from fedaudit.reports.charts.drawing import (
     SERIES,
     Chart,
@@ -116,7 +117,7 @@ def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
         Row(
             name=group["value"],
             marks=tuple(group[rate.name] for rate in shares),
-            remark="suppressed" if group["suppressed"] else "no rates",
+            remark=hidden_as(group["reasons"]) if group["suppressed"] else "no rates",
         )
         for group in shown
     ]
@@ -245,7 +246,9 @@ def _rate_text(group: Mapping[str, Any], rate: str) -> str:
     value = group[rate]
     if value is not None:
         return figure_text(value)
-    return "suppressed" if group["suppressed"] else group["reasons"].get(rate) or "–"
+    if group["suppressed"]:
+        return hidden_as(group["reasons"])
+    return group["reasons"].get(rate) or "–"
 
 
 def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:

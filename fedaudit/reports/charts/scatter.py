@@ -14,7 +14,7 @@ from fedaudit.reports.charts.drawing import (
     mark,
     value_scale,
 )
-from fedaudit.reports.comparison.parts import Axis, Front, FrontPoint
+from fedaudit.reports.comparison.fronts import Axis, Front, FrontPoint
 from fedaudit.reports.number_text import figure_text
 
 _FRONT_HEIGHT = 220.0

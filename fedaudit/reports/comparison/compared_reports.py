@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.checks import leaves
-from fedaudit.reports.comparison.fronts import fronts, warnings
-from fedaudit.reports.comparison.parts import (
+from fedaudit.reports.comparison.fronts import (
     Caution,
     Cell,
     ComparedExperiment,
@@ -18,6 +17,8 @@ from fedaudit.reports.comparison.parts import (
     FigureRow,
     SpecDifference,
     SpecValue,
+    fronts,
+    warnings,
 )
 from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of, parsed
 from fedaudit.reports.gates.gate_evaluation import SIGNS

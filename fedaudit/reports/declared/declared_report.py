@@ -22,9 +22,8 @@ from fedaudit.reports.declared.declared_sections import (
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.integrity import Integrity
-from fedaudit.reports.sections.part import Answer, AnswerReason, Part
-from fedaudit.reports.sections.section import Section, Values, assembled
+from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
+from fedaudit.reports.sections.provenance import Integrity
 
 
 class DeclaredReport(Part):

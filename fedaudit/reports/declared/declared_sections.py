@@ -12,13 +12,17 @@ from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_word
 from fedaudit.privacy.declared.figures import LedgerFigures, conditions, ledger_figures
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, check, unchecked, value_at
-from fedaudit.reports.declared.declared_fairness import decides_nothing, declared_fairness
-from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial, gaps_of
+from fedaudit.reports.declared.ledger_material import (
+    DeclaredEvidence,
+    DeclaredMaterial,
+    decides_nothing,
+    declared_fairness,
+    gaps_of,
+)
 from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.integrity import Integrity
-from fedaudit.reports.sections.part import Part, Reasons
-from fedaudit.reports.sections.section import Section, no_limits
+from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits
+from fedaudit.reports.sections.provenance import Integrity
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 

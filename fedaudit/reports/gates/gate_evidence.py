@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
-from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, known_guarantee_kind
+from fedaudit.privacy.accounting.privacy_events import DECLARED, known_guarantee_kind
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import (
     beyond_radius,

@@ -24,11 +24,10 @@ from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
-from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome
+from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures, misplaced_threshold
-from fedaudit.reports.sections.shown_figures import figure_rows
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.worst_off import headline_metric

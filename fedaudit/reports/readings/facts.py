@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.guarantee import number as shown
-from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
-from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
+from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.outcome_words import derived_outcome

@@ -14,14 +14,14 @@ from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.records.record_spending import (
+from fedaudit.privacy.records.record_use import (
     RECORD_ADJACENCY,
     RECORD_OBSERVERS,
     GroupSpending,
     RecordSpending,
     enclosing,
+    record_settings,
 )
-from fedaudit.privacy.records.record_use import record_settings
 from fedaudit.reports.checks import Check, agrees, check, same, shown, unchecked, value_at
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial

@@ -1,9 +1,27 @@
 """The fields of the section `fairness`."""
 
-from typing import Annotated, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal, assert_never
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
+from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
+from fedaudit.fairness.gaps import (
+    NO_ACCURACY,
+    NO_OUTCOME,
+    Figure,
+    GroupScores,
+    group_rates,
+    group_scores,
+)
+from fedaudit.fairness.intervals import GAIN_METHOD, Interval
+from fedaudit.fairness.permutation import NO_GAP, TOO_FEW, Null, permutation_nulls, score_nulls
+from fedaudit.fairness.scored_groups import Membership, membership
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
+from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
+from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     IntervalSection,
@@ -13,6 +31,9 @@ from fedaudit.reports.sections.part import (
     Share,
     with_rates,
 )
+from fedaudit.spec.fairness import Intervals
+from fedaudit.spec.metrics import RATES, is_ratio
+from fedaudit.utility import NO_INTERVALS, ConstantByGroup, ConstantComparison, group_intervals
 
 
 class NullSection(Part):
@@ -129,3 +150,291 @@ class FairnessSection(Part):
 
 class FiguresDisagreeError(Exception):
     """Two computations of the same figure gave different values; the message names them."""
+
+
+NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
+SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
+_NOT_FINITE = "the loss is not finite"
+_SCORES = ("accuracy", "loss")
+_NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
+Shown = tuple[dict[str, Any], dict[str, str]]
+"""Figures by name, and the reasons for those that are None."""
+GAIN_FIELDS = ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval")
+ROW_FIELDS = (*GAIN_FIELDS, "auc")
+"""Figures of a group that are made from its rows one by one."""
+
+
+def group_sections(
+    values: Sequence[str],
+    pooled: NDArray[np.int64],
+    disclosure: Disclosure,
+    *,
+    scores: GroupScores | None,
+    root_mean: bool,
+    gains: Sequence[Shown] | None = None,
+) -> list[GroupSection]:
+    """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
+    `root_mean` as in `group_scores`; `gains`: of each group, what `group_gains` gives."""
+    rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
+    measured = _measured(scores, len(values), root_mean=root_mean)
+    sections = []
+    for place, value in enumerate(values):
+        shown = bool(disclosure.shown[place])
+        gain = _missing(ROW_FIELDS, NOT_HANDED_OVER) if gains is None else gains[place]
+        figures, reasons = (
+            {**rates[place][part], **measured[place][part], **gain[part]} for part in (0, 1)
+        )
+        if not shown:
+            figures, reasons = _missing(figures, disclosure.reason(place))
+        reasons["rows"] = SIZES_CONFIDENTIAL
+        sections.append(
+            GroupSection(
+                value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **figures
+            )
+        )
+    return sections
+
+
+def _missing(names: Collection[str], reason: str) -> Shown:
+    return dict.fromkeys(names), dict.fromkeys(names, reason)
+
+
+def shown_rates(counts: NDArray[np.int64], *, has_favourable_outcome: bool) -> list[Shown]:
+    """The RATES of each group of counts [groups, 4]."""
+    if not has_favourable_outcome:
+        return [_missing(RATES, NO_OUTCOME)] * len(counts)
+    return [_explained(RATES, of_group, _NO_DENOMINATOR) for of_group in group_rates(counts).T]
+
+
+def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> list[Shown]:
+    if scores is None:
+        return [_missing(_SCORES, NOT_HANDED_OVER)] * groups
+    found = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
+    reasons = {"accuracy": NO_ACCURACY, "loss": _NOT_FINITE}
+    return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
+
+
+def _explained(
+    names: Collection[str], values: NDArray[np.float64], reasons: Mapping[str, str]
+) -> Shown:
+    """The finite values; the others are None for the given reason."""
+    figures = {
+        name: value if np.isfinite(value) else None
+        for name, value in zip(names, values.tolist(), strict=True)
+    }
+    return figures, {name: reasons[name] for name, value in figures.items() if value is None}
+
+
+def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[Shown] | None:
+    """The gain and the AUC of each group of an attribute; None where the run handed nothing over.
+    Raises ValueError where the disclosure was not decided from the rows that these figures
+    cover."""
+    found = material.result.against_constant
+    if found is None or attribute not in found.by_group:
+        return None
+    counts = found.by_group[attribute]
+    material.disclosures[attribute].check(counts.rows.sum(axis=0))
+    groups = counts.rows.shape[1]
+    ranked = _group_rankings(material, found, attribute, groups)
+    return [
+        ({**gain, **auc}, {**why, **why_none})
+        for (gain, why), (auc, why_none) in zip(
+            _accuracy_gains(material, counts, groups), ranked, strict=True
+        )
+    ]
+
+
+_MANY_CLASSES = "the target has more than two classes"
+_NO_SCORES = "the table has predictions and no scores"
+
+
+def no_scores(material: ScoredMaterial) -> str:
+    """Why rows were not ranked."""
+    if not material.spec.classifies:
+        return NO_ACCURACY
+    return _MANY_CLASSES if isinstance(material, ReportMaterial) else _NO_SCORES
+
+
+def _group_rankings(
+    material: ScoredMaterial, found: ConstantComparison, attribute: str, groups: int
+) -> list[Shown]:
+    if found.ranking is None:
+        return [_missing(("auc",), no_scores(material))] * groups
+    return [
+        _explained(("auc",), np.array([auc]), {"auc": TOO_FEW})
+        for auc in found.ranking.by_group[attribute]
+    ]
+
+
+def _accuracy_gains(material: ScoredMaterial, counts: ConstantByGroup, groups: int) -> list[Shown]:
+    if counts.correct is None or counts.constant_correct is None:
+        return [_missing(GAIN_FIELDS, NO_ACCURACY)] * groups
+    gained = counts.correct - counts.constant_correct
+    totals = zip(
+        counts.rows.sum(0).tolist(),
+        counts.constant_correct.sum(0).tolist(),
+        gained.sum(0).tolist(),
+        _gain_intervals(material, gained, counts.rows),
+        strict=True,
+    )
+    gains: list[Shown] = []
+    for rows, right, gain, (interval, why) in totals:
+        if not rows:
+            gains.append(_missing(GAIN_FIELDS, "no scored rows"))
+            continue
+        values = dict(zip(GAIN_FIELDS, (right / rows, gain / rows, interval), strict=True))
+        gains.append((values, {} if interval is not None else {GAIN_FIELDS[2]: why}))
+    return gains
+
+
+def _gain_intervals(
+    material: ScoredMaterial, gained: NDArray[np.int64], rows: NDArray[np.int64]
+) -> list[tuple[IntervalSection | None, str]]:
+    """By group, the interval of its gain, or the reason why there is none."""
+    asked = material.spec.fairness.intervals
+    if asked is None:
+        return [(None, NO_INTERVALS)] * rows.shape[1]
+    found = group_intervals(gained, rows, level=asked.level)
+    return [
+        (interval_section(one, level=asked.level, method=GAIN_METHOD), one.reason or "")
+        for one in found
+    ]
+
+
+def interval_section(found: Interval, *, level: float, method: str) -> IntervalSection | None:
+    """The interval, None where there is none."""
+    if found.low is None or found.high is None:
+        return None
+    return IntervalSection(low=found.low, high=found.high, level=level, method=method)
+
+
+def metric_section(
+    figure: Figure, found: Interval | None, asked: Intervals | None, *, method: str
+) -> MetricSection:
+    """A gap with its interval, or the reason why it has none."""
+    interval: IntervalSection | None = None
+    reason: str | None = "the spec asks for no intervals"
+    if figure.value is None:
+        reason = "there is no value to be sure of"
+    elif asked is not None and found is not None:
+        interval = interval_section(found, level=asked.level, method=method)
+        reason = found.reason
+    return MetricSection(
+        value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
+    )
+
+
+_OTHER_TAIL = {
+    "quantile_05": "of a difference the upper tail counts",
+    "quantile_95": "of a ratio the lower tail counts",
+}
+
+
+def with_nulls(
+    metrics: Mapping[str, MetricSection],
+    material: ScoredMaterial,
+    attribute: str,
+    disclosure: Disclosure,
+    *,
+    stream: int,
+) -> dict[str, MetricSection]:
+    """The metrics of one attribute, each with its null or the reason why it has none. `stream`: the
+    attribute's position, which gives it random numbers of its own."""
+    seed, scores = material.spec.seed, material.result.scores.get(attribute)
+    nulls = permutation_nulls(
+        material.result.fairness[attribute], disclosure, seed=seed, stream=stream
+    )
+    if scores is not None:
+        nulls |= score_nulls(
+            scores, disclosure, root_mean=material.spec.training.root_mean, seed=seed, stream=stream
+        )
+    return {
+        name: metric.model_copy(update=_null(name, nulls.get(name, NO_GAP)))
+        for name, metric in metrics.items()
+    }
+
+
+def _null(metric: str, found: Null | str) -> dict[str, NullSection | str | None]:
+    if isinstance(found, str):
+        return {"null": None, "null_reason": found}
+    tails = ("quantile_05", "quantile_95")
+    own, other = tails if is_ratio(metric) else reversed(tails)
+    section = NullSection(
+        unit=found.unit,
+        permutations=found.permutations,
+        mean=found.mean,
+        p_value=found.p_value,
+        reasons={other: _OTHER_TAIL[other]},
+        **{own: found.tail, other: None},
+    )
+    return {"null": section, "null_reason": None}
+
+
+_NO_TRAINING = "the training is not known here"
+_NOT_ASKED_FOR = (
+    "fairness.privacy_cost_by_group is off: figures by group say something of the sensitive values "
+    "of training clients, whom the guarantee speaks of, so they are shown on request only"
+)
+_NOT_GIVEN = "the groups of the training clients were not handed over"
+_NOT_COUNTED = "refusals were not counted by client"
+_NO_COSTS_COMBINED = (
+    "a combination is suppressed, and the figures of the single attributes, less those of the "
+    "other combinations, would give it away"
+)
+_FIGURES = ("leakage_mean", "participations_mean", "refusals_mean")
+
+
+def privacy_cost_by_group(
+    material: ScoredMaterial, attribute: str, rule: DisclosureRule
+) -> tuple[PrivacyCostSection | None, str | None]:
+    """The section of one attribute, or None and the reason why there is none."""
+    if not isinstance(material, ReportMaterial):
+        return None, _NO_TRAINING
+    secret = mechanism_of(material.spec).no_group_costs
+    if secret is not None:
+        return None, secret
+    if not material.spec.fairness.privacy_cost_by_group:
+        return None, _NOT_ASKED_FOR
+    rows = material.federation.training_rows.get(attribute)
+    if rows is None:
+        return None, _NOT_GIVEN
+    found = membership(rows, rule)
+    if found.disclosure.suppresses and rule.combination is not None:
+        return None, _NO_COSTS_COMBINED
+    figures, missing = _cost_figures(material, found)
+    groups = []
+    for place, value in enumerate(material.federation.attributes[attribute]):
+        visible = bool(found.disclosure.shown[place])
+        own = {
+            name: figures[name][place].item() if visible and name in figures else None
+            for name in _FIGURES
+        }
+        reasons = missing
+        if not visible:
+            reasons = dict.fromkeys(_FIGURES, found.disclosure.reason(place))
+        groups.append(GroupPrivacyCost(value=value, suppressed=not visible, reasons=reasons, **own))
+    return PrivacyCostSection(unit=found.unit, groups=groups), None
+
+
+def _cost_figures(
+    material: ReportMaterial, found: Membership
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+    training = material.federation.training_clients
+    participations = found.coarse_mean(material.releases, training_clients=training)
+    figures = {"participations_mean": participations}
+    missing: dict[str, str] = {}
+    if material.refused is None:
+        missing["refusals_mean"] = _NOT_COUNTED
+    else:
+        figures["refusals_mean"] = found.coarse_mean(material.refused, training_clients=training)
+    inputs = material.inputs
+    match inputs.cost_kind:
+        case "leakage":
+            figures["leakage_mean"] = inputs.leakages(participations)
+        case "epsilon":
+            missing["leakage_mean"] = NO_LEAKAGE
+        case "unbounded":
+            missing["leakage_mean"] = why_unbounded(inputs)
+        case other:
+            assert_never(other)
+    return figures, missing

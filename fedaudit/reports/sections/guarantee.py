@@ -4,19 +4,18 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel, start_limit
 from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_of
 from fedaudit.privacy.noise.banded_noise import CHANCE_OF_CELL
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.records.record_spending import RecordSpending
+from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.reports.checks import Check, agrees, check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import Part, Reasons, number_or_some
+from fedaudit.reports.sections.part import Part, Reasons, Section, number_or_some
 from fedaudit.reports.sections.privacy import stated_layers
-from fedaudit.reports.sections.section import Section
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 

@@ -11,16 +11,18 @@ from pydantic import Field
 
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
+from fedaudit.privacy.accounting.privacy_events import (
+    MechanismParameters,
+    adjacency_words,
+    observer_words,
+)
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, agrees, check, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import Part
-from fedaudit.reports.sections.section import Section, no_limits
+from fedaudit.reports.sections.part import Part, Section, no_limits
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import publishes_noised_rounds

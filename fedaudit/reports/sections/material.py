@@ -1,6 +1,6 @@
 """What reports are assembled from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,17 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.noised_counts import ExactCounts, PublishedCounts
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.attacks import AttackSection
-from fedaudit.reports.sections.model import ModelSection
-from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
+from fedaudit.reports.sections.other_runs import ModelSection, RepeatsSection, SweepSection
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 from fedaudit.utility import ConstantComparison
+
+Progressed = Callable[[], None]
+"""Called between the parts of a report. What it raises ends the report."""
+
+
+def unfollowed() -> None:
+    """For reports without a follower."""
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ from fedaudit.fairness.noised_counts import (
     without_dust,
 )
 from fedaudit.judgement import Gained, Judgement, judge_model
-from fedaudit.reports.sections.exact_fairness import (
+from fedaudit.reports.sections.fairness import (
     ROW_FIELDS,
+    FairnessSection,
+    GroupSection,
     metric_section,
     privacy_cost_by_group,
     shown_rates,
 )
-from fedaudit.reports.sections.fairness import FairnessSection, GroupSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
 

@@ -1,10 +1,13 @@
 """What the parts of all reports have in common."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from fedaudit.reports.checks import Check
+from fedaudit.reports.number_text import NO_FIGURE, bound_text, exact_text, figure_text
 from fedaudit.spec.metrics import RATES, Rate
 
 WHERE_GIVEN = Field(exclude_if=lambda value: value is None)
@@ -133,6 +136,8 @@ class Answer(Part):
     outcome: AnswerOutcome
     reasons: list[AnswerReason]
     """The one that weighs most first."""
+    gap_size: Annotated[float | None, WHERE_GIVEN] = None
+    """From where on a gap that no gate judges counts; none of earlier versions, where none did."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:
@@ -144,3 +149,152 @@ def answer_words_of(judged: Mapping[str, Any]) -> str:
 def verdict_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The parts under their titles."""
     return [(title, report["verdict_parts"][name]) for name, title in PART_TITLES.items()]
+
+
+Material = TypeVar("Material")
+"""What one kind of report is assembled from."""
+Evidence = TypeVar("Evidence")
+"""What one kind of report is verified against, with the report itself."""
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Section(Generic[Material, Evidence]):
+    """One section of one kind of report. Every question has to be answered: none has a default."""
+
+    name: str
+    """Its field in the document."""
+    made: Callable[[Material], Part | Sequence[Part] | str]
+    """The section of a report, its entries, or the reason why there is none: that goes into the
+    field `NAME_reason` of the document."""
+    checked: Callable[[Evidence], Iterator[Check]] | str
+    """What verification compares with the evidence, or why it cannot compare anything."""
+    limits: Callable[[Material], Iterable[str]]
+    """What the section does not show, one sentence each."""
+
+    def stated(self, material: Material) -> Values:
+        """Its fields in the document."""
+        made = self.made(material)
+        if isinstance(made, str):
+            return {self.name: None, f"{self.name}_reason": made}
+        if isinstance(made, Part):
+            return {self.name: made.model_dump(mode="json")}
+        return {self.name: [one.model_dump(mode="json") for one in made]}
+
+
+def no_limits(_material: object) -> Iterable[str]:
+    """For a section that shows all that it names."""
+    return ()
+
+
+def handed_over(name: str, *, missing: str = "") -> Callable[[Any], Part | Sequence[Part] | str]:
+    """For a section that the run makes itself: the field of the material with this name, or
+    `missing` where that is None."""
+
+    def made(material: Any) -> Part | Sequence[Part] | str:
+        found: Part | Sequence[Part] | str | None = getattr(material, name)
+        return missing if found is None else found
+
+    return made
+
+
+def assembled(
+    document: type[Part],
+    sections: Sequence[Section[Material, Any]],
+    material: Material,
+    *,
+    judged: Sequence[Callable[[Material, Values], Values]],
+    limits_first: Sequence[str] = (),
+    progressed: Callable[[], None],
+) -> Values:
+    """The document as JSON values without NaN or infinities. `judged` adds, one after the other,
+    what follows from the sections. `limits` are those of the sections named in `limits_first`, then
+    the others' in the order of the document's fields. `progressed` is called between sections."""
+    values: Values = {}
+    for section in sections:
+        values |= section.stated(material)
+        progressed()
+    order = list(dict.fromkeys([*limits_first, *document.model_fields]))
+    by_place = sorted(sections, key=lambda section: order.index(section.name))
+    values["limits"] = [one for section in by_place for one in section.limits(material)]
+    for judge in judged:
+        values |= judge(material, values)
+    found: Values = document.model_validate(values).model_dump(mode="json")
+    return found
+
+
+def section_checks(
+    sections: Sequence[Section[Any, Evidence]], evidence: Evidence
+) -> Iterator[Check]:
+    """The checks of all sections, in the order of the tuple."""
+    for section in sections:
+        if not isinstance(section.checked, str):
+            yield from section.checked(evidence)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Annotates a figure that is shown in the table of its section, in the order of the fields."""
+
+    label: str
+    how: Literal["figure", "bound", "exact"] = "figure"
+    """A bound on a cost is rounded up; a number that somebody set is shown in full."""
+    of_everyone: str = ""
+    """The label where every client is charged for every round."""
+    beside: str = ""
+    """The field with the same figure of a constant prediction."""
+    where_given: bool = False
+    """Whether the figure is left out where it is missing; otherwise its reason is shown."""
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """A row of a section's table, in texts."""
+
+    name: str
+    label: str
+    value: str
+    constant: str
+    """The figure of a constant prediction; empty where there is none to compare with."""
+    note: str
+    """Why the figure is missing."""
+
+
+def figure_rows(
+    part: type[Part], values: Mapping[str, Any], *, charges_everyone: bool = False
+) -> Iterator[FigureRow]:
+    """The rows of a section of a stored report; figures that a later version added are left out.
+
+    A reason that several figures share is given once, with the first of them.
+    """
+    given = set[str]()
+    for name, field in part.model_fields.items():
+        shown = next((one for one in field.metadata if isinstance(one, Shown)), None)
+        if shown is None or name not in values:
+            continue
+        note = values["reasons"].get(name, "")
+        if values[name] is None and (shown.where_given or note in given):
+            continue
+        given.add(note)
+        constant = values.get(shown.beside)
+        yield FigureRow(
+            name=name,
+            label=shown.of_everyone if charges_everyone and shown.of_everyone else shown.label,
+            value=_text(shown, values[name]),
+            constant="" if constant is None else _text(shown, constant),
+            note=note,
+        )
+
+
+def _text(shown: Shown, value: float | None) -> str:
+    if value is None:
+        return NO_FIGURE
+    match shown.how:
+        case "figure":
+            return figure_text(value)
+        case "bound":
+            return bound_text(value)
+        case "exact":
+            return exact_text(value)
+        case other:
+            assert_never(other)

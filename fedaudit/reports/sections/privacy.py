@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import are_layers_of
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import leakage, summarise_leakage, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
@@ -30,9 +30,7 @@ from fedaudit.reports.sections.epsilon import (
     spent,
 )
 from fedaudit.reports.sections.material import ReportMaterial
-from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons
-from fedaudit.reports.sections.section import Section, no_limits
-from fedaudit.reports.sections.shown_figures import Shown
+from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, Shown, no_limits
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import NoisedUpdates

@@ -8,23 +8,23 @@ from fedaudit.fairness.intervals import METHOD, rate_intervals, score_intervals
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.exact_fairness import (
+from fedaudit.reports.sections.fairness import (
     NOT_HANDED_OVER,
+    FairnessSection,
+    MetricSection,
     group_gains,
     group_sections,
     metric_section,
     privacy_cost_by_group,
     with_nulls,
 )
-from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
 from fedaudit.reports.sections.held_out_privacy import noised_limits
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import WITHHELD, noised_section
 from fedaudit.reports.sections.outcome_words import words_checks
-from fedaudit.reports.sections.part import LastRounds
-from fedaudit.reports.sections.provenance import disclosure_limits
+from fedaudit.reports.sections.part import LastRounds, Section
+from fedaudit.reports.sections.provenance import comparison_limits, disclosure_limits
 from fedaudit.reports.sections.rounded_counts import Rounding
-from fedaudit.reports.sections.section import Section
 from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
@@ -143,6 +143,7 @@ def _fairness_limits(material: ReportMaterial) -> list[str]:
     found = [*_validation_limits(material), *_group_limits(material)]
     if material.spec.fairness.noise is not None:
         found = noised_limits(material.spec)
+    found += comparison_limits(material.spec.fairness)
     return [*found, *disclosure_limits(material.disclosure_policy, material.spec)]
 
 

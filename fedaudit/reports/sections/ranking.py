@@ -12,13 +12,12 @@ from fedaudit.fairness.noised_counts import (
     outward,
     step_of,
 )
-from fedaudit.fairness.ranking import METHOD, TOO_FEW, Ordering
+from fedaudit.fairness.permutation import METHOD, TOO_FEW, Ordering
 from fedaudit.judgement import NEARLY_CONSTANT
-from fedaudit.reports.sections.exact_fairness import no_scores
+from fedaudit.reports.sections.fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.noised_counts import NOISED_OUTCOMES, WITHHELD, NoisedGain
-from fedaudit.reports.sections.part import IntervalSection, Part, Share
-from fedaudit.reports.sections.shown_figures import Shown
+from fedaudit.reports.sections.part import IntervalSection, Part, Share, Shown
 from fedaudit.utility import NO_INTERVALS, ConstantComparison
 
 _EVEN = "nothing says that one error is worse than the other: see accuracy_over_baseline"

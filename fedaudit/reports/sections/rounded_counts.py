@@ -16,12 +16,13 @@ from fedaudit.fairness.noised_counts import (
     step_of,
     without_dust,
 )
-from fedaudit.reports.sections.exact_fairness import interval_section, shown_rates
 from fedaudit.reports.sections.fairness import (
     FairnessSection,
     GroupSection,
     MetricSection,
     NullSection,
+    interval_section,
+    shown_rates,
 )
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection

@@ -20,7 +20,7 @@ from fedaudit.fairness.noised_counts import (
 from fedaudit.judgement import Judgement
 from fedaudit.reports.checks import Check, check, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.exact_fairness import interval_section
+from fedaudit.reports.sections.fairness import interval_section
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.noised_counts import (
     NOISED_OUTCOMES,
@@ -28,10 +28,8 @@ from fedaudit.reports.sections.noised_counts import (
     NoisedGain,
     noised_gain,
 )
-from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Share
+from fedaudit.reports.sections.part import WHERE_GIVEN, IntervalSection, Part, Section, Share, Shown
 from fedaudit.reports.sections.ranking import RankingFigures, ranking_figures
-from fedaudit.reports.sections.section import Section
-from fedaudit.reports.sections.shown_figures import Shown
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.table import Table

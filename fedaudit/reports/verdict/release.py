@@ -22,6 +22,7 @@ from fedaudit.reports.sections.utility import (
     known_ending,
     why_not_useful,
 )
+from fedaudit.reports.verdict.worst_off import counted_gap_size, unjudged_gap
 from fedaudit.spec.gates import PLAIN_FIGURES
 
 SIMULATED = (
@@ -51,27 +52,35 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     """The answer and its reasons, from an otherwise complete report. It is to release only where
     every reason against it has been checked: no attack raised an alarm, the model decides
     something, its guarantee is in force and bounds something, and all gates passed, one of them on
-    the guarantee. Where gates lack evidence, or ask too little, nothing is decided."""
-    against, outcome = objections(report), report["gate_outcome"]
+    the guarantee. Where gates lack evidence, or ask too little, as of a wide gap, nothing is
+    decided."""
+    against, gap, missing = objections(report), unjudged_gap(report), _missing(report)
+    outcome: AnswerOutcome = "not-decided"
     if against:
-        undecided = [one.code for one in against] == ["gates-lack-evidence"]
-        return Answer(outcome="not-decided" if undecided else "do-not-release", reasons=against)
-    if outcome is None:
-        return _answer(
-            "not-decided", "no-gates", "no requirement was set for this model: there are no gates"
-        )
-    counts = _counts(report["gates"])
+        reasons = [*against, *gap]
+        if [one.code for one in against] != ["gates-lack-evidence"]:
+            outcome = "do-not-release"
+    elif gap or missing:
+        reasons = [*gap, *missing]
+    else:
+        outcome, counts = "release", _counts(report["gates"])
+        passed = _reason("gates-passed", f"by the gates that were set: {counts}")
+        reasons = [passed, *_allowed(report)]
+    return Answer(outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report))
+
+
+def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:
+    """What was not required of a model against which nothing else speaks."""
+    if report["gate_outcome"] is None:
+        return [_reason("no-gates", "no requirement was set for this model: there are no gates")]
     if not _judged_by_guarantee(report):
-        return _answer(
-            "not-decided",
-            "no-gate-on-guarantee",
+        words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
-            f"({counts}), and none of them is on its guarantee",
+            f"({_counts(report['gates'])}), and none of them is on its guarantee"
         )
-    if beyond := _broken_when_planned(report):
-        return Answer(outcome="not-decided", reasons=[beyond])
-    reasons = [_reason("gates-passed", f"by the gates that were set: {counts}"), *_allowed(report)]
-    return Answer(outcome="release", reasons=reasons)
+        return [_reason("no-gate-on-guarantee", words)]
+    beyond = _broken_when_planned(report)
+    return [] if beyond is None else [beyond]
 
 
 def _broken_when_planned(report: Mapping[str, Any]) -> AnswerReason | None:
@@ -99,10 +108,6 @@ def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:
         for name, words in _EXCEPTIONS.items()
         if any(gate.get(name) for gate in gates)
     ]
-
-
-def _answer(outcome: AnswerOutcome, code: str, text: str) -> Answer:
-    return Answer(outcome=outcome, reasons=[AnswerReason(code=code, text=text)])
 
 
 def release_part(report: Mapping[str, Any]) -> str:

@@ -83,6 +83,7 @@ _REASON_WORDS = {
     "no-common-model": "each client's model stays with it",
     "delta-gives-data-away": "its delta allows one person's data to be handed over",
     "no-gates": "it has no gates",
+    "gap-not-judged": "a gap between groups is wide, and no gate judges it",
     "no-gate-on-guarantee": "none of its gates is on its guarantee",
     "gates-passed": "its gates passed",
     "proven-for-planned-rounds": "what is proven for all planned rounds is above a gate",
@@ -97,7 +98,7 @@ def answer_by_codes(report: Mapping[str, Any]) -> Answer:
     """The answer for readers of experiments who may not read reports: without a figure of one."""
     found = answer_of(report)
     reasons = [AnswerReason(code=one.code, text=_REASON_WORDS[one.code]) for one in found.reasons]
-    return Answer(outcome=found.outcome, reasons=reasons)
+    return found.model_copy(update={"reasons": reasons})
 
 
 def concerns_of(report: Mapping[str, Any]) -> list[Concern]:
@@ -187,8 +188,9 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
         yield "Set gates for what the model must meet, so that the next run is judged by them."
     if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
         yield (
-            "Some groups are suppressed because they are small: hold out more clients, or join "
-            "groups, before concluding that everybody is treated alike."
+            "Some groups are hidden because they are small, or to protect smaller ones: hold out "
+            "more clients, or join values by `fairness.groups`, before concluding that everybody "
+            "is treated alike."
         )
     yield "Read what this report does not show, and decide whether to sign off."
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, gap_words
+from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, WIDE, gap_size, gap_words
 from fedaudit.reports.sections.outcome_words import favourable_words, group_words
+from fedaudit.reports.sections.part import AnswerReason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
@@ -33,6 +34,39 @@ def fairness_part(report: Mapping[str, Any]) -> str:
     if (left := len(unknown) - _SHOWN) > 0:
         sentences.append(f"The same holds for {left} more attributes.")
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def counted_gap_size(report: Mapping[str, Any]) -> float | None:
+    """From where on a gap that no gate judges counts: as in the report's answer, where it has one,
+    so that an answer that was signed stays the same."""
+    answer: Mapping[str, Any] = report.get("answer") or {"gap_size": WIDE}
+    return answer.get("gap_size")
+
+
+def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
+    """The widest headline gap whose whole interval is above the size that counts, for which no gate
+    says what will do; none of a model that is not shown to decide anything."""
+    size, judged = counted_gap_size(report), [one for one in report["gates"] if one["op"] == "le"]
+    if size is None or why_not_useful(report) is not None:
+        return []
+    found = []
+    for section in report["fairness"]:
+        metric, attribute = headline_metric(section), section["attribute"]
+        gap = section["metrics"][metric]
+        by_gate = any(
+            one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
+        )
+        interval = gap["interval"]
+        if by_gate or interval is None or interval["low"] <= size or _chance(section, metric):
+            continue
+        if words := gap_size(metric, gap["value"]):
+            ends = f"{_figure(interval['low'])} to {_figure(interval['high'])}"
+            text = (
+                f"by {attribute} {metric} is {words}, its interval {ends} wholly above {size:g}, "
+                "and no gate says that this will do"
+            )
+            found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
+    return [max(found, key=lambda one: one[0])[1]] if found else []
 
 
 def headline_metric(section: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.reports.checks import Check, answer_check, check, unchecked
 from fedaudit.reports.declared.declared_report import DECLARED, declared_answer
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence
-from fedaudit.reports.sections.section import section_checks
+from fedaudit.reports.sections.part import section_checks
 from fedaudit.spec.declared_ledgers import LedgerTerms
 
 _DIGITS = 1e-9

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan

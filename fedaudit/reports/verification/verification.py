@@ -12,30 +12,27 @@ from typing import Literal
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import batches
-from fedaudit.ledger.signatures import Keyring, PublicKey
-from fedaudit.ledger.statements import ChainedSignOff, Checkpoint, SignOff
+from fedaudit.ledger.statements import ChainedSignOff, Checkpoint, Keyring, PublicKey, SignOff
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.report import report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
-from fedaudit.reports.sections.integrity import signature_check
+from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verification.checkpoints import (
     ReadCheckpoints,
+    ReadSignOffs,
     checkpoint_checks,
     erasure_checks,
-    read_erasure,
-)
-from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
-from fedaudit.reports.verification.entries import EntryEpsilons
-from fedaudit.reports.verification.statements import (
-    ReadSignOffs,
     evidence_checks,
     later_checks,
+    read_erasure,
     read_later,
     sign_off_checks,
 )
+from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
+from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec

@@ -293,6 +293,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         (cell.federation.longest, cell.federation.width),
         tuple((attribute.name, attribute.values) for attribute in cell.federation.attributes),
         cell.federation.clients,
+        *_scored_clients(cell),
         cell.federation.classes,
         cell.federation.target_scale,
         cell.spec.federation.validation_fraction,
@@ -313,6 +314,13 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         cell.spec.privacy.noise,
         cell.spec.fairness.model_dump_json(),
     )
+
+
+def _scored_clients(cell: Cell) -> tuple[int, ...]:
+    """How many, where `fairness.exclude` may leave some out."""
+    if cell.federation.left_out is None:
+        return ()
+    return (len(split_of(cell.spec, cell.federation)[1]),)
 
 
 def stack_digest(cell: Cell) -> str | None:

@@ -10,6 +10,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.randomness import (
     CounterSource,
     EntropySource,
@@ -28,9 +29,7 @@ from fedaudit.spec.training import (
 _WORDS = 2.0**32
 
 
-def client_coins(
-    source: Source, *, round_: ArrayLike, clients: NDArray[np.int64], rate: float
-) -> NDArray[np.bool_]:
+def client_coins(source: Source, *, round_: ArrayLike, clients: Ints, rate: float) -> Bools:
     """Whether the clients' coins fall: bool of shape broadcast(seeds, round_, clients).
 
     The rate is rounded down to a multiple of 2**-32, so that no client takes part more often than
@@ -40,9 +39,7 @@ def client_coins(
     return words[..., 0] < np.uint64(np.floor(rate * _WORDS))
 
 
-def drawn_clients(
-    source: Source, *, round_: int, clients: NDArray[np.int64], rate: float
-) -> NDArray[np.int64]:
+def drawn_clients(source: Source, *, round_: int, clients: Ints, rate: float) -> Ints:
     """The clients whose coins fall for this round; possibly none.
 
     `source` is that of one experiment.
@@ -103,19 +100,19 @@ class Draws:
 class Block:
     """The draws of some consecutive rounds; the first two axes are [rounds, cells]."""
 
-    rounds: NDArray[np.int64]
+    rounds: Ints
     """Round numbers."""
-    cohort: NDArray[np.int64]
+    cohort: Ints
     """[rounds, cells, clients]: client indices, ascending."""
-    drawn: NDArray[np.bool_] | None
+    drawn: Bools | None
     """[rounds, cells, clients]: who takes part, where coins decide; other clients only pad the
     axis, after those who do. None where all take part."""
-    validation: NDArray[np.int64] | None
+    validation: Ints | None
     """[rounds, cells, clients]: client indices; None where every validation client is used."""
-    noise: NDArray[np.float64] | None = None
+    noise: Floats | None = None
     """[rounds, cells, vectors, n], unscaled: a vector for each client, or for each hypothesis of a
     trusted server; drawn by `draw_noise`."""
-    count_noise: NDArray[np.float64] | None = None
+    count_noise: Floats | None = None
     """[rounds, cells], unscaled: for the number of updates within a clip that moves."""
     position: int = 0
 
@@ -128,11 +125,11 @@ class Block:
 def draw_block(
     draws: Draws,
     *,
-    first_rounds: NDArray[np.int64],
+    first_rounds: Ints,
     rounds: int,
-    training: NDArray[np.int64],
+    training: Ints,
     cohort: Cohort,
-    validation: NDArray[np.int64],
+    validation: Ints,
     validation_size: int | None,
 ) -> Block:
     """Cohorts and validation samples of the next rounds; training, validation [cells, clients]."""
@@ -167,13 +164,7 @@ def draw_block(
     return Block(rounds=numbers, cohort=clients, drawn=drawn, validation=sample)
 
 
-def _sample(
-    source: Source,
-    purpose: Purpose,
-    rounds: NDArray[np.int64],
-    clients: NDArray[np.int64],
-    size: int,
-) -> NDArray[np.int64]:
+def _sample(source: Source, purpose: Purpose, rounds: Ints, clients: Ints, size: int) -> Ints:
     """`size` of each cell's clients [cells, clients], without replacement, in each round."""
     chosen = sample_without_replacement(
         source, purpose=purpose, round_=rounds, population=clients.shape[1], count=size
@@ -181,9 +172,7 @@ def _sample(
     return np.take_along_axis(clients[None], chosen, axis=-1)
 
 
-def _allocated(
-    source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], every: int
-) -> NDArray[np.bool_]:
+def _allocated(source: Source, rounds: Ints, clients: Ints, every: int) -> Bools:
     """Whether consecutive rounds are those that the clients are allocated to in their blocks of
     `every`: bool [rounds, cells, clients]."""
     block, place = np.divmod(rounds - 1, every)
@@ -195,13 +184,11 @@ def _allocated(
     # A remainder is uneven by every/2**64, less than what an accountant's floats resolve.
     chosen = (words % np.uint64(every)).astype(np.int64)
     own = np.take_along_axis(chosen, within[..., None], axis=0)
-    entered: NDArray[np.bool_] = own == place[..., None]
+    entered: Bools = own == place[..., None]
     return entered
 
 
-def _rotated(
-    source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], every: int
-) -> NDArray[np.bool_]:
+def _rotated(source: Source, rounds: Ints, clients: Ints, every: int) -> Bools:
     """Whether rounds are those of the clients' places in every block: as `_allocated`. The places
     are dealt once, in a random order of the clients."""
     words = source.wide_words(purpose=Purpose.CLIENT_ROUNDS, round_=0, counters=clients, count=1)[
@@ -209,13 +196,11 @@ def _rotated(
     ]
     order = words.argsort(axis=-1, kind="stable")
     place = order.argsort(axis=-1) % every  # [cells, clients]
-    entered: NDArray[np.bool_] = place == ((rounds - 1) % every)[..., None]
+    entered: Bools = place == ((rounds - 1) % every)[..., None]
     return entered
 
 
-def _taking_part(
-    clients: NDArray[np.int64], fallen: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _taking_part(clients: Ints, fallen: Bools) -> tuple[Ints, Bools]:
     """The clients of each cell [cells, clients] who take part in each round [rounds, cells,
     clients], and a mask of who they are.
 

@@ -10,22 +10,21 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import assert_never
 
-import numpy as np
-from numpy.typing import NDArray
+from fedaudit.arrays import Floats, Floats32, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummedRound:
     """A round of a trusted server, of the first hypothesis alone."""
 
-    clients: NDArray[np.int64]
+    clients: Ints
     """[clients]: who sent an update, in the federation's numbers."""
-    updates: NDArray[np.float32]
+    updates: Floats32
     """[clients, n]: what they sent, from before it is clipped; of planted clients what was planted.
     Zero where the client chose another hypothesis."""
-    before: NDArray[np.float32]
+    before: Floats32
     """[n]."""
-    after: NDArray[np.float32]
+    after: Floats32
     """[n]: the released hypothesis."""
 
 
@@ -33,35 +32,35 @@ class SummedRound:
 class SentUploads:
     """What planted clients sent in a round; [planted clients that took part, n]."""
 
-    clients: NDArray[np.int64]
+    clients: Ints
     """[clients]: who they are."""
-    start: NDArray[np.float32]
+    start: Floats32
     """The hypothesis that each started from."""
-    uploads: NDArray[np.float32]
+    uploads: Floats32
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisedSteps:
     """A step of private gradients, of the silos that hold planted records."""
 
-    silos: NDArray[np.int64]
+    silos: Ints
     """[silos], in the federation's numbers."""
-    known: NDArray[np.float64]
+    known: Floats
     """[silos, n]: the sum of the clipped gradients of all other records."""
-    released: NDArray[np.float64]
+    released: Floats
     """[silos, n]: the sum of all of them, and the noise."""
-    taking_part: NDArray[np.int64]
+    taking_part: Ints
     """The planted records that the coins drew for this step, by their number."""
 
 
 class PlantedUpdates(ABC):
     """Clients whose updates are replaced."""
 
-    clients: NDArray[np.int64]
+    clients: Ints
     """Their numbers in the federation, ascending."""
 
     @abstractmethod
-    def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+    def updates(self, places: Ints) -> Floats32:
         """[places, n]: what the planted clients at these places add to the first hypothesis."""
 
     @abstractmethod
@@ -76,13 +75,13 @@ class PlantedUpdates(ABC):
 class PlantedRecords(ABC):
     """Records whose gradients are replaced."""
 
-    silos: NDArray[np.int64]
+    silos: Ints
     """[planted]: the client that holds each, in the federation's numbers; ascending."""
-    rows: NDArray[np.int64]
+    rows: Ints
     """[planted]: the place of each among its client's records that train."""
 
     @abstractmethod
-    def gradients(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+    def gradients(self, numbers: Ints) -> Floats32:
         """[numbers, n]: the gradients of the planted records of these numbers."""
 
     @abstractmethod

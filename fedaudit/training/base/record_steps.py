@@ -2,24 +2,231 @@
 
 DP-SGD (Abadi et al. 2016) with each record's own probability of inclusion (rPDP-SGD, CCS 2024). A
 silo's result depends on its own records, its number and the step, not on the silos beside it.
+
+Optimisers of local steps, and of the server between rounds.
+
+Everything is elementwise over the parameters and written as single products, sums, quotients and
+roots, so that a client's step, and a cell's round, do not depend on what they are stacked with.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Self, assert_never
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol, Self, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, shares, vector_norms
 from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_gaussian
 from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
-from fedaudit.training.base.optimisers import Optimiser, OptimiserState
+from fedaudit.reproducible import square_root
+from fedaudit.spec.optimisers import ServerAdam, ServerAverage, ServerMomentum
+from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.planted import NoisedSteps, PlantedRecords
+
+# -- local steps ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OptimiserState:
+    """What an optimiser remembers between steps."""
+
+    moments: tuple[Tensor, ...] = ()
+    """Tensors shaped like the parameters."""
+    left: tuple[Tensor, ...] = ()
+    """float64, shaped like the parameters but for their own axis, which has length 1: the weight
+    that a mean still gives to its start. Clients may have taken differently many steps."""
+
+    def where(self, taken: Tensor, before: "OptimiserState") -> "OptimiserState":
+        """This state where a step was `taken`, a bool that broadcasts, otherwise the one before."""
+        moments, left = (
+            tuple(torch.where(taken, new, old) for new, old in zip(*pair, strict=True))
+            for pair in ((self.moments, before.moments), (self.left, before.left))
+        )
+        return OptimiserState(moments, left)
+
+
+class Optimiser(Protocol):
+    """Turns a gradient into the next parameters, as a pure function."""
+
+    def start(self, theta: Tensor, *, axis: int = -1) -> OptimiserState:
+        """The state before the first step of parameters along an axis of `theta`."""
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        """The parameters and the state after one step; arguments are left as they are."""
+
+
+@dataclass(frozen=True)
+class _WithMoments:
+    step_size: float | Tensor
+    """A tensor is float32 and broadcasts to the parameters."""
+    moments: ClassVar[int]
+    """How many tensors like the parameters are remembered."""
+
+    def start(self, theta: Tensor, *, axis: int = -1) -> OptimiserState:
+        return OptimiserState(tuple(torch.zeros_like(theta) for _ in range(self.moments)))
+
+
+@dataclass(frozen=True)
+class Sgd(_WithMoments):
+    """Plain gradient descent."""
+
+    moments = 0
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        return theta - gradient * self.step_size, state
+
+
+@dataclass(frozen=True)
+class Momentum(_WithMoments):
+    """Polyak 1964, as in torch: the step size multiplies the whole direction."""
+
+    moments = 1
+    momentum: float
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        direction = state.moments[0] * self.momentum + gradient
+        return theta - direction * self.step_size, OptimiserState((direction,))
+
+
+@dataclass(frozen=True)
+class Adam(_WithMoments):
+    """Kingma and Ba 2015, as in torch: epsilon is added to the corrected root."""
+
+    moments = 2
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def start(self, theta: Tensor, *, axis: int = -1) -> OptimiserState:
+        everything = torch.ones_like(theta.narrow(axis, 0, 1), dtype=torch.float64)
+        return replace(super().start(theta), left=(everything, everything))
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        # Products, because a library's power may depend on where a number lies among others.
+        first, second = state.left[0] * self.beta1, state.left[1] * self.beta2
+        mean = state.moments[0] * self.beta1 + gradient * (1 - self.beta1)
+        square = state.moments[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
+        scale = (self.step_size / (1 - first)).float()
+        root = square_root(square) / square_root(1 - second).float() + self.epsilon
+        return theta - mean / root * scale, OptimiserState((mean, square), (first, second))
+
+
+@dataclass(frozen=True)
+class RmsProp(_WithMoments):
+    """Tieleman and Hinton 2012, as in torch: not centred, no momentum."""
+
+    moments = 1
+    decay: float = 0.99
+    epsilon: float = 1e-8
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: OptimiserState
+    ) -> tuple[Tensor, OptimiserState]:
+        square = state.moments[0] * self.decay + gradient * gradient * (1 - self.decay)
+        root = square_root(square) + self.epsilon
+        return theta - gradient / root * self.step_size, OptimiserState((square,))
+
+
+def local_optimiser(local: Local, step_size: float | Tensor) -> Optimiser:
+    """The optimiser of local steps, with this step size in place of the spec's."""
+    match local.optimiser:
+        case "sgd":
+            return Momentum(step_size, local.momentum) if local.momentum else Sgd(step_size)
+        case "adam":
+            return Adam(step_size)
+        case "rmsprop":
+            return RmsProp(step_size)
+        case _:
+            assert_never(local.optimiser)
+
+
+# -- the server -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ServerMoves:
+    """How the server moves hypotheses by what was released of a round.
+
+    The pseudo-gradient of a hypothesis is the average of a round less the hypothesis (Reddi et al.
+    2021). Only what was released is looked at, so a guarantee holds as it does for plain averages.
+    """
+
+    rule: ServerMomentum | ServerAdam
+
+    def start(self, hypotheses: Tensor) -> Tensor:
+        """What the server remembers before the first round: [..., moments, k, n] float32 of
+        hypotheses [..., k, n]."""
+        nothing = torch.zeros_like(hypotheses)
+        match self.rule:
+            case ServerMomentum():
+                return nothing[..., None, :, :]
+            case ServerAdam():
+                # The least that the paper's Algorithm 2 allows.
+                return torch.stack([nothing, nothing + self.rule.tau**2], dim=-3)
+            case _:
+                assert_never(self.rule)
+
+    def __call__(
+        self,
+        before: Tensor,
+        averages: Tensor,
+        moments: Tensor,
+        *,
+        moved: Tensor,
+        relocated: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The next hypotheses and moments, of those `before` [..., k, n] and their averages.
+
+        `moved`, `relocated` bool [..., k]: a hypothesis that is not moved keeps both; one that is
+        relocated takes the average, and moments as at the start.
+        """
+        direction = averages - before
+        match self.rule:
+            case ServerMomentum():
+                kept = moments[..., 0, :, :] * self.rule.momentum + direction
+                hypotheses = before + kept * self.rule.step_size
+                after = kept[..., None, :, :]
+            case ServerAdam():
+                beta1, beta2 = self.rule.beta1, self.rule.beta2
+                mean = moments[..., 0, :, :] * beta1 + direction * (1 - beta1)
+                square = moments[..., 1, :, :] * beta2 + direction * direction * (1 - beta2)
+                hypotheses = before + mean / (square_root(square) + self.rule.tau) * (
+                    self.rule.step_size
+                )
+                after = torch.stack([mean, square], dim=-3)
+            case _:
+                assert_never(self.rule)
+        if relocated is not None:
+            hypotheses = torch.where(relocated[..., None], averages, hypotheses)
+            after = torch.where(relocated[..., None, :, None], self.start(before), after)
+        return (
+            torch.where(moved[..., None], hypotheses, before),
+            torch.where(moved[..., None, :, None], after, moments),
+        )
+
+
+def server_moves(training: Training) -> ServerMoves | None:
+    """How the server of a spec moves hypotheses; None where it takes averages as they are."""
+    match training.server:
+        case ServerAverage():
+            return None
+        case ServerMomentum() | ServerAdam():
+            return ServerMoves(training.server)
+        case _:
+            assert_never(training.server)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +234,13 @@ class PlantedGradients:
     """The planted records that the silos of a round hold."""
 
     planted: PlantedRecords
-    silos: NDArray[np.int64]
+    silos: Ints
     """[silos], in the federation's numbers."""
-    number: NDArray[np.int64]
+    number: Ints
     """[silos, rows]: the number of the planted record in a row; -1 where there is none."""
 
     @classmethod
-    def among(cls, planted: PlantedRecords, silos: NDArray[np.int64], *, rows: int) -> Self | None:
+    def among(cls, planted: PlantedRecords, silos: Ints, *, rows: int) -> Self | None:
         """Those that these silos [silos] hold among their rows; None where they hold none."""
         held = np.flatnonzero(np.isin(planted.silos, silos))
         if not len(held):
@@ -44,11 +251,11 @@ class PlantedGradients:
         number[place, planted.rows[held]] = held
         return cls(planted, silos, number)
 
-    def without(self, taken: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def without(self, taken: Bools) -> Bools:
         """The coins [..., silos, rows] less those of planted records."""
         return taken & (self.number < 0)
 
-    def added(self, total: Tensor, taken: NDArray[np.bool_], *, clip: float) -> Tensor:
+    def added(self, total: Tensor, taken: Bools, *, clip: float) -> Tensor:
         """The sums [silos, n] of all others with the planted gradients that `taken` [silos, rows]
         drew, each clipped as every record's is."""
         silo, numbers = self._drawn(taken)
@@ -57,7 +264,7 @@ class PlantedGradients:
         clipped = (gradients * share[:, None]).float().double()
         return total.index_add(0, torch.from_numpy(silo).to(total.device), clipped)
 
-    def show(self, known: Tensor, released: Tensor, taken: NDArray[np.bool_]) -> None:
+    def show(self, known: Tensor, released: Tensor, taken: Bools) -> None:
         """Shows a step: sums [silos, n] of all other records, and those released."""
         holding = np.flatnonzero((self.number >= 0).any(-1))
         self.planted.see_step(
@@ -69,13 +276,13 @@ class PlantedGradients:
             )
         )
 
-    def _drawn(self, taken: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _drawn(self, taken: Bools) -> tuple[Ints, Ints]:
         """The silo's place and the number of each planted record that was drawn."""
         silo, row = np.nonzero(taken & (self.number >= 0))
         return silo, self.number[silo, row]
 
 
-def flat_features(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
+def flat_features(federation: Federation, place: Ints, device: torch.device) -> Tensor:
     """The features of the rows that lie at `place` [rows]: float32 [rows, features]."""
     kept = federation.features
     match kept:
@@ -88,7 +295,7 @@ def flat_features(federation: Federation, place: NDArray[np.int64], device: torc
             assert_never(kept)
 
 
-def flat_target(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
+def flat_target(federation: Federation, place: Ints, device: torch.device) -> Tensor:
     """float32 [rows]; the class index for classification."""
     return torch.from_numpy(federation.target[place]).to(device)
 
@@ -105,20 +312,20 @@ class SiloRecords:
     """float32 [records, ...]."""
     target: Tensor
     """float32 [records]; the class index for classification."""
-    first: NDArray[np.int64]
+    first: Ints
     """[silos]: where each silo's records begin."""
-    inclusion: NDArray[np.float64]
+    inclusion: Floats
     """[silos, rows]: each record's chance of being in a step's batch; 0 beyond a silo's records,
     and for records that are left out."""
-    noise_multipliers: NDArray[np.float64]
+    noise_multipliers: Floats
     """[silos]: standard deviation of each silo's noise over the clip. 0, with an infinite clip, is
     no privacy."""
-    silos: NDArray[np.int64]
+    silos: Ints
     """[silos]: the silos' numbers in the federation, which key their coins and noise."""
     planted: PlantedGradients | None = None
     """Records whose gradients an audit replaces."""
 
-    def batches(self, taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+    def batches(self, taken: Bools) -> Iterator[RecordBatch]:
         """The records that take part in each step, of `budget_uses` [steps, silos, rows]."""
         rows, sizes = sampled_rows(taken)
         # Padding may point at any record: the first of all.
@@ -181,7 +388,7 @@ class RecordSteps:
 
     def _draws(
         self, records: SiloRecords, source: Source, round_: int
-    ) -> Iterator[tuple[RecordBatch, Tensor | None, NDArray[np.bool_]]]:
+    ) -> Iterator[tuple[RecordBatch, Tensor | None, Bools]]:
         """Each step's batch, scaled noise [silos, n] and coins [silos, rows]; drawn some steps
         ahead. Planted records are in no batch."""
         silos, rows = records.inclusion.shape
@@ -197,7 +404,7 @@ class RecordSteps:
             yield from zip(records.batches(own), noise, taken, strict=True)
 
     def _noise(
-        self, source: Source, numbers: NDArray[np.int64], records: SiloRecords
+        self, source: Source, numbers: Ints, records: SiloRecords
     ) -> Iterable[Tensor | None]:
         """Of each step, float64 [silos, n] with the mechanism's standard deviation."""
         deviations = self._deviations(records)

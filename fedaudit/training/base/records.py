@@ -19,8 +19,14 @@ from fedaudit.federations.split import held_out_rows, scored_rows, split_clients
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.records.record_spending import RECORD_OBSERVERS, RecordSpending
-from fedaudit.privacy.records.record_use import RecordUse, drawn_budgets, given_budgets, record_use
+from fedaudit.privacy.records.record_use import (
+    RECORD_OBSERVERS,
+    RecordSpending,
+    RecordUse,
+    drawn_budgets,
+    given_budgets,
+    record_use,
+)
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
@@ -92,7 +98,10 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
     """
     match spec.federation.validation_unit:
         case "record":
-            place = np.flatnonzero(_held_out(spec, federation))
+            held_out = _held_out(spec, federation)
+            if federation.left_out is not None:
+                held_out &= ~federation.left_out
+            place = np.flatnonzero(held_out)
             clients, client_of = np.unique(federation.client_of[place], return_inverse=True)
             if not len(clients):
                 raise _nothing("no record is held out", "raise `validation_fraction`")
@@ -166,11 +175,16 @@ def _budgets(
 def split_of(
     spec: ExperimentSpec, federation: Federation
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The clients that train, and those that are held out: indices in the federation, ascending."""
+    """The clients that train, and those that are scored: indices in the federation, ascending.
+    Held-out clients are scored, but for those all of whose rows `fairness.exclude` leaves out."""
     split = split_clients(
         federation.clients, validation_fraction=spec.federation.validation_fraction, seed=spec.seed
     )
-    return split.training.astype(np.int64), split.validation.astype(np.int64)
+    scored = split.validation.astype(np.int64)
+    if federation.left_out is not None:
+        nothing = np.logical_and.reduceat(federation.left_out, federation.first[:-1])
+        scored = scored[~nothing[scored]]
+    return split.training.astype(np.int64), scored
 
 
 def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:

@@ -7,9 +7,10 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
-from fedaudit.fairness.ranking import ScoredOutcomes
+from fedaudit.fairness.permutation import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import kernels, line, place_of
@@ -73,7 +74,7 @@ class GroupCounter:
         """Whether predictions are looked at: there are attributes, and favourable outcomes."""
         return bool(self.attributes) and self._declared
 
-    def rows(self, columns: NDArray[np.int64]) -> "RowPlaces":
+    def rows(self, columns: Ints) -> "RowPlaces":
         """All rows of the clients at columns [clients]."""
         counts = self._counts[columns]
         ends = np.cumsum(counts)
@@ -81,12 +82,8 @@ class GroupCounter:
         return RowPlaces(place, np.repeat(np.arange(len(columns)), counts), len(columns))
 
     def count(
-        self,
-        predictions: NDArray[np.generic],
-        columns: NDArray[np.int64],
-        *,
-        scored: NDArray[np.bool_] | None = None,
-    ) -> dict[str, NDArray[np.int64]]:
+        self, predictions: NDArray[np.generic], columns: Ints, *, scored: Bools | None = None
+    ) -> dict[str, Ints]:
         """Attribute -> int64 [cells, groups, 4].
 
         `predictions` [cells, clients, rows] for the clients at `columns` [cells, clients] of the
@@ -105,12 +102,8 @@ class GroupCounter:
         return self._count(predictions, taken, slot, slots=cells, scored=scored)
 
     def count_clients(
-        self,
-        predictions: NDArray[np.generic],
-        places: "RowPlaces",
-        *,
-        scored: NDArray[np.bool_] | None,
-    ) -> dict[str, NDArray[np.int64]]:
+        self, predictions: NDArray[np.generic], places: "RowPlaces", *, scored: Bools | None
+    ) -> dict[str, Ints]:
         """Attribute -> int64 [1, clients, groups, 4] of one cell's clients; arguments [rows]."""
         found = self.count_rows(
             predictions, places.place, places.client, slots=places.clients, scored=scored
@@ -120,12 +113,12 @@ class GroupCounter:
     def count_rows(
         self,
         predictions: NDArray[np.generic],
-        place: NDArray[np.int64],
-        slot: NDArray[np.int64],
+        place: Ints,
+        slot: Ints,
         *,
         slots: int,
-        scored: NDArray[np.bool_] | None = None,
-    ) -> dict[str, NDArray[np.int64]]:
+        scored: Bools | None = None,
+    ) -> dict[str, Ints]:
         """Attribute -> int64 [slots, groups, 4] of rows end to end.
 
         `predictions`, `place` (see `RowPlaces`), `slot` and `scored` are [rows].
@@ -135,7 +128,7 @@ class GroupCounter:
         taken = _Taken(self._places[:, place], self._bounds[:, place])
         return self._count(predictions, taken, slot, slots=slots, scored=scored)
 
-    def nothing(self, slots: int) -> dict[str, NDArray[np.int64]]:
+    def nothing(self, slots: int) -> dict[str, Ints]:
         """As `count` where no row is counted."""
         if not self.attributes:
             return {}
@@ -146,13 +139,13 @@ class GroupCounter:
         self,
         predictions: NDArray[np.generic],
         taken: "_Taken",
-        slot: NDArray[np.int64],
+        slot: Ints,
         *,
         slots: int,
-        scored: NDArray[np.bool_] | None,
-    ) -> dict[str, NDArray[np.int64]]:
+        scored: Bools | None,
+    ) -> dict[str, Ints]:
         favourable = self._favourable(predictions, taken.bounds)
-        counts: dict[str, NDArray[np.int64]] = {}
+        counts: dict[str, Ints] = {}
         for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
             places = taken.places[position]
             if scored is not None:
@@ -164,9 +157,7 @@ class GroupCounter:
             counts[name] = _given(found, slots, groups)
         return counts
 
-    def _compiled(
-        self, predictions: NDArray[np.float32], columns: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.int64]] | None:
+    def _compiled(self, predictions: Floats32, columns: Ints) -> dict[str, Ints] | None:
         """As `count`, by the compiled kernel; None without it."""
         library = kernels()
         if library is None:
@@ -187,12 +178,12 @@ class GroupCounter:
         parts = zip(self.attributes, self._groups, np.split(found, ends[:-1]), strict=True)
         return {name: _given(part, len(columns), groups) for name, groups, part in parts}
 
-    def codes(self, place: NDArray[np.int64]) -> dict[str, tuple[int, NDArray[np.int64]]]:
+    def codes(self, place: Ints) -> dict[str, tuple[int, Ints]]:
         """Attribute -> how many groups it has, and the group of each row that may be scored.
 
         Groups int64 [rows] of the rows at `place` [rows]; -1 for the other rows.
         """
-        found: dict[str, tuple[int, NDArray[np.int64]]] = {}
+        found: dict[str, tuple[int, Ints]] = {}
         if not self.attributes:
             return found
         for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
@@ -200,16 +191,14 @@ class GroupCounter:
             found[name] = groups, np.where(codes < groups, codes, -1)
         return found
 
-    def right(
-        self, predictions: NDArray[np.generic], place: NDArray[np.int64]
-    ) -> NDArray[np.bool_] | None:
+    def right(self, predictions: NDArray[np.generic], place: Ints) -> Bools | None:
         """Where the predicted class [rows] is the true one; None for a number."""
         if self._target is None:
             return None
-        right: NDArray[np.bool_] = predictions == self._target[place]
+        right: Bools = predictions == self._target[place]
         return right
 
-    def _taken(self, columns: NDArray[np.int64], rows: int) -> "_Taken":
+    def _taken(self, columns: Ints, rows: int) -> "_Taken":
         """The tables of the clients at columns; cached, because the next call often asks for
         them."""
         if len(columns) > 1 and (columns == columns[0]).all():
@@ -227,18 +216,16 @@ class GroupCounter:
             kept = self._kept = _Kept(columns.copy(), rows, taken)
         return kept.taken
 
-    def _favourable(
-        self, predictions: NDArray[np.generic], bounds: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def _favourable(self, predictions: NDArray[np.generic], bounds: Floats) -> Bools:
         factor, bound = bounds
         if self._members is not None:
-            found: NDArray[np.bool_] = self._members[bound.astype(np.int64), predictions]
+            found: Bools = self._members[bound.astype(np.int64), predictions]
             return found
-        above: NDArray[np.bool_] = predictions * factor >= bound
+        above: Bools = predictions * factor >= bound
         return above
 
 
-def _given(found: NDArray[np.int64], slots: int, groups: int) -> NDArray[np.int64]:
+def _given(found: Ints, slots: int, groups: int) -> Ints:
     """The four counts of each group, [slots, groups, 4], out of those by place."""
     of_groups = found.reshape(slots, -1)[:, : groups * 4]
     # `take` rather than an index: its result is contiguous, as code that stores it requires.
@@ -248,9 +235,9 @@ def _given(found: NDArray[np.int64], slots: int, groups: int) -> NDArray[np.int6
 class RowPlaces(NamedTuple):
     """Some clients' rows, client after client."""
 
-    place: NDArray[np.int64]
+    place: Ints
     """[rows]: where each lies in the stack's data, all clients' rows end to end."""
-    client: NDArray[np.int64]
+    client: Ints
     """[rows], ascending: whose it is, as a place among these clients."""
     clients: int
 
@@ -264,22 +251,22 @@ class RowPlaces(NamedTuple):
 class _Taken(NamedTuple):
     """The tables of some rows: [rows], or [1 or cells, clients, rows] with padding."""
 
-    places: NDArray[np.int16]
+    places: Ints16
     """[attributes, ...]"""
-    bounds: NDArray[np.float64]
+    bounds: Floats
     """[2, ...]"""
 
 
 class _Kept(NamedTuple):
     """The tables of some clients, shared by all cells or separate for each."""
 
-    columns: NDArray[np.int64]
+    columns: Ints
     """[1 or cells, clients]"""
     rows: int
     taken: _Taken
 
 
-def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> NDArray[np.int16]:
+def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> Ints16:
     """Where each row is counted if predicted unfavourable: [rows].
 
     Without rules every row of a group has a place, of which the group alone matters.
@@ -293,7 +280,7 @@ def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> NDAr
     return places.astype(np.int16)
 
 
-def _bounds(federation: Federation, rules: OutcomeRules) -> NDArray[np.float64]:
+def _bounds(federation: Federation, rules: OutcomeRules) -> Floats:
     """What each row's prediction is multiplied by, and the bound from which it is favourable: [2,
     rows].
 
@@ -308,7 +295,7 @@ def _bounds(federation: Federation, rules: OutcomeRules) -> NDArray[np.float64]:
     return np.stack([federation.target_scale * direction[rule], bounds[rule]])
 
 
-def _members(rules: OutcomeRules, classes: int) -> NDArray[np.bool_] | None:
+def _members(rules: OutcomeRules, classes: int) -> Bools | None:
     """Whether a class is favourable under a rule: [rules, classes]; None for regression."""
     if classes == 0:
         return None
@@ -324,13 +311,13 @@ class ScoredRows:
 
     predictions: NDArray[np.generic]
     """The predicted target (scaled), or the predicted class."""
-    logits: NDArray[np.float32] | None
+    logits: Floats32 | None
     """Of the second of two classes; None for other targets."""
-    values: NDArray[np.float64]
+    values: Floats
     """The training loss of each row, before any root."""
-    hypotheses: NDArray[np.int64] | None
+    hypotheses: Ints | None
     """The hypothesis that made the prediction; None where there is only one."""
-    scored: NDArray[np.bool_] | None
+    scored: Bools | None
     """The rows that are scored; None for all of them."""
 
 
@@ -361,27 +348,25 @@ def final_groups(counter: GroupCounter, rows: ScoredRows, places: RowPlaces) -> 
 class _Tally:
     """Adds up rows by client and group."""
 
-    def __init__(
-        self, codes: NDArray[np.int64], counted: NDArray[np.bool_], places: RowPlaces, groups: int
-    ) -> None:
+    def __init__(self, codes: Ints, counted: Bools, places: RowPlaces, groups: int) -> None:
         self._counted = counted
         self._place = (places.client * groups + codes)[counted]
         self._shape = places.clients, groups
         self._size = places.clients * groups
 
-    def count(self, which: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+    def count(self, which: Bools | None = None) -> Ints:
         """How many rows, or how many of `which` [rows]: [clients, groups]."""
         place = self._place if which is None else self._place[which[self._counted]]
         return np.bincount(place, minlength=self._size).reshape(self._shape)
 
-    def add(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def add(self, values: Floats) -> Floats:
         """The sums of values [rows]: [clients, groups]."""
         sums = np.bincount(self._place, weights=values[self._counted], minlength=self._size)
         return np.asarray(sums, dtype=np.float64).reshape(self._shape)
 
 
 def predicted_rows(
-    federation: Federation, fairness: Fairness, rows: ScoredRows, place: NDArray[np.int64]
+    federation: Federation, fairness: Fairness, rows: ScoredRows, place: Ints
 ) -> dict[str, PredictedRows]:
     """Attribute -> truth, prediction and group of each scored row, straight from the data.
 
@@ -407,12 +392,12 @@ def predicted_rows(
     return found
 
 
-def _rules_of(federation: Federation, fairness: Fairness, place: NDArray[np.int64]) -> OutcomeRules:
+def _rules_of(federation: Federation, fairness: Fairness, place: Ints) -> OutcomeRules:
     rules = outcome_rules(federation, fairness)
     return replace(rules, rule_index=rules.rule_index[place])
 
 
-def _counted(rules: OutcomeRules, rows: ScoredRows) -> NDArray[np.bool_]:
+def _counted(rules: OutcomeRules, rows: ScoredRows) -> Bools:
     """The rows [rows] that are scored, and judged where there are rules."""
     counted = np.ones(len(rows.values), dtype=np.bool_) if rows.scored is None else rows.scored
     if rules.ops:
@@ -421,7 +406,7 @@ def _counted(rules: OutcomeRules, rows: ScoredRows) -> NDArray[np.bool_]:
 
 
 def against_constant(
-    cell: Cell, rows: ScoredRows, place: NDArray[np.int64], *, by_client: bool
+    cell: Cell, rows: ScoredRows, place: Ints, *, by_client: bool
 ) -> ConstantComparison:
     """Compares a cell's model with the best constant on the same rows.
 
@@ -464,9 +449,7 @@ def against_constant(
     return compare_with_constant(measured, _loss_shape(cell, by_client=by_client))
 
 
-def _scored(
-    rows: ScoredRows, target: NDArray[np.float32], counted: NDArray[np.bool_]
-) -> ScoredOutcomes | None:
+def _scored(rows: ScoredRows, target: Floats32, counted: Bools) -> ScoredOutcomes | None:
     if rows.logits is None:
         return None
     logits = rows.logits[counted]
@@ -480,8 +463,8 @@ def _scored(
 
 
 def _outcomes(
-    cell: Cell, rows: ScoredRows, place: NDArray[np.int64], counted: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+    cell: Cell, rows: ScoredRows, place: Ints, counted: Bools
+) -> tuple[Ints | None, Ints | None]:
     """Predicted and true outcome of the counted rows, -1 for those that no rule judges: whether it
     is favourable where the spec says what is, otherwise the class."""
     federation = cell.federation
@@ -531,9 +514,7 @@ class RowFigures:
     threshold: float | None
 
 
-def row_figures(
-    cell: Cell, final: FinalGroups, place: NDArray[np.int64], *, by_client: bool
-) -> RowFigures:
+def row_figures(cell: Cell, final: FinalGroups, place: Ints, *, by_client: bool) -> RowFigures:
     """The figures of the rows at `place` [rows] of the cell's federation; `by_client` as in
     `against_constant`."""
     return RowFigures(

@@ -23,10 +23,10 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss
+from fedaudit.arrays import Floats, Ints
+from fedaudit.networks.stacked_network import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
 from fedaudit.spec.base import SpecPart
@@ -62,9 +62,7 @@ class ClientProtection(ABC):
         if block.noise is None:
             block.noise = self.draw(draws, block.rounds, block.cohort)
 
-    def draw(
-        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def draw(self, draws: Draws, rounds: Ints, clients: Ints) -> Floats | None:
         """Unscaled noise, float64 [..., cells, clients, n], for rounds [..., cells] and clients
         [..., cells, clients], each cell's from its own source; None without noise."""
         return _side_by_side(
@@ -76,16 +74,12 @@ class ClientProtection(ABC):
         )
 
     @abstractmethod
-    def draw_cell(
-        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
         """Noise of one cell, of unit scale: float64 [..., clients, n], for rounds [...] and clients
         [..., clients]; None from a mechanism without noise. `source` is of this cell alone."""
 
     @abstractmethod
-    def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
-    ) -> ProtectedUploads:
+    def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         """The protected uploads of many clients at once.
 
         `start`, `updated`: float32 [cells, clients, n], the hypothesis that a client chose and its
@@ -112,9 +106,9 @@ class ClientProtection(ABC):
 class ServerNoise:
     """The unscaled noise of a trusted server."""
 
-    sums: NDArray[np.float64]
+    sums: Floats
     """[..., cells, k, n]: for the sum of the updates of those who chose each hypothesis."""
-    counts: NDArray[np.float64] | None
+    counts: Floats | None
     """[..., cells]: for the number of updates within a clip that moves; None where none does."""
 
 
@@ -132,12 +126,12 @@ class TrustedServer(ABC):
             noise = self.noise_of(draws, block.rounds)
             block.noise, block.count_noise = noise.sums, noise.counts
 
-    def noise_of(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+    def noise_of(self, draws: Draws, rounds: Ints) -> ServerNoise:
         """The noise of consecutive rounds [cells] or [rounds, cells], as it is added: what `draw`
         gives, unless the noise of rounds is correlated."""
         return self.draw(draws, rounds)
 
-    def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+    def draw(self, draws: Draws, rounds: Ints) -> ServerNoise:
         """The independent noise of rounds [..., cells], each cell's from its own source."""
         cells = range(len(draws.seeds))
         found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
@@ -146,7 +140,7 @@ class TrustedServer(ABC):
         return ServerNoise(drawn(sums), counts)
 
     @abstractmethod
-    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
+    def draw_cell(self, source: Source, rounds: Ints) -> ServerNoise:
         """The noise of one cell for rounds [...], of unit scale: the axis of cells is left out.
         `source` is of this cell alone."""
 
@@ -163,7 +157,7 @@ class TrustedServer(ABC):
 
     @abstractmethod
     def average(
-        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float64] | None, *, clips: Tensor
+        self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
     ) -> Tensor:
         """The next hypotheses, float32 [cells, k, n].
 
@@ -175,12 +169,12 @@ class TrustedServer(ABC):
     @abstractmethod
     def next_clips(
         self,
-        clips: NDArray[np.float64],
+        clips: Floats,
         *,
         within: Sequence[int],
         taking_part: Sequence[int],
-        noise: NDArray[np.float64] | None,
-    ) -> NDArray[np.float64]:
+        noise: Floats | None,
+    ) -> Floats:
         """The clips of the next round, one a cell, of a server whose clip moves.
 
         `within` of the `taking_part` finite updates had a norm of at most the clip; `noise` as in
@@ -196,7 +190,7 @@ class RecordProtection:
     """Local steps that are private record by record."""
 
     steps: RecordSteps
-    noise_multipliers: NDArray[np.float64]
+    noise_multipliers: Floats
     """[training clients]: standard deviation of each one's noise over the clip; 0 is no privacy."""
 
 
@@ -278,7 +272,7 @@ def column(values: Sequence[float], device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, device=device)[:, None]
 
 
-def drawn(noise: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def drawn(noise: Floats | None) -> Floats:
     """The noise that was drawn. Raises RuntimeError if it is missing: nothing is sent
     unprotected."""
     if noise is None:
@@ -286,9 +280,7 @@ def drawn(noise: NDArray[np.float64] | None) -> NDArray[np.float64]:
     return noise
 
 
-def _side_by_side(
-    found: Sequence[NDArray[np.float64] | None], *, axis: int
-) -> NDArray[np.float64] | None:
+def _side_by_side(found: Sequence[Floats | None], *, axis: int) -> Floats | None:
     """The noise of cells along a new axis; None where there is none."""
     there = [one for one in found if one is not None]
     if not there:
@@ -342,15 +334,11 @@ class NoMechanismTraining(ClientMechanism):
 class Unprotected(ClientProtection):
     """Uploads are sent unchanged, unless they are not finite."""
 
-    def draw_cell(
-        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
         """None: there is no noise."""
         return None
 
-    def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
-    ) -> ProtectedUploads:
+    def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         return ProtectedUploads(updated, radii=None, finite=finite_uploads(updated))
 
     def protect_in_place(

@@ -13,9 +13,9 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.privacy.noise.adaptive_clipping import (
     next_clip,
     noised_share_within,
@@ -99,7 +99,7 @@ class GaussianServer(TrustedServer):
     def clip_moves(self) -> bool:
         return bool(self.moves)
 
-    def noise_of(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+    def noise_of(self, draws: Draws, rounds: Ints) -> ServerNoise:
         """See `TrustedServer`. Secret noise is kept nowhere: a worker that goes on with a run of
         another begins the correlation anew, which costs as much privacy."""
         noise = self.draw(draws, rounds)
@@ -109,11 +109,11 @@ class GaussianServer(TrustedServer):
             correlated.follow(own, first=int(rounds[..., cell].flat[0]), earlier=again)
         return noise
 
-    def _sums_again(self, source: Source, rounds: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _sums_again(self, source: Source, rounds: Ints) -> Floats:
         """The independent noise of one cell with one hypothesis: [rounds, n]."""
         return self.draw_cell(source, rounds).sums[:, 0]
 
-    def draw_cell(self, source: Source, rounds: NDArray[np.int64]) -> ServerNoise:
+    def draw_cell(self, source: Source, rounds: Ints) -> ServerNoise:
         places = np.arange(self.k)
         sums = unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=places)
         if not self.moves:
@@ -131,7 +131,7 @@ class GaussianServer(TrustedServer):
         return within
 
     def average(
-        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float64] | None, *, clips: Tensor
+        self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
     ) -> Tensor:
         release = CentralGaussian(
             clip=clips, noise_multiplier=self.noise_multiplier, denominators=self.denominators
@@ -140,12 +140,12 @@ class GaussianServer(TrustedServer):
 
     def next_clips(
         self,
-        clips: NDArray[np.float64],
+        clips: Floats,
         *,
         within: Sequence[int],
         taking_part: Sequence[int],
-        noise: NDArray[np.float64] | None,
-    ) -> NDArray[np.float64]:
+        noise: Floats | None,
+    ) -> Floats:
         """See `TrustedServer`; they stay between 1e-12 and 1e12."""
         moved, unit = clips.copy(), drawn(noise)
         for cell, rule in enumerate(self.moves):
@@ -199,14 +199,10 @@ class GaussianUploads(ClientProtection):
     gaussian: LocalGaussian
     n: int
 
-    def draw_cell(
-        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
         return unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=clients)
 
-    def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
-    ) -> ProtectedUploads:
+    def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, finite = self.gaussian(start, updated, unit)
         return ProtectedUploads(uploads, radii=None, finite=finite)

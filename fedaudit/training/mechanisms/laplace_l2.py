@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.noise.laplace import (
     LayerSanitiser,
@@ -53,14 +53,10 @@ class WholeVectorLaplace(ClientProtection):
     sanitise: Sanitiser
     n: int
 
-    def draw_cell(
-        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
         return unit_laplace(source, n=self.n, round_=rounds[..., None], counters=clients)
 
-    def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
-    ) -> ProtectedUploads:
+    def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         found = self.sanitise.compiled(start, updated, drawn(noise))
         if found is not None:
             return ProtectedUploads(*found)
@@ -81,15 +77,11 @@ class LayeredLaplace(ClientProtection):
 
     sanitise: LayerSanitiser
 
-    def draw_cell(
-        self, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
+    def draw_cell(self, source: Source, rounds: Ints, clients: Ints) -> Floats | None:
         sizes = self.sanitise.sizes
         return unit_layers(source, sizes=sizes, round_=rounds[..., None], counters=clients)
 
-    def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
-    ) -> ProtectedUploads:
+    def protect(self, start: Tensor, updated: Tensor, noise: Floats | None) -> ProtectedUploads:
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))

@@ -10,10 +10,10 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from fedaudit.networks.losses import Loss
+from fedaudit.arrays import Floats
 from fedaudit.networks.record_gradients import clipped_gradients
+from fedaudit.networks.stacked_network import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -25,8 +25,7 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.optimisers import local_optimiser
-from fedaudit.training.base.record_steps import RecordSteps
+from fedaudit.training.base.record_steps import RecordSteps, local_optimiser
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     NoMechanismTraining,
@@ -68,7 +67,7 @@ class RecordPersonalisedTraining(RecordMechanism):
         return RecordProtection(steps, noise)
 
 
-def _noise_multipliers(plan: RecordPlan, clients: int) -> NDArray[np.float64]:
+def _noise_multipliers(plan: RecordPlan, clients: int) -> Floats:
     """Of each client; zeros only where the plan says that there is no noise at all."""
     if plan.runs is None:
         return np.zeros(clients)
@@ -78,7 +77,7 @@ def _noise_multipliers(plan: RecordPlan, clients: int) -> NDArray[np.float64]:
     return noise
 
 
-def _normaliser(local: Local, noise: NDArray[np.float64]) -> float:
+def _normaliser(local: Local, noise: Floats) -> float:
     """What sums of gradients are divided by, a public number: the batch size where one is given.
 
     Otherwise the noise multiplier, which follows from public numbers where every record has a rate

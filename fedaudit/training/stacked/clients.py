@@ -10,17 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import done, kernels, line, place_of
 from fedaudit.native.tensors import address
-from fedaudit.networks.losses import Loss
-from fedaudit.networks.stacked_network import BatchedNetwork, Network, SmallDenseNetwork
+from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.spec.optimisers import DEFAULT_SCHEDULE
 from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.optimisers import Optimiser, local_optimiser
+from fedaudit.training.base.record_steps import Optimiser, local_optimiser
 
 
 @dataclass(frozen=True)
@@ -70,23 +70,23 @@ class StackData:
         self.elements = self._columns.shape[0] * self._columns.shape[1]
         """Numbers held for one client."""
 
-    def columns(self, clients: NDArray[np.int64], positions: Sequence[int]) -> NDArray[np.int64]:
+    def columns(self, clients: Ints, positions: Sequence[int]) -> Ints:
         """Columns of the tensors for clients [..., cells, clients] of the cells at `positions`."""
         return clients + self.offsets[positions, None]
 
-    def rows_needed(self, columns: NDArray[np.int64]) -> int:
+    def rows_needed(self, columns: Ints) -> int:
         """The rows to compute for the clients at columns, padding included."""
         if not self._trims:
             return self._columns.shape[1]
         return lane_rows(int(self._rows_of[columns].max()), trims=True)
 
-    def by_client(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def by_client(self) -> tuple[Floats32, Floats32]:
         """Features, target and mask, client by client, [clients, features + 2, rows], and each
         client's rows [clients]: on the host, in one piece."""
         packed = self._columns.cpu().numpy().transpose(2, 0, 1)
         return np.ascontiguousarray(packed), self._count.cpu().numpy()
 
-    def lanes(self, columns: NDArray[np.int64]) -> Lanes:
+    def lanes(self, columns: Ints) -> Lanes:
         """The data of the clients at columns [cells, clients]."""
         packed = self._columns[:, : self.rows_needed(columns)]
         index = torch.from_numpy(columns.ravel()).to(self.device)
@@ -95,7 +95,7 @@ class StackData:
         return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
 
 
-def with_scored(lanes: Lanes, scored: NDArray[np.bool_] | None) -> Lanes:
+def with_scored(lanes: Lanes, scored: Bools | None) -> Lanes:
     """The lanes with their scored rows [cells, clients, rows], however far the lanes are padded."""
     if scored is None:
         return lanes
@@ -105,7 +105,7 @@ def with_scored(lanes: Lanes, scored: NDArray[np.bool_] | None) -> Lanes:
     return replace(lanes, scored=padded)
 
 
-def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float32]:
+def _packed(federations: Sequence[Federation], trims: bool) -> Floats32:
     """Features, target and mask of all clients, [features + 2, rows, clients].
 
     One array, so that a cohort is taken out in one go. Where lanes are trimmed, rows are padded
@@ -185,13 +185,7 @@ class LocalUpdate:
         return self._local.steps or self._local.epochs or 1
 
     def __call__(
-        self,
-        start: Tensor,
-        lanes: Lanes,
-        *,
-        source: Source,
-        rounds: NDArray[np.int64],
-        clients: NDArray[np.int64],
+        self, start: Tensor, lanes: Lanes, *, source: Source, rounds: Ints, clients: Ints
     ) -> Tensor:
         """Updated parameters [cells, clients, n] from start [cells, clients, n].
 
@@ -212,7 +206,7 @@ class LocalUpdate:
             theta, state = moved, after
         return theta.permute(1, 2, 0).contiguous()
 
-    def _optimiser(self, rounds: NDArray[np.int64], device: torch.device) -> Optimiser:
+    def _optimiser(self, rounds: Ints, device: torch.device) -> Optimiser:
         """That of each cell's round, rounds [cells]: cells need not be in the same one."""
         if self._local.schedule == DEFAULT_SCHEDULE:
             return local_optimiser(self._local, self._local.step_size)
@@ -220,7 +214,7 @@ class LocalUpdate:
         return local_optimiser(self._local, torch.tensor(sizes, device=device))
 
     def _batches(
-        self, lanes: Lanes, source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+        self, lanes: Lanes, source: Source, rounds: Ints, clients: Ints
     ) -> Iterator[Lanes]:
         size = self._local.batch_size
         if size is None or whole_data(self._local, self._rows):
@@ -241,7 +235,7 @@ class LocalUpdate:
         if self._local.steps is not None:
             # A client whose rows are used up starts over, so that all take as many steps.
             batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
-        drawn: NDArray[np.int64] | None = None
+        drawn: Ints | None = None
         for step in range(steps):
             epoch = step // batches % epochs
             if drawn is None or not np.array_equal(epoch, drawn):
@@ -269,7 +263,7 @@ def _order(lanes: Lanes, keys: NDArray[np.uint32]) -> Tensor:
     return (drawn + padding).argsort(dim=-1, stable=True)
 
 
-def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: NDArray[np.int64], size: int) -> Lanes:
+def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: Ints, size: int) -> Lanes:
     """`size` rows of each client's order [cells, clients, rows], from place `first` [cells,
     clients] on.
 
@@ -312,7 +306,7 @@ class CompiledClients:
         )
 
     def learn(
-        self, theta: Tensor, columns: NDArray[np.int64], *, steps: int, step_size: float
+        self, theta: Tensor, columns: Ints, *, steps: int, step_size: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The hypotheses that clients choose, int64 [cells, clients], their parameters, and what
         the clients make of them, both [cells, clients, n].
@@ -342,8 +336,8 @@ class CompiledClients:
         return chosen, start, updated
 
     def evaluate(
-        self, theta: Tensor, columns: NDArray[np.int64], largest: Tensor, *, predicts: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
+        self, theta: Tensor, columns: Ints, largest: Tensor, *, predicts: bool
+    ) -> tuple[Floats, Floats, Floats32 | None]:
         """Selection losses and validation losses, [cells] each, and predictions [cells, clients,
         rows], None without `predicts`; as of `Evaluation`.
 

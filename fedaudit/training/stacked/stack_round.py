@@ -7,13 +7,13 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape, LayeredShape
 from fedaudit.networks.stacked_network import (
     BatchedNetwork,
+    Loss,
     Network,
     SmallDenseNetwork,
     choose_network,
@@ -21,8 +21,8 @@ from fedaudit.networks.stacked_network import (
 from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell, Splits, draws_in_secret, expected_cohort
 from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
-from fedaudit.training.base.optimisers import server_moves
 from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
+from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
@@ -39,9 +39,7 @@ from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
 from fedaudit.training.stacked.validation import Figures
 
 
-def planted_places(
-    planted: PlantedUpdates, clients: NDArray[np.int64]
-) -> tuple[Tensor, NDArray[np.int64]]:
+def planted_places(planted: PlantedUpdates, clients: Ints) -> tuple[Tensor, Ints]:
     """Where planted clients stand among these [clients], and which of the planted they are."""
     own = np.flatnonzero(np.isin(clients, planted.clients))
     return torch.from_numpy(own), np.searchsorted(planted.clients, clients[own])
@@ -49,7 +47,7 @@ def planted_places(
 
 def show_sum(
     planted: PlantedUpdates,
-    clients: NDArray[np.int64],
+    clients: Ints,
     counted: Tensor,
     updates: Tensor,
     *,
@@ -70,11 +68,7 @@ def show_sum(
 
 
 def show_uploads(
-    planted: PlantedUpdates,
-    clients: NDArray[np.int64],
-    present: Tensor,
-    start: Tensor,
-    uploads: Tensor,
+    planted: PlantedUpdates, clients: Ints, present: Tensor, start: Tensor, uploads: Tensor
 ) -> None:
     """Shows what planted clients sent in a round of one cell: `clients` and `present` bool [1,
     clients]; `start` and `uploads` [1, clients, n]."""
@@ -95,15 +89,15 @@ AnyServer = Server | WeightedServer
 class Cohort:
     """Who was drawn in a round; the first axis is [cells]."""
 
-    rounds: NDArray[np.int64]
-    clients: NDArray[np.int64]
+    rounds: Ints
+    clients: Ints
     """[cells, clients]."""
-    allowed: NDArray[np.bool_]
+    allowed: Bools
     """[cells, clients]: whether the client's budget has room for this round; with coins, whether
     the client was drawn at all."""
-    noise: NDArray[np.float64] | None
+    noise: Floats | None
     """[cells, vectors, n] as in `Block`; None where it was not drawn ahead."""
-    count_noise: NDArray[np.float64] | None = None
+    count_noise: Floats | None = None
     """[cells]."""
 
 
@@ -147,7 +141,7 @@ class RoundResult:
     """int64 [cells, k]: uploads in each cluster; 0 where their numbers are secret."""
     sent: Sent | None
     """None where a trusted server keeps it to itself."""
-    clips: NDArray[np.float64] | None = None
+    clips: Floats | None = None
     """[cells]: the norm to which a trusted server clips updates of the next round."""
     relocated: Tensor | None = None
     """bool [cells, k], as of `Clusters`."""
@@ -168,13 +162,7 @@ class Learner:
         """How clients weight what they send; None where they send what they updated."""
 
     def learn(
-        self,
-        theta: Tensor,
-        lanes: Lanes,
-        *,
-        batches: Source,
-        rounds: NDArray[np.int64],
-        clients: NDArray[np.int64],
+        self, theta: Tensor, lanes: Lanes, *, batches: Source, rounds: Ints, clients: Ints
     ) -> Learned:
         """From hypotheses theta [cells, k, n], for `clients` [cells, clients], whose data are
         `lanes`, in `rounds` [cells]; `batches` draws the order of their rows."""
@@ -233,11 +221,7 @@ class Engine(ABC):
 
     @abstractmethod
     def play(
-        self,
-        theta: Tensor,
-        cohorts: Sequence[Cohort],
-        clips: NDArray[np.float64] | None,
-        moments: Tensor | None,
+        self, theta: Tensor, cohorts: Sequence[Cohort], clips: Floats | None, moments: Tensor | None
     ) -> list[RoundResult]:
         """Rounds, at most `rounds_together`, starting from hypotheses theta [cells, k, n].
 
@@ -248,7 +232,7 @@ class Engine(ABC):
     def score(
         self,
         theta: Tensor,
-        clients: NDArray[np.int64],
+        clients: Ints,
         positions: Sequence[int],
         sizes: Tensor,
         *,
@@ -273,7 +257,7 @@ class Engine(ABC):
         return replace(found, hypotheses=hypotheses, moments=moments)
 
     def _collect(
-        self, theta: Tensor, cohort: Cohort, learned: Learned, clips: NDArray[np.float64] | None
+        self, theta: Tensor, cohort: Cohort, learned: Learned, clips: Floats | None
     ) -> RoundResult:
         """Lines 7 to 10 of Algorithm 1: what clients learned is protected and brought together."""
         planted = self._planted
@@ -302,7 +286,7 @@ class Engine(ABC):
                 assert_never(self._protection)
 
 
-def needed_clips(clips: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def needed_clips(clips: Floats | None) -> Floats:
     """The clips of a trusted server. Raises ValueError without any."""
     if clips is None:
         raise ValueError("a trusted server needs clips")
@@ -342,7 +326,7 @@ def averaged(
     )
 
 
-def summed(theta: Tensor, hypotheses: Tensor, clips: NDArray[np.float64]) -> RoundResult:
+def summed(theta: Tensor, hypotheses: Tensor, clips: Floats) -> RoundResult:
     """What a trusted server shows of a round; `clips`: of the next one."""
     sizes = torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device)
     return RoundResult(theta, hypotheses, sizes, None, clips)
@@ -355,7 +339,7 @@ def _add_up(
     *,
     chosen: Tensor,
     updates: Tensor,
-    clips: NDArray[np.float64],
+    clips: Floats,
     planted: PlantedUpdates | None,
 ) -> RoundResult:
     """A trusted server adds up clipped updates [cells, clients, n], and adds noise."""
@@ -378,7 +362,7 @@ def _add_up(
     return summed(theta, hypotheses, clips)
 
 
-def _allowed(present: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
+def _allowed(present: Tensor, allowed: Bools) -> Tensor:
     """Those of the clients present, bool [cells, clients], who were drawn and have room."""
     if allowed.all():
         return present

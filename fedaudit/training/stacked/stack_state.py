@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Ints32
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
-from fedaudit.training.base.optimisers import server_moves
+from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import spending_of
-from fedaudit.training.base.rounds import RoundColumns
-from fedaudit.training.base.stopping import Progress
+from fedaudit.training.base.rounds import Progress, RoundColumns
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.stacked.server import separation
@@ -33,20 +33,20 @@ class CellState:
     release: int
     release_until: int
     """Rounds up to this one repeat a round that was already charged, under `release`."""
-    hypotheses: NDArray[np.float32]
-    best_hypotheses: NDArray[np.float32]
-    best_sizes: NDArray[np.int64]
+    hypotheses: Floats32
+    best_hypotheses: Floats32
+    best_sizes: Ints
     best_loss: float
     best_round: int
     without_improvement: int
     collapsed_rounds: int
-    releases: NDArray[np.int32]
+    releases: Ints32
     """Releases of each of the ledger's subjects: the federation's clients, or everyone as one."""
-    budget_uses: NDArray[np.int32]
+    budget_uses: Ints32
     """Releases and withheld updates: what the subject's budget is held against."""
     clip: float | None = None
     """What a trusted server clips updates of the next round to; None without one."""
-    moments: NDArray[np.float32] | None = None
+    moments: Floats32 | None = None
     """[moments, k, n]: as of `RoundResult`."""
 
     def encode(self) -> bytes:
@@ -102,7 +102,7 @@ def first_state(cell: Cell) -> CellState:
     )
 
 
-def first_moments(cell: Cell, hypotheses: NDArray[np.float32]) -> NDArray[np.float32] | None:
+def first_moments(cell: Cell, hypotheses: Floats32) -> Floats32 | None:
     """What the server remembers before the first round, of hypotheses [k, n]; None for nothing."""
     moves = server_moves(cell.spec.training)
     return None if moves is None else moves.start(torch.from_numpy(hypotheses)).numpy()
@@ -141,24 +141,24 @@ _RELEASED, _REFUSED, _WITHHELD = (
 class Gathered:
     """What consecutive rounds of a stack leave; the first two axes are [rounds, cells]."""
 
-    round: NDArray[np.int64]
-    subjects: NDArray[np.int32]
+    round: Ints
+    subjects: Ints32
     outcomes: NDArray[np.uint8]
-    radii: NDArray[np.float64]
+    radii: Floats
     """[rounds, cells, subjects]; with noise for each layer, [rounds, cells, subjects, layers]."""
-    chosen: NDArray[np.int16]
-    clusters: NDArray[np.int16]
-    cluster_sizes: NDArray[np.int64]
+    chosen: Ints16
+    clusters: Ints16
+    cluster_sizes: Ints
     """[rounds, cells, k]; [rounds, cells, 0] where they are secret."""
-    separation: NDArray[np.float64]
+    separation: Floats
     """NaN for one hypothesis, and where uploads are secret."""
 
     @property
-    def collapsed(self) -> NDArray[np.bool_]:
+    def collapsed(self) -> Bools:
         """Whether all uploads fell into one of several clusters."""
         k = self.cluster_sizes.shape[-1]
         empty = (self.cluster_sizes == 0).sum(axis=-1)
-        collapsed: NDArray[np.bool_] = (empty == k - 1) & (k > 1)
+        collapsed: Bools = (empty == k - 1) & (k > 1)
         return collapsed
 
 
@@ -166,19 +166,14 @@ class Gathered:
 class Stretch:
     """Consecutive rounds of the same cells."""
 
-    positions: NDArray[np.int64]
+    positions: Ints
     """Where the cells stand in the stack."""
-    _kept: list[NDArray[np.int64]] = field(default_factory=list)
+    _kept: list[Ints] = field(default_factory=list)
     _columns: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     _figures: list[Figures] = field(default_factory=list)
 
     def add(
-        self,
-        gathered: Gathered,
-        figures: Figures | None,
-        *,
-        kept: NDArray[np.int64],
-        **counted: NDArray[Any],
+        self, gathered: Gathered, figures: Figures | None, *, kept: Ints, **counted: NDArray[Any]
     ) -> None:
         """The next rounds, of which each cell played the first `kept` [cells].
 
@@ -317,15 +312,15 @@ class StackState:
     """The fields of `CellState`, as arrays whose first axis is [cells]."""
 
     progress: Progress
-    hypotheses: NDArray[np.float32]
-    best_hypotheses: NDArray[np.float32]
-    best_sizes: NDArray[np.int64]
-    collapsed_rounds: NDArray[np.int64]
-    releases: NDArray[np.int32]
-    budget_uses: NDArray[np.int32]
-    clips: NDArray[np.float64] | None
+    hypotheses: Floats32
+    best_hypotheses: Floats32
+    best_sizes: Ints
+    collapsed_rounds: Ints
+    releases: Ints32
+    budget_uses: Ints32
+    clips: Floats | None
     """None without a trusted server."""
-    moments: NDArray[np.float32] | None
+    moments: Floats32 | None
     """None where the server takes averages as they are."""
 
     @classmethod
@@ -358,7 +353,7 @@ class StackState:
         position: int,
         row: int,
         hypotheses: Tensor,
-        clips: NDArray[np.float64] | None,
+        clips: Floats | None,
         moments: Tensor | None,
     ) -> None:
         """What a cell has after a round, from its row of the tensors of running cells."""
@@ -368,9 +363,7 @@ class StackState:
         if self.moments is not None and moments is not None:
             self.moments[position] = moments[row].cpu().numpy()
 
-    def count_in(
-        self, cells: NDArray[np.int64], gathered: Gathered, *, kept: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
+    def count_in(self, cells: Ints, gathered: Gathered, *, kept: Ints) -> Ints32:
         """Counts in the first `kept` [cells] rounds of some of the cells.
 
         Returns what each subject has released by each round: [rounds, cells, subjects].
@@ -390,9 +383,7 @@ class StackState:
             uses[own] += used[step, playing]
         return counted
 
-    def keep_best(
-        self, cells: NDArray[np.int64], played: Sequence[RoundResult], improved: NDArray[np.int64]
-    ) -> None:
+    def keep_best(self, cells: Ints, played: Sequence[RoundResult], improved: Ints) -> None:
         """Takes each cell's hypotheses and their clusters' sizes from the round that `improved`
         [cells] names; none where that is -1. Sizes that are secret stay as they are."""
         for step in set(improved[improved >= 0].tolist()):

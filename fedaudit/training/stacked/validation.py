@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss
-from fedaudit.networks.stacked_network import Network
+from fedaudit.arrays import Floats, Ints
+from fedaudit.networks.stacked_network import Loss, Network
 from fedaudit.reproducible import fixed_order_sum
 from fedaudit.training.base.scored_rows import (
     FinalGroups,
@@ -240,15 +240,15 @@ _POOLED = 2
 class Figures:
     """Validation figures on the host, one a cell of the evaluated stack."""
 
-    selection_loss: NDArray[np.float64]
-    validation_loss: NDArray[np.float64]
-    accuracy: NDArray[np.float64] | None
-    counts: dict[str, NDArray[np.int64]]
+    selection_loss: Floats
+    validation_loss: Floats
+    accuracy: Floats | None
+    counts: dict[str, Ints]
     """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
     final: FinalGroups | None = None
     """Of the only cell, per client."""
 
-    def pooled(self, place: int) -> dict[str, NDArray[np.int64]]:
+    def pooled(self, place: int) -> dict[str, Ints]:
         """The counts of one cell over all clients: [groups, 4]."""
         found = {name: counts[place] for name, counts in self.counts.items()}
         return {
@@ -256,7 +256,7 @@ class Figures:
             for name, counts in found.items()
         }
 
-    def by_client(self, place: int) -> dict[str, NDArray[np.int64]]:
+    def by_client(self, place: int) -> dict[str, Ints]:
         """The counts of one cell by client, [clients, groups, 4]; empty where they are pooled."""
         found = {name: counts[place] for name, counts in self.counts.items()}
         return {name: counts for name, counts in found.items() if counts.ndim > _POOLED}
@@ -318,8 +318,8 @@ def flat_figures(
     rows: ScoredRows,
     places: RowPlaces,
     *,
-    selection_loss: NDArray[np.float64],
-    validation_loss: NDArray[np.float64],
+    selection_loss: Floats,
+    validation_loss: Floats,
     per_client: bool,
 ) -> Figures:
     """Figures as of a stack of one; the losses are [1]."""

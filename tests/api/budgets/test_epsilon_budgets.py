@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.parse import parse_spec

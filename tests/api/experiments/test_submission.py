@@ -95,6 +95,43 @@ def test_validation_alone_stores_nothing(api: Api) -> None:
     assert api.counts() == before
 
 
+def test_bounds_that_protect_nobody_are_answered(api: Api) -> None:
+    gates = [
+        {"figure": "leakage_max", "op": "le", "value": 150},
+        {"figure": "leakage_max", "op": "le", "value": 20},
+    ]
+    weak = {**SPEC, "gates": gates}
+    for answer in (
+        api.post("/v1/experiments?validate_only=true", json=weak),
+        api.post("/v1/experiments", json=weak),
+        api.post("/v1/sweeps", json={"name": "s", "base": weak, "grid": {"seed": [1, 2]}}),
+    ):
+        [warning] = answer.json()["warnings"]
+        assert warning.startswith("gates[0].value: leakage_max <= 150 excludes practically nothing")
+        assert "take at most 20" in warning
+    privacy = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 0.05}
+    central = {**SPEC, "training": {**SPEC["training"], "hypotheses": 1}, "privacy": privacy}
+    found = api.post("/v1/experiments?validate_only=true", json=central).json()["warnings"]
+    [delta] = [one for one in found if one.startswith("privacy.delta: 0.05 is one in as many")]
+    assert "take one far below that, such as 5e-03" in delta
+    sober = {**central, "privacy": {**privacy, "delta": 1e-5}}
+    found = api.post("/v1/experiments?validate_only=true", json=sober).json()["warnings"]
+    assert not [one for one in found if "delta" in one]
+
+
+def test_a_share_in_percent_is_refused_and_what_is_stored_stays_readable(api: Api) -> None:
+    in_percent = {**SPEC, "gates": [{"figure": "accuracy", "op": "ge", "value": 70}]}
+    answer = api.post("/v1/experiments", json=in_percent)
+    assert answer.status_code == 422
+    [fault] = answer.json()["errors"]
+    assert fault["pointer"] == "/gates/0/value"
+    assert "for 70 % write 0.7" in fault["message"]
+    asked = {"experiment_id": api.submit()["id"], "gates": in_percent["gates"]}
+    assert api.post("/v1/gates/evaluations", json=asked).status_code == 422
+    stored = parse_spec(SPEC).model_dump(mode="json") | {"gates": in_percent["gates"]}
+    assert parse_spec(stored).gates[0].value == 70
+
+
 def test_without_a_mechanism_nothing_is_reserved(api: Api) -> None:
     body = api.submit({**SPEC, "privacy": {"mechanism": "none"}})
     assert api.get(f"/v1/federations/{body['federation_id']}/budget").json() == {"items": []}

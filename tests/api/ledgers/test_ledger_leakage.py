@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.ledgers.trainings import CENTRAL, declared, epsilon, opened, post, reserve

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from fedaudit.spec.disclosure import DisclosureFloor
 from models.tables.declared_ledgers import DeclaredEntry, DeclaredTally

@@ -8,7 +8,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from sqlalchemy import update
 
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from models.tables.declared_ledgers import DeclaredLedger, DeclaredTally
 from tests.api.ledgers.trainings import (
     CENTRAL,

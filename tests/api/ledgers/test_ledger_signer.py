@@ -9,9 +9,8 @@ import pytest
 from sqlalchemy import delete, select, update
 
 import workers.proof.declared_signing as signing
-from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.signatures import Envelope, SigningKey
-from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint
+from fedaudit.ledger.encoding import genesis, link
+from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, Envelope, SigningKey
 from models.repositories import DeclaredPartRepository
 from models.tables.declared_ledgers import (
     DeclaredCheckpoint,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import Envelope
 from models.repositories import SigningKeyRepository
 from models.tables.federations import Erasure
 from tests.api.pages.browser import signed_in

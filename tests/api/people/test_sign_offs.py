@@ -12,8 +12,7 @@ import pytest
 from sqlalchemy import delete, text, update
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.signatures import Envelope, SigningKey, to_base64
-from fedaudit.ledger.statements import ChainedSignOff
+from fedaudit.ledger.statements import ChainedSignOff, Envelope, SigningKey, to_base64
 from fedaudit.reports.verification.verification import Verification, verify
 from models.tables.reports import SignOff
 from tests.api.pages.browser import Browser, signed_in

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.signatures import SigningKey, public_keys_in
+from fedaudit.ledger.statements import SigningKey, public_keys_in
 from fedaudit.reports.verification.verification import verify
 from models.repositories import SigningKeyRepository
 from tests.api.service import KEY, Api, fail, finished, play

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.accounting.rdp import composed_epsilon
+from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
 from models.tables.experiments import Experiment
 from models.tables.reports import Report

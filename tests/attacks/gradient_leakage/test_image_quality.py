@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedaudit.attacks.gradient_leakage.recovered_images import (
+from fedaudit.attacks.gradient_leakage.update_match import (
     Baselines,
     in_order,
     mean_squared_error,

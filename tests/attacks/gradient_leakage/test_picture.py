@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from fedaudit.attacks.gradient_leakage.recovered_images import contact_sheet, png
+from fedaudit.attacks.gradient_leakage.update_match import contact_sheet, png
 
 
 def read_back(content: bytes) -> np.ndarray:

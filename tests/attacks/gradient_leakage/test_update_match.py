@@ -16,8 +16,8 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     sent_updates,
     squared_distance,
 )
-from fedaudit.networks.client_network import ClientNetwork, layered_outputs, parameters_at
 from fedaudit.networks.shape import network_shape
+from fedaudit.networks.stacked_network import ClientNetwork, layered_outputs, parameters_at
 from fedaudit.spec.models import CnnFemnist, Layers, Mlp, ModelSpec
 from tests.attacks.gradient_leakage.small_images import CLASSES, CONVOLUTIONAL, SMOOTH
 

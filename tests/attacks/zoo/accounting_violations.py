@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.privacy.accounting import rdp, two_stage
+from fedaudit.privacy.accounting import accountant, two_stage
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
 from fedaudit.privacy.accounting.two_stage import log_moments
 from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism
@@ -45,7 +45,7 @@ def charge_every_other_round(real: Any, self: Any, played: Any) -> Any:
 @violation(lambda: local(noise_multiplier=1.0), "accounting", "epsilon against an attack")
 def take_the_wrong_neighbours(patch: pytest.MonkeyPatch) -> None:
     """Sums of clients that are replaced are accounted for one clip apart."""
-    patch.setitem(rdp._CLIPS_APART, "replace-one", 1.0)
+    patch.setitem(accountant._CLIPS_APART, "replace-one", 1.0)
 
 
 @violation(

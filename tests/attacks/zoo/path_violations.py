@@ -13,14 +13,14 @@ from torch import Tensor
 
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients
-from fedaudit.privacy.accounting import epsilon_tables, rdp
+from fedaudit.privacy.accounting import accountant, epsilon_tables
 from fedaudit.privacy.accounting.privacy_events import PoissonSampled, RandomAllocated, Rotated
 from fedaudit.privacy.mechanisms import gaussian as gaussian_mechanism
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
 from fedaudit.training import stack
 from fedaudit.training.base import cohort, record_steps
-from fedaudit.training.base.optimisers import Adam, OptimiserState
+from fedaudit.training.base.record_steps import Adam, OptimiserState
 from fedaudit.training.mechanisms.gaussian import GaussianServer
 from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
@@ -258,13 +258,13 @@ def adapt_to_bare_gradients(patch: pytest.MonkeyPatch) -> None:
 def _sampled_curves(
     patch: pytest.MonkeyPatch, change: Callable[[Any, PoissonSampled], Any]
 ) -> None:
-    real = rdp.event_curve
+    real = accountant.event_curve
 
     def curve(event: Any, orders: Any, adjacency: Any) -> Any:
         of = partial(real, orders=orders, adjacency=adjacency)
         return change(of, event) if isinstance(event, PoissonSampled) else of(event)
 
-    for module in (rdp, epsilon_tables):
+    for module in (accountant, epsilon_tables):
         patch.setattr(module, "event_curve", curve)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import dp_accounting
 from dp_accounting.rdp import RdpAccountant
 
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from tests.api.service import Api
 from tests.cli.service import clean_environment
 from tests.house import ROOT

@@ -10,7 +10,7 @@ from opacus import PrivacyEngine
 from opacus.accountants import RDPAccountant
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit_client import Client
 from fedaudit_client.adapters.opacus import attach
 from fedaudit_client.adapters.plain import Ledger, RoundRefused

@@ -1,9 +1,7 @@
 """The accountant that a spec names."""
 
-from fedaudit.privacy.accounting.accountant import Accountant
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import Accountant, PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.spec.privacy import AccountantName
 
 

@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.privacy.accounting.accountant import UnsupportedEventError
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import (
+    PldAccountant,
+    RdpAccountant,
+    UnsupportedEventError,
+)
 from fedaudit.privacy.accounting.privacy_events import (
     Composed,
     FixedSizeSampled,
@@ -19,7 +22,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     TwoStage,
 )
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from tests.privacy.accounting.accountant_choice import accountant

@@ -5,9 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.pld import PldAccountant
+from fedaudit.privacy.accounting.accountant import PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import TWO_STAGE_ORDERS, TwoStageAccountant, log_moments
 from tests.privacy.renyi_by_hand import older_epsilon, own_divergence
 

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, PldAccountant, RdpAccountant
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
-from fedaudit.privacy.accounting.pld import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, RandomAllocated
 from fedaudit.privacy.accounting.random_allocation import allocation_curve, allocation_loss
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS, RdpAccountant
 from fedaudit.privacy.lower_bounds.release_law import gaussian_epsilon
 
 Floats = NDArray[np.float64]

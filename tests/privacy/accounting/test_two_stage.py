@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln, logsumexp
 
-from fedaudit.privacy.accounting.accountant import added_epsilon, best_epsilon
+from fedaudit.privacy.accounting.accountant import RdpAccountant, added_epsilon, best_epsilon
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.accounting.two_stage import (
     TWO_STAGE_ORDERS,
     TwoStageAccountant,

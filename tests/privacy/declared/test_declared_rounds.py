@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from fedaudit.privacy.accounting.pld import LOSS_STEP
+from fedaudit.privacy.accounting.accountant import LOSS_STEP
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Gaussian, PoissonSampled
 from fedaudit.privacy.declared import figures
 from fedaudit.privacy.declared.figures import (

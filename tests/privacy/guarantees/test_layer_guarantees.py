@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.mechanism_parameters import Component
+from fedaudit.privacy.accounting.privacy_events import Component
 from fedaudit.privacy.leakage import covers_every_pair, leakage, worst_log_ratio
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from tests.privacy.specs_of_privacy import a_spec

@@ -4,8 +4,8 @@ import dp_accounting
 import pytest
 from dp_accounting.rdp import RdpAccountant as Library
 
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
-from fedaudit.privacy.mechanisms.cohort_costs import cheaper_cohort_words, cohort_costs
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS
+from fedaudit.privacy.mechanisms.gaussian import cheaper_cohort_words, cohort_costs
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec

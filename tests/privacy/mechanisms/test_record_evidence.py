@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedaudit.privacy.accounting.epsilon_tables import RepeatedEvent
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.mechanisms.record_personalised import (
     RecordPersonalisedMechanism,
     TooManyEventsError,

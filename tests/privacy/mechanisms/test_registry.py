@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, unbounded_inputs
+from fedaudit.privacy.accounting.privacy_events import MechanismParameters, unbounded_inputs
 from fedaudit.privacy.mechanisms.registry import (
     MECHANISMS,
     UnknownMechanismError,

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.privacy.accounting.accountant import RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian
-from fedaudit.privacy.accounting.rdp import RdpAccountant
 from fedaudit.privacy.noise.adaptive_clipping import (
     next_clip,
     noised_share_within,
+    spacing_of,
     update_noise_multiplier,
 )
-from fedaudit.privacy.noise.grid_spacing import spacing_of
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.privacy import LEAST_CLIP
 

@@ -31,8 +31,7 @@ from fedaudit.privacy.noise.laplace import (
     unit_laplace,
 )
 from fedaudit.randomness import EntropySource
-from fedaudit.training.base.optimisers import Sgd
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.record_steps import RecordSteps, Sgd, SiloRecords
 from tests.privacy.layered_noise import column
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.privacy.noise.adaptive_clipping import FINEST, rounded, spacing_of
 from fedaudit.privacy.noise.gaussian import LocalGaussian, grid_spacing, round_to_grid
-from fedaudit.privacy.noise.grid_spacing import FINEST, rounded, spacing_of
 from fedaudit.privacy.noise.laplace import Sanitiser
 from tests.privacy.layered_noise import column
 

@@ -10,8 +10,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
+from fedaudit.privacy.accounting.accountant import event_curve
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
-from fedaudit.privacy.accounting.rdp import event_curve
 from fedaudit.privacy.accounting.two_stage import round_divergence
 
 PLACES = np.linspace(-25, 35, 30_001)

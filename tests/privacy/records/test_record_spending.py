@@ -6,13 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.accountant import added_epsilon
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
 from fedaudit.privacy.accounting.epsilon_tables import RepeatedEvent, repeated_event_from_dict
-from fedaudit.privacy.accounting.rdp import RDP_ORDERS
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant, round_curve
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.records.record_spending import record_groups
-from fedaudit.privacy.records.record_use import drawn_budgets, record_settings, record_use
+from fedaudit.privacy.records.record_use import (
+    drawn_budgets,
+    record_groups,
+    record_settings,
+    record_use,
+)
 from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.specs_of_privacy import a_spec
 

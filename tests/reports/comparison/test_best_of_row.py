@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedaudit.reports.comparison.compared_reports import compare, compare_reports, with_best
-from fedaudit.reports.comparison.parts import Cell, FigureRow
+from fedaudit.reports.comparison.fronts import Cell, FigureRow
 from fedaudit.reports.figures import parsed
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import documents

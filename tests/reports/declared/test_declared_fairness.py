@@ -2,7 +2,7 @@
 
 import json
 
-from fedaudit.reports.declared.declared_fairness import declared_fairness
+from fedaudit.reports.declared.ledger_material import declared_fairness
 
 
 def test_no_reason_speaks_of_a_run_or_of_a_field_of_its_spec() -> None:

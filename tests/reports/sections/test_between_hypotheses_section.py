@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.mechanism_parameters import layer_components
+from fedaudit.privacy.accounting.privacy_events import layer_components
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.page.html import render

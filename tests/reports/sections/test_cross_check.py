@@ -15,8 +15,7 @@ from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report, assemble
 from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked
-from fedaudit.reports.sections.exact_fairness import group_sections
-from fedaudit.reports.sections.fairness import FiguresDisagreeError
+from fedaudit.reports.sections.fairness import FiguresDisagreeError, group_sections
 from fedaudit.spec.metrics import METRICS
 from tests.fairness.disclosures import disclosed_counts
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.records.record_spending import enclosing
-from fedaudit.privacy.records.record_use import record_use
+from fedaudit.privacy.records.record_use import enclosing, record_use
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.epsilon import records_section

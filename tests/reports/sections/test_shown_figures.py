@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from fedaudit.reports.sections.part import Part, Reasons
-from fedaudit.reports.sections.shown_figures import Shown, figure_rows
+from fedaudit.reports.sections.part import Part, Reasons, Shown, figure_rows
 
 
 class Example(Part):

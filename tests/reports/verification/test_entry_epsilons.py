@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
-from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import BundledRow
 from fedaudit.reports.verification import entries as entry_epsilons
 from fedaudit.reports.verification.entries import EntryEpsilons

@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import verify
 from tests.reports.signed_run import KEY, signed_run
 

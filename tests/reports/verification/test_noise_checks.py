@@ -8,7 +8,7 @@ import pytest
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.guarantee import noise_checks
-from fedaudit.reports.sections.integrity import sign_report
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.spec.privacy import LeakageTarget
 from tests.reports import signed_run as small_run

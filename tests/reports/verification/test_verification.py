@@ -13,10 +13,9 @@ import pytest
 import rfc8785
 
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
-from fedaudit.ledger.chain import genesis, link
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import entry_of
-from fedaudit.ledger.signatures import SigningKey
+from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.verification.verification import Verification, verify
 from tests.reports.signed_run import ID, KEY, SignedRun, signed_run
 
@@ -153,8 +152,7 @@ def chained_anew(run: SignedRun) -> None:
     """What an attacker without the key can do: all digests and links, recomputed."""
     from dataclasses import replace
 
-    from fedaudit.ledger.chain import genesis, link
-    from fedaudit.ledger.encoding import EntryEncoder
+    from fedaudit.ledger.encoding import EntryEncoder, genesis, link
     from fedaudit.ledger.rows import entry_of
     from tests.reports.signed_run import ID, NAMES
 

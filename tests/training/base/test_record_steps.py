@@ -12,22 +12,23 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import RecordBatch, clipped_gradients
 from fedaudit.networks.shape import DenseShape
+from fedaudit.networks.stacked_network import Loss
 from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.records.record_use import tossed_coins
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.training.base import record_steps
-from fedaudit.training.base.optimisers import (
+from fedaudit.training.base.record_steps import (
     Adam,
     Momentum,
     Optimiser,
     OptimiserState,
+    RecordSteps,
     RmsProp,
     Sgd,
+    SiloRecords,
 )
-from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
 
 FALSE_ALARM = 1e-6
 SMALL = DenseShape((4, 1), intercept=True)

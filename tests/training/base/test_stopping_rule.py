@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.stopping import EarlyStopping, Followed, Progress
+from fedaudit.training.base.rounds import EarlyStopping, Followed, Progress
 from tests.training.specs import groups_spec
 
 

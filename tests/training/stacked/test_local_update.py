@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.stacked_network import SmallDenseNetwork
+from fedaudit.networks.stacked_network import Loss, SmallDenseNetwork
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.training import FixedCohort, Local, Training
 from fedaudit.training.stacked.clients import Lanes, LocalUpdate

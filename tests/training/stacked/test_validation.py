@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Federation
-from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.stacked_network import SmallDenseNetwork
+from fedaudit.networks.stacked_network import Loss, SmallDenseNetwork
 from fedaudit.training.base.rounds import FinalResult
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.clients import Lanes

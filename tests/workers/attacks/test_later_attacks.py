@@ -6,10 +6,10 @@ import safetensors.numpy
 
 import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attack_watch
-from fedaudit.ledger.signatures import Envelope
+from fedaudit.ledger.statements import Envelope
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.later import statement_in, statement_of
-from fedaudit.reports.verification.statements import evidence_checks, read_later
+from fedaudit.reports.verification.checkpoints import evidence_checks, read_later
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
 from models.values import ReclaimedUnit

@@ -1,0 +1,251 @@
+"""Small groups that are joined or left out: by `fedaudit run` and `fedaudit audit`."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.split import split_clients
+from fedaudit.reports.page.html import render
+from fedaudit.spec.parse import parse_admitted
+from fedaudit.training.base.records import training_records, validation_rows
+
+CLIENTS = 40
+
+
+def people(*, divers_outcome: Callable[[int], str] | None = None, seed: int = 1) -> str:
+    """A table in which 24 of 2,400 people are divers, two in each of the first twelve clients.
+    `divers_outcome`: another outcome of theirs, by their number."""
+    draw, rows = random.Random(seed), []
+    for row in range(2400):
+        sex = "divers" if row < 24 else draw.choice("mw")
+        client = row % 12 if row < 24 else row % CLIENTS
+        skill = draw.gauss(0, 1)
+        high = "high" if skill + 0.5 * (sex == "m") + draw.gauss(0, 0.5) > 0.3 else "low"
+        guess = "high" if skill > 0.3 else "low"
+        if sex == "divers" and divers_outcome is not None:
+            high = divers_outcome(row)
+        rows.append(f"c{client:02},{skill:.3f},{sex},{draw.choice(['a', 'b'])},{high},{guess}")
+    return "\n".join(["who,skill,sex,wave,class,guess", *rows, ""])
+
+
+SPEC: dict[str, Any] = {
+    "name": "left out",
+    "seed": 7,
+    "federation": {
+        "source": "table",
+        "path": "people.csv",
+        "client_key": "who",
+        "target": "class",
+        "positive": "high",
+        "features": ["skill"],
+        "validation_fraction": 0.5,
+    },
+    "model": {"kind": "logistic"},
+    "training": {
+        "loss": "cross-entropy",
+        "rounds": 4,
+        "hypotheses": 2,
+        "cohort": {"clients": 10},
+        "local": {"epochs": 1, "step_size": 0.5},
+    },
+    "privacy": {"mechanism": "none"},
+}
+
+
+BY_RECORD: dict[str, Any] = {
+    "federation": {**SPEC["federation"], "validation_unit": "record"},
+    "training": {
+        "loss": "cross-entropy",
+        "rounds": 2,
+        "cohort": {"sampling": "poisson", "rate": 0.5},
+        "local": {"steps": 2, "batch_size": 8, "step_size": 0.5},
+    },
+    "privacy": {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "epsilon_max": 10,
+        "delta": 1e-4,
+        "clip": 1,
+    },
+}
+
+
+@pytest.fixture
+def run(command, tmp_path):
+    def call(
+        fairness: Mapping[str, Any],
+        table: str,
+        *,
+        more: Mapping[str, Any] | None = None,
+        **federation: Any,
+    ) -> Any:
+        (tmp_path / "people.csv").write_text(table)
+        asked = {"sensitive": ["sex", "wave"], **fairness}
+        source = {**SPEC["federation"], **federation}
+        spec = {**SPEC, "fairness": asked, "federation": source, **(more or {})}
+        done = command(
+            "run",
+            "-",
+            "--json",
+            stdin=yaml.safe_dump(spec),
+            env={"FEDAUDIT_SOURCES_DIR": str(tmp_path)},
+        )
+        return json.loads(done.stdout) if done.stdout else done.stderr
+
+    return call
+
+
+def group(report: Mapping[str, Any], value: str, attribute: int = 0) -> Mapping[str, Any]:
+    return next(one for one in report["fairness"][attribute]["groups"] if one["value"] == value)
+
+
+def without_data(report: Mapping[str, Any]) -> str:
+    """The report as text, without what follows from the file's bytes or the time."""
+    text = json.dumps({name: part for name, part in report.items() if name != "integrity"})
+    return re.sub(r"[0-9a-f]{64}|\d{4}-\d\d-\d\dT[^\"]*|[0-9a-f-]{36}", "*", text)
+
+
+def test_a_large_group_is_said_to_protect_a_small_one(run):
+    report = run({}, people())
+    assert group(report, "divers")["reasons"]["accuracy"].startswith("suppressed: fewer than 30")
+    hidden = [one for one in report["fairness"][0]["groups"] if one["suppressed"]]
+    large = next(one for one in hidden if one["value"] != "divers")
+    assert large["reasons"]["accuracy"].startswith("hidden to protect a smaller group")
+    why = report["fairness"][0]["metrics"]["demographic_parity_difference"]["reason"]
+    assert "fairness.groups" in why, "it says how to get a gap"
+    assert "fairness.exclude" in why
+    page = render(report)
+    assert "hidden to protect a smaller group" in page
+
+
+def test_joined_values_are_one_group_and_hide_no_other(run):
+    report = run({"groups": {"sex": {"w or divers": ["divers", "w"]}}}, people())
+    groups = report["fairness"][0]["groups"]
+    assert [one["value"] for one in groups] == ["w or divers", "m"]
+    assert not any(one["suppressed"] for one in groups)
+    assert report["fairness"][0]["metrics"]["demographic_parity_difference"]["value"] is not None
+    assert any("w or divers is divers, w" in one for one in report["limits"])
+    assert report["experiment"]["spec_hash"] != run({}, people())["experiment"]["spec_hash"]
+
+
+@pytest.mark.parametrize("scoring", ["leave-one-out", "split"])
+def test_no_figure_depends_on_rows_that_are_left_out(run, scoring):
+    """Everything the report states is the same whatever came about for the held-out divers: so
+    nothing that follows from it says anything of them. Those that train are left as they are."""
+    how = {"method": scoring} | ({"fraction": 0.5} if scoring == "split" else {})
+    asked = {"exclude": {"sex": ["divers"]}}
+    report = run(asked, people(), scoring=how)
+    assert [one["value"] for one in report["fairness"][0]["groups"]] == ["m", "w"]
+    assert not any(one["suppressed"] for section in report["fairness"] for one in section["groups"])
+    assert report["data"]["rows"] == 2400, "how many are left out is not stated"
+    assert any("No figure of this report counts" in one for one in report["limits"])
+
+    trains = training_clients(report)
+    lines = people().splitlines()
+    plain = without_data(run({}, people(), scoring=how))
+    for fate in ("high", "low"):
+        table = [
+            line.replace(",high,", f",{fate},").replace(",low,", f",{fate},")
+            if ",divers," in line and line[:3] not in trains
+            else line
+            for line in lines
+        ]
+        assert table != lines
+        other = run(asked, "\n".join([*table, ""]), scoring=how)
+        assert without_data(other) == without_data(report)
+        counted = run({}, "\n".join([*table, ""]), scoring=how)
+        assert without_data(counted) != plain, "as it is where they are counted"
+
+
+def training_clients(report: Mapping[str, Any]) -> set[str]:
+    split = split_clients(CLIENTS, validation_fraction=0.5, seed=report["provenance"]["seed"])
+    return {f"c{client:02}" for client in split.training.tolist()}
+
+
+def test_records_that_are_held_out_are_left_out_too(tmp_path, run):
+    (tmp_path / "people.csv").write_text(people())
+    loaded = []
+    for more in ({"exclude": {"sex": ["divers"]}}, {}):
+        spec = parse_admitted({**SPEC, **BY_RECORD, "fairness": {"sensitive": ["sex"], **more}})
+        federation = load_federation(spec, sources_dir=tmp_path)
+        places = [read(spec, federation).place for read in (validation_rows, training_records)]
+        loaded.append((federation, *places))
+    (_, scored, trained), (every, all_scored, all_trained) = loaded
+    divers = every.attribute("sex").codes == every.attribute("sex").values.index("divers")
+    assert divers[all_scored].any()
+    assert scored.tolist() == all_scored[~divers[all_scored]].tolist()
+    assert trained.tolist() == all_trained.tolist(), "those that train stay"
+    report = run({"exclude": {"sex": ["divers"]}}, people(), more=BY_RECORD)
+    assert [one["value"] for one in report["fairness"][0]["groups"]] == ["m", "w"]
+
+
+def test_a_client_with_no_row_left_is_not_scored(run):
+    """Every client has people of one wave: leaving one out leaves half of the clients."""
+    lines = people().splitlines()
+    whole = [lines[0]]
+    for line in lines[1:]:
+        who, *rest = line.split(",")
+        whole.append(",".join([who, rest[0], rest[1], "ab"[int(who[1:]) % 2], *rest[3:]]))
+    report = run({"sensitive": ["wave"], "exclude": {"wave": ["none"]}}, "\n".join([*whole, ""]))
+    assert "has no value 'none'" in report
+    three = [
+        line.replace(",b,", ",c,") if line[:1] == "c" and int(line[1:3]) % 4 == 1 else line
+        for line in whole
+    ]
+    report = run({"sensitive": ["wave"], "exclude": {"wave": ["c"]}}, "\n".join([*three, ""]))
+    assert [one["value"] for one in report["fairness"][0]["groups"]] == ["a", "b"]
+    assert report["fairness"][0]["metrics"]["accuracy_difference"]["value"] is not None
+
+
+@pytest.mark.parametrize(
+    ("fairness", "where", "what"),
+    [
+        ({"groups": {"sex": {"other": ["divers", "x"]}}}, "/groups/sex/other/1", "no value 'x'"),
+        ({"groups": {"sex": {"W": ["divers", "m"]}}}, "/groups/sex/W", "another value of 'sex'"),
+        ({"groups": {"sex": {"all": ["divers", "m", "w"]}}}, "/groups/sex", "leaves one group"),
+        ({"groups": {"age": {"all": ["1"]}}}, "/groups/age", "not in `sensitive`"),
+        ({"groups": {"sex": {"x": ["m"], "y": ["m"]}}}, "/groups/sex/y", "'m' is in 'x' already"),
+        (
+            {"groups": {"sex": {"x": ["m"]}}, "exclude": {"sex": ["m"]}},
+            "/groups/sex/x",
+            "left out by `exclude` already",
+        ),
+        ({"exclude": {"sex": ["divers", "m", "w"]}}, "/exclude/sex", "leaves no group"),
+        ({"exclude": {"sex": []}}, "/exclude/sex", "at least 1"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_at_its_field(run, fairness, where, what):
+    said = run(fairness, people())
+    assert f"/fairness{where}" in said
+    assert what in said
+
+
+def test_an_audit_says_nothing_of_rows_left_out(command, tmp_path):
+    def audited(table: str, *options: str) -> Any:
+        (tmp_path / "people.csv").write_text(table)
+        done = command(
+            *("audit", str(tmp_path / "people.csv"), "--truth", "class", "--prediction", "guess"),
+            *("--sensitive", "sex", "--sensitive", "wave", "--favourable", "high", "--json"),
+            *("--client-key", "who", *options),
+        )
+        return json.loads(done.stdout) if done.stdout else done.stderr
+
+    left_out = ("--exclude", "sex: divers")
+    report = audited(people(), *left_out)
+    assert [one["value"] for one in report["fairness"][0]["groups"]] == ["m", "w"]
+    assert report["data"]["rows"] == 2400
+    assert report["predictions"]["rows_left_out"] == 0
+    for fate in ("high", "low"):
+        other = audited(people(divers_outcome=lambda _, fate=fate: fate), *left_out)
+        assert without_data(other) == without_data(report)
+
+    joined = audited(people(), "--groups", "sex: other = divers, w")
+    assert [one["value"] for one in joined["fairness"][0]["groups"]] == ["other", "m"]
+    assert "is not as sex: divers" in audited(people(), "--exclude", "sex=divers")
+    assert "/exclude/sex/0" in audited(people(), "--exclude", "sex: inter")
