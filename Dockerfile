@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# Two images from the wheels of the service and of its client: `api` serves, migrates and sweeps without torch; `worker` trains.
+# Two images from one wheel: `api` serves, migrates and sweeps without torch; `worker` trains.
 
 FROM python:3.11-slim-bookworm AS wheel
 WORKDIR /source
@@ -9,7 +9,7 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 
 FROM python:3.11-slim-bookworm AS api
@@ -24,10 +24,10 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --create-home fedaudit \
     && install --directory --owner fedaudit /data
-# The wheels are those built above, whatever their version; both at once, for one needs the other.
+# The wheel is the one built above, whatever its version.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[pdf]"
+    pip install --no-cache-dir "$(echo /wheels/fedaudit-*.whl)[pdf]"
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data
@@ -55,11 +55,10 @@ RUN apt-get update \
     && install --directory --owner fedaudit /data \
     && python3 -m venv /opt/fedaudit
 RUN PIP_INDEX_URL="$TORCH_INDEX_URL" pip install --no-cache-dir "torch>=2.6,<2.14"
-# The wheels with the rest of the extra; the torch above is what it asks for. The wheels are those
-# built above, whatever their version.
+# The wheel with the rest of the extra; the torch above is what it asks for.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[worker]"
+    pip install --no-cache-dir "$(echo /wheels/fedaudit-*.whl)[worker]"
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data

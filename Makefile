@@ -72,11 +72,11 @@ install:
 	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed" >&2; exit 1; }
 	@echo "installing into $(VENV); the first time takes minutes"
 	$(BASE_PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --editable clients/python --editable '.[dev]'
+	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
 	@touch $(STAMP)
 	@echo "installed; for the command fedaudit: . $(VENV)/bin/activate"
 
-$(STAMP): pyproject.toml setup.py clients/python/pyproject.toml
+$(STAMP): pyproject.toml setup.py
 	@$(MAKE) --no-print-directory install
 
 native: $(ENVIRONMENT)
@@ -87,7 +87,7 @@ demo: $(ENVIRONMENT)
 		--table examples/clinics.csv --registration examples/registrations/clinics.yaml \
 		examples/synthetic-groups-k1.yaml examples/synthetic-groups-k2.yaml
 
-# Needs the extra `docs`: $(PYTHON) -m pip install --editable clients/python --editable '.[dev,docs]'
+# Needs the extra `docs`: $(PYTHON) -m pip install --editable '.[dev,docs]'
 docs: $(ENVIRONMENT)
 	PYTHONPATH=. $(PYTHON) -m mkdocs build
 
@@ -98,11 +98,11 @@ test-slow: $(ENVIRONMENT)
 	$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
 
 # An environment of its own: MLflow's server brings a hundred packages.
-$(INTEGRATIONS_STAMP): pyproject.toml clients/python/pyproject.toml
+$(INTEGRATIONS_STAMP): pyproject.toml
 	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed" >&2; exit 1; }
 	@echo "installing into $(INTEGRATIONS_VENV); the first time takes minutes"
 	test -x $(INTEGRATIONS_VENV)/bin/python || $(BASE_PYTHON) -m venv $(INTEGRATIONS_VENV)
-	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --editable clients/python --editable '.[dev,integrations]'
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --editable '.[dev,integrations]'
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --no-deps $(FLOWER)
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet $(FLOWER_NEEDS)
 	@touch $(INTEGRATIONS_STAMP)
@@ -122,7 +122,7 @@ test-data: $(ENVIRONMENT)
 golden: $(ENVIRONMENT)
 	$(PYTHON) -m tests.golden $(BASE) $(GOLDEN_ARGS)
 
-# Needs the extra `mutation`: $(PYTHON) -m pip install --editable clients/python --editable '.[dev,mutation]'
+# Needs the extra `mutation`: $(PYTHON) -m pip install --editable '.[dev,mutation]'
 mutation: $(ENVIRONMENT)
 	$(PYTHON) -m tests.mutation $(MUTATE) --minutes $(MINUTES) $(MUTATION_ARGS)
 

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.answers import SmallInteger, decode_cursor, encode_cursor
 from api.http.bodies import validated
-from api.pages.rows import UNBOUNDED, experiment_row, report_row
+from api.pages.rows import experiment_row, report_row
 from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import (
@@ -41,6 +41,7 @@ from api.services.registrations import federation_bodies
 from api.services.reports import largest_gaps, report_page
 from api.services.sweeps import listed_bodies
 from api.shared.data_faults import shown_faults
+from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.spec.base import Text
 from fedaudit.spreadsheet import plain_text

@@ -8,6 +8,7 @@ from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
 from api.schemas.reports import LargestGapBody, ReportBody
 from fedaudit.fairness.gaps import gap_size
+from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -17,8 +18,6 @@ from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
 from models.vocabulary import ENDED
 
-UNBOUNDED = "unbounded"
-"""The label of a run without protection: nothing bounds what it reveals."""
 _UNREADABLE = "cannot be read"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 # The first that an experiment has is the one shown.

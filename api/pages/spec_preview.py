@@ -11,6 +11,7 @@ from api.pages.spec_sheet import LABELS
 from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
 from fedaudit.fairness.permutation import MIN_CLIENTS
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import (
     CostLevel,
@@ -19,7 +20,6 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     doubted_cost_words,
     guessed_words,
 )
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
 from fedaudit.reports.sections.outcome_words import outcome_of_profile

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
-from fedaudit.reports.number_text import NO_FIGURE as NONE
-from fedaudit.reports.number_text import bound_text as cost
-from fedaudit.reports.number_text import figure_text as figure
-from fedaudit.reports.number_text import room_text as room
-from fedaudit.reports.number_text import whole_text as whole
+from fedaudit.number_text import NO_FIGURE as NONE
+from fedaudit.number_text import bound_text as cost
+from fedaudit.number_text import figure_text as figure
+from fedaudit.number_text import room_text as room
+from fedaudit.number_text import whole_text as whole
 
 __all__ = ["NONE", "cost", "figure", "room", "whole"]
 

@@ -13,7 +13,8 @@ from api.services.lookups import find_experiment
 from api.services.sweeps import with_costs_of_now
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ReportsReader
-from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
+from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.report import OTHER_FORM, has_present_form
 from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted

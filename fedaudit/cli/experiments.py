@@ -347,8 +347,7 @@ def _progress(experiment: Json) -> str:
 
 def _cost(experiment: Json) -> str:
     """Costs are rounded up. What has a report and no figure is bounded by nothing."""
-    from fedaudit.privacy.guarantees.guarantee import at_most
-    from fedaudit.reports.sections.guarantee import UNBOUNDED
+    from fedaudit.number_text import UNBOUNDED, at_most
 
     figures = experiment["figures"]
     if figures["epsilon_max"] is not None:

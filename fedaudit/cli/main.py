@@ -1,7 +1,9 @@
 """The command line: every command by its name, and where it is."""
 
+import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -28,6 +30,8 @@ def _places() -> dict[str, Place]:
     return {name: Place(module, said) for name, module, said in rows}
 
 
+_OF_WORKERS = ("fairlearn", "sklearn", "torch")
+"""Modules that the extra `worker` brings; all others are those of `service`."""
 PLACES = _places()
 """By the name of the command or group."""
 
@@ -68,11 +72,19 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """Run the command line; faults of the caller end it with a message and an exit code."""
+    _find_ours_first()
     try:
         app()
     except CommandError as error:
         say(f"fedaudit: {error}")
         sys.exit(error.code)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or find_spec(missing) is not None:
+            raise
+        extra = "worker" if missing in _OF_WORKERS else "service"
+        say(f"fedaudit: this needs {missing}: pip install 'fedaudit[{extra}]'")
+        sys.exit(ExitCode.USAGE)
     except Exception as error:
         errors = sys.modules.get("fedaudit.spec.errors")  # imported where it can be raised
         if errors is None or not isinstance(error, errors.InvalidInputError):
@@ -82,6 +94,15 @@ def main() -> NoReturn:
         say(f"fedaudit: {explain(error.errors)}")
         sys.exit(ExitCode.USAGE)
     sys.exit(ExitCode.DONE)
+
+
+def _find_ours_first() -> None:
+    """Other projects have packages called `models` or `migrations` too: what PYTHONPATH names comes
+    after this package's folder, here and in every process that is started from here."""
+    if named := os.environ.get("PYTHONPATH"):
+        ours = str(Path(__file__).parents[2])
+        sys.path.insert(0, ours)
+        os.environ["PYTHONPATH"] = os.pathsep.join((ours, named))
 
 
 def _print_version(asked: bool) -> None:

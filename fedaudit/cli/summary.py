@@ -7,20 +7,15 @@ from rich.box import HORIZONTALS
 from rich.markup import escape
 from rich.table import Table
 
+from fedaudit.cli.gates import COLOURED, condition_text, outcome_text
 from fedaudit.cli.output import sections_table, standard_output
 from fedaudit.fairness.disclosure import hidden_as
+from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
-from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
-from fedaudit.reports.number_text import NO_FIGURE
-from fedaudit.reports.sections.guarantee import (
-    UNBOUNDED,
-    charges_everyone,
-    guarantee_words,
-    is_unbounded,
-)
-from fedaudit.reports.sections.part import FigureRow, GateOutcome, figure_rows, verdict_lines
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition
+from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words, is_unbounded
+from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
@@ -28,15 +23,6 @@ from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
 
-_COLOURS: dict[GateOutcome, str] = {
-    "pass": "green",
-    "fail": "red",
-    "insufficient_evidence": "yellow",
-}
-_OUTCOMES = {
-    outcome: f"[{colour}]{OUTCOME_WORDS[outcome]}[/{colour}]"
-    for outcome, colour in _COLOURS.items()
-}
 _NOTHING = "none"
 _RATES = (*RATES, "accuracy", "auc")
 
@@ -73,16 +59,6 @@ def show_attacks(attacks: Sequence[Mapping[str, Any]]) -> None:
         console.print(escape(attack["statement"]))
 
 
-def show_gates(results: GateResults) -> None:
-    """A line for each evaluated gate on standard output, below the name of its policy."""
-    console = standard_output()
-    for evaluation in results.evaluations:
-        if evaluation.policy is not None:
-            console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
-        for gate in evaluation.gates:
-            console.print(f"{_condition(gate)}: {_outcome(gate)}")
-
-
 def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
     experiment, data = report["experiment"], report["data"]
     yield (
@@ -111,7 +87,7 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
         }
         yield f"fairness by {escape(section['attribute'])}", gaps
     if report["gates"]:
-        yield "gates", {_condition(gate): _brief_outcome(gate) for gate in report["gates"]}
+        yield "gates", {condition_text(gate): _brief_outcome(gate) for gate in report["gates"]}
 
 
 def _privacy(report: Report) -> dict[str, str]:
@@ -177,18 +153,10 @@ def _gap(metric: Mapping[str, Any]) -> str:
     return f"{metric['value']:.3f}{within}"
 
 
-def _condition(gate: Mapping[str, Any]) -> str:
-    return escape(condition(gate))
-
-
-def _outcome(gate: Mapping[str, Any]) -> str:
-    return f"{_OUTCOMES[gate['outcome']]}: {escape(gate['reason'])}"
-
-
 def _brief_outcome(gate: Mapping[str, Any]) -> str:
     if gate["outcome"] == "insufficient_evidence":
-        return _outcome(gate)
-    return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
+        return outcome_text(gate)
+    return f"{COLOURED[gate['outcome']]} at {gate['value']:.4g}"
 
 
 def show_audit(report: Mapping[str, Any]) -> None:

@@ -10,12 +10,11 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+from fedaudit.publishing.later_found import LaterFound, later_found
 from fedaudit.publishing.published_figures import (
     NOT_IN_FILE,
-    LaterFound,
     PublishedFigures,
     add_rounds,
-    later_found,
     report_figures,
 )
 from fedaudit.reports.figures import parsed

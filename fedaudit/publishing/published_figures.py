@@ -14,13 +14,10 @@ from typing import Any, NamedTuple, assert_never
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of
-from fedaudit.reports.later import judged_later
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, is_in_force
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit_client.client import Client
-from fedaudit_client.errors import NotFoundError
 
 NOT_FINITE = "the value is not finite"
 NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"
@@ -169,33 +166,3 @@ def fairness_section(report: Mapping[str, Any]) -> str:
     if report["guarantee"]["kind"] == "declared":
         return "fairness_declared"
     return "fairness" if why_not_useful(report) is None else "fairness_no_evidence"
-
-
-@dataclass(frozen=True)
-class LaterFound:
-    """Requests for attacks after a report was signed, with their findings."""
-
-    requests: list[Mapping[str, Any]]
-
-    @property
-    def sections(self) -> list[Mapping[str, Any]]:
-        """The sections of all attacks, in their order."""
-        return [attack["section"] for one in self.requests for attack in one["items"]]
-
-    @property
-    def alarms(self) -> int:
-        """How many of them raised an alarm."""
-        return sum(section.get("alarm") is not None for section in self.sections)
-
-    def judge(self, report: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The report with the outcomes that follow from them."""
-        return judged_later(report, self.sections)
-
-
-def later_found(client: Client, experiment_id: str) -> LaterFound:
-    """The later attacks on an experiment of a service. Raises ClientError."""
-    try:
-        return LaterFound(client.later_attacks(experiment_id)["items"])
-    except NotFoundError:
-        # A service of an earlier version has no later attacks.
-        return LaterFound([])

@@ -9,8 +9,8 @@ from pydantic import Field
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Keyring
 from fedaudit.reports.checks import Check, agrees, answer_check, check, value_at
-from fedaudit.reports.gates.gate_evaluation import SIGNS, overall
-from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
+from fedaudit.reports.gates.gate_evaluation import SIGNS
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, overall
 from fedaudit.reports.report import GateSection, check_gates, gated, worded
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from fedaudit.ledger.statements import Envelope, SigningKey
 from fedaudit.reports.checks import canonical_json
-from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.gates import Gate
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from fedaudit.reports.checks import Check, answer_check, canonical_json, check, same, unchecked
-from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection

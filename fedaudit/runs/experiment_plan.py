@@ -15,7 +15,7 @@ from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.networks.shape import network_shape
-from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.number_text import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.privacy.planning.cost_projection import Projection

@@ -13,11 +13,11 @@ from typing_extensions import TypedDict
 
 from fedaudit.arrays import Floats
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.number_text import bound_text
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
-from fedaudit.reports.number_text import bound_text
 from fedaudit.spec.experiment import ExperimentSpec
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]

@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
+from fedaudit.number_text import UNBOUNDED, plain, table
 from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
-from fedaudit.reports.readings.reading import plain, table
-from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, UNBOUNDED
+from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.spec.metrics import SHARES
 from fedaudit.spec.sweeps import SEED
 from fedaudit.spreadsheet import plain_text

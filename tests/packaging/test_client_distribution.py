@@ -1,8 +1,10 @@
 """The client alone: what its distribution asks for, and what its import brings."""
 
+import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 
 from fedaudit import __version__ as of_the_service
 from fedaudit_client.version import __version__
@@ -39,11 +41,12 @@ def test_it_asks_for_two_libraries_and_for_nothing_of_ours():
     assert names == ["httpx", "tenacity"]
 
 
-def test_the_service_asks_for_this_client():
+def test_the_service_carries_this_client_and_asks_no_index_for_it():
     server = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [asked] = [one for one in server["dependencies"] if one.startswith("fedaudit-client")]
-    assert asked == "fedaudit-client>=0.1,<0.2"
-    assert __version__.split(".")[:2] == of_the_service.split(".")[:2] == ["0", "1"]
+    asked = [*server["dependencies"], *chain(*server["optional-dependencies"].values())]
+    assert {re.split(r"[\[<>=]", one)[0] for one in asked if "fedaudit" in one} == {"fedaudit"}
+    assert {*PROJECT["dependencies"]} <= {*server["dependencies"]}
+    assert __version__ == of_the_service
 
 
 def test_every_folder_of_the_package_is_packed():

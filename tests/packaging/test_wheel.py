@@ -1,16 +1,19 @@
-"""The wheels carry every room: installed away from the checkout they serve and train."""
+"""The wheel carries every room: installed away from the checkout it serves and trains."""
 
 import json
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 from xml.etree import ElementTree
 
 import httpx
 import pytest
+from packaging.requirements import Requirement
 
 from tests.cli.service import clean_environment, running
 from tests.house import PLACES, ROOT
@@ -26,6 +29,10 @@ def built(root: Path, rooms: tuple[str, ...], source: Path) -> Path:
     for room in rooms:
         ignored = shutil.ignore_patterns("__pycache__", "*.compiled")
         shutil.copytree(root / room, source / room, ignore=ignored)
+    if root == ROOT:
+        shutil.copytree(
+            CLIENT / "fedaudit_client", source / CLIENT.relative_to(ROOT) / "fedaudit_client"
+        )
     for name in FILES:
         if (root / name).exists():
             shutil.copy(root / name, source)
@@ -50,20 +57,44 @@ def client_wheel(tmp_path_factory):
     return built(CLIENT, ("fedaudit_client",), tmp_path_factory.mktemp("client"))
 
 
-@pytest.fixture(scope="module")
-def installed(wheel, client_wheel, tmp_path_factory):
-    """An environment with both wheels in it; their dependencies are this environment's."""
-    folder = tmp_path_factory.mktemp("installed")
+def environment(folder: Path, wheel: Path, dependencies: Path | str) -> Path:
+    """The commands of an environment with the wheel in it, and with the packages of a folder."""
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet")
-    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel), str(client_wheel)], check=True)
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     # The .pth files of that folder are not read again, so the editable checkout stays out.
     packages = venv / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    dependencies = sysconfig.get_path("purelib")
     (packages / "site-packages" / "dependencies.pth").write_text(f"{dependencies}\n")
     return venv / "bin"
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """With all dependencies of this environment."""
+    return environment(tmp_path_factory.mktemp("installed"), wheel, sysconfig.get_path("purelib"))
+
+
+@pytest.fixture(scope="module")
+def pipeline(wheel, tmp_path_factory):
+    """With what the wheel asks for without an extra, and nothing else."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    (folder / "packages").mkdir()
+    waiting = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    found = set()
+    while waiting:
+        needed = Requirement(waiting.pop())
+        if needed.name in found or (needed.marker and not needed.marker.evaluate({"extra": ""})):
+            continue
+        found.add(needed.name)
+        one = distribution(needed.name)
+        waiting += one.requires or []
+        for top in {file.parts[0] for file in one.files or []} - {"..", "__pycache__"}:
+            place = folder / "packages" / top
+            if not place.exists():
+                place.symlink_to(one.locate_file(top))
+    return environment(folder, wheel, folder / "packages")
 
 
 def test_the_client_brings_nothing_else(client_wheel):
@@ -71,8 +102,8 @@ def test_the_client_brings_nothing_else(client_wheel):
     assert {name for name in carried if not name.endswith(".dist-info")} == {"fedaudit_client"}
 
 
-def test_every_file_of_every_room_is_in_the_wheel(wheel, client_wheel):
-    carried = {name for one in (wheel, client_wheel) for name in zipfile.ZipFile(one).namelist()}
+def test_every_file_of_every_room_is_in_the_wheel(wheel):
+    carried = set(zipfile.ZipFile(wheel).namelist())
     here = {
         str(path.relative_to(place))
         for room, place in PLACES.items()
@@ -103,9 +134,14 @@ def test_the_checkout_does_not_leak_in(installed, tmp_path):
 
 @pytest.fixture(scope="module")
 def service(installed, tmp_path_factory):
-    """A service by the wheel."""
+    """A service by the wheel, started among another project's packages of the same names."""
     folder = tmp_path_factory.mktemp("serving")
-    with running(data_dir=folder / "data", script=installed / "fedaudit") as service:
+    for room in ROOMS[1:]:
+        (folder / "theirs" / room).mkdir(parents=True)
+        (folder / "theirs" / room / "__init__.py").write_text("raise ImportError('not ours')")
+    options = {"data_dir": folder / "data", "script": installed / "fedaudit"}
+    theirs = clean_environment(PYTHONPATH=str(folder / "theirs"))
+    with running(environment=theirs, **options) as service:
         yield service
 
 
@@ -137,7 +173,7 @@ def test_it_serves_and_trains_away_from_the_checkout(installed, service, tmp_pat
 
 
 @pytest.fixture
-def checkout(wheel, installed, service, tmp_path, small_spec):
+def checkout(wheel, pipeline, service, tmp_path, small_spec):
     """A repository with the files that the pipelines ask for, and their environment."""
     experiment = {**small_spec, "gates": []}
     (tmp_path / "experiment.yaml").write_text(json.dumps(experiment))
@@ -146,13 +182,30 @@ def checkout(wheel, installed, service, tmp_path, small_spec):
     # The environment has no pip of its own, and what the wheel needs is there.
     commands = tmp_path / "commands"
     commands.mkdir()
-    pip = f'exec "{sys.executable}" -m pip --python "{installed}/python" "$@" --no-index --no-deps'
+    pip = f'exec "{sys.executable}" -m pip --python "{pipeline}/python" "$@" --no-index --no-deps'
     (commands / "pip").write_text(f"#!/bin/sh\n{pip}\n")
     (commands / "pip").chmod(0o755)
-    path = f"{commands}:{installed}:/usr/bin:/bin"
+    path = f"{commands}:{pipeline}:/usr/bin:/bin"
     return clean_environment(
         **service.environment, PATH=path, FEDAUDIT_WHEEL=f"ci/{wheel.name}"
     ), tmp_path
+
+
+def test_a_command_names_the_extra_that_it_lacks(pipeline, service, tmp_path):
+    for command, said in (
+        (("list",), ""),
+        (("verify", "bundle.zip"), "this needs numpy: pip install 'fedaudit[service]'"),
+    ):
+        done = subprocess.run(
+            [pipeline / "fedaudit", *command],
+            env=clean_environment(**service.environment),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (2 if said else 0, False)
+        assert said in done.stderr
 
 
 PASSED = {"figure": "participations_max", "op": "le", "value": 12}

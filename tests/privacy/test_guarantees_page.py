@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
@@ -10,7 +11,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     RandomAllocated,
 )
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from tests.privacy.accounting.accountant_choice import accountant
 

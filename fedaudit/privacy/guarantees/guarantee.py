@@ -25,9 +25,9 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, Context
 from typing import Literal, assert_never
 
+from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.leakage import covers_every_pair, leakage, leakage_norm
 from fedaudit.spec.experiment import ExperimentSpec
@@ -88,24 +88,6 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str, reason: str) -> G
         statement=statement,
         reasons={"adjacency": reason, "delta": reason},
     )
-
-
-def number(value: float) -> str:
-    """A figure for a sentence."""
-    return f"{value:.6g}"
-
-
-def at_most(value: float, *, digits: int = 6) -> str:
-    """An upper bound for a sentence: rounded up, never below the figure that was shown.
-
-    A number that few digits can express is stated unchanged: 2.2 stays, although in binary it lies
-    a little higher.
-    """
-    nearest = f"{value:.{digits}g}"
-    if float(nearest) >= value:
-        return nearest
-    context = Context(prec=digits, rounding=ROUND_CEILING)
-    return f"{float(context.create_decimal_from_float(value)):.{digits}g}"
 
 
 _FIGURES = ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, assert_never
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     CostKind,
@@ -28,7 +29,6 @@ from fedaudit.privacy.guarantees.guarantee import (
     SIMULATED,
     UPDATES_AS_THEY_WERE,
     Guarantee,
-    at_most,
     no_guarantee,
     of_the_run,
 )

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, assert_never
 
+from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.accountant import COARSE_LOSS_STEP, LOSS_STEP, RDP_ORDERS
 from fedaudit.privacy.accounting.epsilon_tables import ROUGH_ORDERS, RepeatedEvent, planned_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
@@ -37,7 +38,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     Rotated,
     adjacency_words,
 )
-from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.base import (
     EACH_CLIENT,
     EpsilonMechanism,

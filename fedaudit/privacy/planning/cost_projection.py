@@ -38,8 +38,8 @@ from typing import Literal, assert_never
 import numpy as np
 
 from fedaudit.arrays import Floats
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import Adjacency, MechanismParameters, Observer
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.leakage import worst_log_ratio
 from fedaudit.privacy.noise.banded_noise import noise_of_sums
 from fedaudit.spec.errors import FieldError, InvalidInputError

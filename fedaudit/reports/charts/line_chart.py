@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from markupsafe import Markup
 
+from fedaudit.number_text import bound_text, figure_text
 from fedaudit.reports.charts.drawing import (
     PLOT_LEFT,
     PLOT_RIGHT,
@@ -28,7 +29,6 @@ from fedaudit.reports.charts.drawing import (
     together,
     value_scale,
 )
-from fedaudit.reports.number_text import bound_text, figure_text
 
 FIGURES = (
     "selection_loss",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.fairness.disclosure import hidden_as
+from fedaudit.number_text import bound_text, figure_text
 from fedaudit.reports.charts.drawing import (
     SERIES,
     Chart,
@@ -23,7 +24,6 @@ from fedaudit.reports.charts.line_chart import (
     kept_places,
     line_chart,
 )
-from fedaudit.reports.number_text import bound_text, figure_text
 from fedaudit.reports.sections.part import number_or_some
 from fedaudit.spec.metrics import IDEALS, KINDS, METRICS, RATES
 

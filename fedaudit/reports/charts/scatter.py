@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from fedaudit.number_text import figure_text
 from fedaudit.reports.charts.drawing import (
     PLOT_LEFT,
     PLOT_RIGHT,
@@ -15,7 +16,6 @@ from fedaudit.reports.charts.drawing import (
     value_scale,
 )
 from fedaudit.reports.comparison.fronts import Axis, Front, FrontPoint
-from fedaudit.reports.number_text import figure_text
 
 _FRONT_HEIGHT = 220.0
 _KINDS = ("on the front", "dominated")

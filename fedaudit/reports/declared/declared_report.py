@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.declared.figures import contradictions, has_unprotected
 from fedaudit.privacy.guarantees.cost_sentences import cost_level, cost_words
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.declared.declared_sections import (
     FAIRNESS,
     GUARANTEE,

@@ -20,13 +20,13 @@ from fedaudit.reports.gates.gate_evidence import (
     personal_doubt,
     sweep_doubt,
 )
-from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
+from fedaudit.reports.gates.gate_results import WORST_FIRST
+from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
-_WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 _EARLY_END = (
     ", for the rounds that ran; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement gives"
@@ -47,12 +47,6 @@ def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
     return [_found(gate, None, INSUFFICIENT, reason) for gate in gates]
 
 
-def overall(evaluated: Sequence[Mapping[str, Any]]) -> GateOutcome | None:
-    """The worst outcome: a failure before missing evidence before a pass; None without gates."""
-    outcomes = {gate["outcome"] for gate in evaluated}
-    return next((one for one in _WORST_FIRST if one in outcomes), None)
-
-
 def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
     names = [section["attribute"] for section in report["fairness"]]
     if gate.compares_groups and gate.attribute is None and len(names) > 1:
@@ -70,7 +64,7 @@ def _worst(of_attributes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     def place(found: Mapping[str, Any]) -> tuple[int, float]:
         value = found["value"]
         sign = -1 if found["op"] == "le" else 1
-        return _WORST_FIRST.index(found["outcome"]), 0.0 if value is None else sign * value
+        return WORST_FIRST.index(found["outcome"]), 0.0 if value is None else sign * value
 
     worst = min(of_attributes, key=place)
     which = f"{worst['attribute']}, the worst of {len(of_attributes)} attributes"

@@ -1,17 +1,17 @@
 """Results of the gates of one experiment, policy by policy: as a dictionary, JUnit or Markdown."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from fedaudit.reports.gates.gate_evaluation import overall
-from fedaudit.reports.readings.reading import plain, table
+from fedaudit.number_text import plain, table
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.spec.gates import GateOp
 
+WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 OUTCOME_WORDS: dict[GateOutcome, str] = {
     "pass": "passed",
     "fail": "failed",
@@ -31,6 +31,12 @@ _ELEMENTS: dict[GateOutcome, str | None] = {
 _SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
 # Characters that XML 1.0 does not allow, even escaped.
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def overall(evaluated: Sequence[Mapping[str, Any]]) -> GateOutcome | None:
+    """The worst outcome: a failure before missing evidence before a pass; None without gates."""
+    outcomes = {gate["outcome"] for gate in evaluated}
+    return next((one for one in WORST_FIRST if one in outcomes), None)
 
 
 @dataclass(frozen=True)

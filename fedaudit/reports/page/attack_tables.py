@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.number_text import figure_text
+from fedaudit.number_text import figure_text
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.spec.attacks.attack_spec import attack_titles
 

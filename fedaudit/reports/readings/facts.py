@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from fedaudit.number_text import number as shown
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.privacy.guarantees.guarantee import number as shown
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
 from fedaudit.reports.checks import value_at

@@ -1,6 +1,5 @@
 """A report format, its templates, and escaped Markdown."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
+from fedaudit.number_text import plain
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
@@ -73,22 +73,6 @@ def _environment() -> Environment:
     return made
 
 
-# An underscore between letters or digits has no effect in Markdown.
-_MARKS = re.compile(r"[\\`*\[\]{}<>&$|#~]|(?<![^\W_])_|_(?![^\W_])")
-
-
-def plain(text: str) -> str:
-    """The text on one line, every mark of Markdown, HTML and LaTeX escaped."""
-    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
-
-
 def bullets(items: Iterable[str]) -> list[str]:
     """A list of lines that are already Markdown."""
     return [f"- {item}" for item in items]
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """A table of cells that are already Markdown."""
-    names = list(head)
-    lines = [names, ["---"] * len(names), *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]

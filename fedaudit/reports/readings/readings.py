@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from fedaudit.number_text import plain
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
@@ -26,7 +27,7 @@ from fedaudit.reports.readings.facts import (
     texts_at,
 )
 from fedaudit.reports.readings.impact_ratio import IMPACT_RATIO
-from fedaudit.reports.readings.reading import ReportReading, bullets, plain, rendered
+from fedaudit.reports.readings.reading import ReportReading, bullets, rendered
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.spec.metrics import RATES
 

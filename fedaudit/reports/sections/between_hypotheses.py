@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, MechanismParameters
-from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.leakage import (
     MAX_LISTED,
     MIN_RELEASES,

@@ -111,8 +111,6 @@ PRIVACY_COSTS = (
     "log_ratio_max",
     "epsilon_max",
 )
-UNBOUNDED = "unbounded"
-"""Never "none", a dash or a blank, all of which read as no cost beside the costs of other runs."""
 
 
 def is_unbounded(guarantee_kind: str, figure: str) -> bool:

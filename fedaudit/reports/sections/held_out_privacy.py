@@ -11,13 +11,13 @@ from pydantic import Field
 
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import SUBJECT_KINDS, LedgerEntry, report_inputs
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import (
     MechanismParameters,
     adjacency_words,
     observer_words,
 )
 from fedaudit.privacy.count_release import CountRelease, count_release
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import Check, agrees, check, value_at
 from fedaudit.reports.ledger_totals import RunEvidence

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar, assert_neve
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from fedaudit.number_text import NO_FIGURE, bound_text, exact_text, figure_text
 from fedaudit.reports.checks import Check
-from fedaudit.reports.number_text import NO_FIGURE, bound_text, exact_text, figure_text
 from fedaudit.spec.metrics import RATES, Rate
 
 WHERE_GIVEN = Field(exclude_if=lambda value: value is None)

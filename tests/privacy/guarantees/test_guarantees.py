@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.number_text import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC

@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 
 from fedaudit.reports.figures import COUNTED
-from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.report import assemble
 from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, Gate, GateFigure, PlainFigure
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.reports.number_text import bound_text, figure_text
+from fedaudit.number_text import bound_text, figure_text
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.reports.readings.reading import plain
+from fedaudit.number_text import plain
 from fedaudit.reports.readings.readings import READINGS, reading
 from tests.reports.reading_documents import NAMES, documents
 

@@ -8,8 +8,8 @@ import jsonschema
 import numpy as np
 import pytest
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
 from fedaudit.reports.gates.gate_evaluation import evaluate

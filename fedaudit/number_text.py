@@ -1,9 +1,13 @@
-"""Figures as text, alike wherever a report or a page shows them."""
+"""Figures as text, alike wherever a report or a page shows them, and escaped Markdown."""
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+import re
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
 NO_FIGURE = "–"
+UNBOUNDED = "unbounded"
+"""Never "none", a dash or a blank, all of which read as no cost beside the costs of other runs."""
 
 _DIGITS = 4
 _SMALLEST = 0.001
@@ -55,3 +59,37 @@ def _text(value: float | None, rounding: str) -> str:
         return f"{float(kept):.{_DIGITS}g}"
     shown = f"{kept:,f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+# An underscore between letters or digits has no effect in Markdown.
+_MARKS = re.compile(r"[\\`*\[\]{}<>&$|#~]|(?<![^\W_])_|_(?![^\W_])")
+
+
+def plain(text: str) -> str:
+    """The text on one line, every mark of Markdown, HTML and LaTeX escaped."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """A table of cells that are already Markdown."""
+    names = list(head)
+    lines = [names, ["---"] * len(names), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def number(value: float) -> str:
+    """A figure for a sentence."""
+    return f"{value:.6g}"
+
+
+def at_most(value: float, *, digits: int = 6) -> str:
+    """An upper bound for a sentence: rounded up, never below the figure that was shown.
+
+    A number that few digits can express is stated unchanged: 2.2 stays, although in binary it lies
+    a little higher.
+    """
+    nearest = f"{value:.{digits}g}"
+    if float(nearest) >= value:
+        return nearest
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.create_decimal_from_float(value)):.{digits}g}"

@@ -1,0 +1,120 @@
+"""The command `gate`: whether an experiment passes its gates, for pipelines."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from fedaudit.cli.options import GateForm, Out, read_policies
+from fedaudit.cli.output import gate_exit, json_text, standard_output, usage_error, write_bytes
+from fedaudit.cli.remote import connected
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, Evaluation, GateResults, condition
+from fedaudit.reports.gates.gate_results import junit as junit_of
+from fedaudit.reports.gates.gate_results import markdown as markdown_of
+from fedaudit.reports.sections.part import GateOutcome
+from fedaudit.spec.gates import PolicyFile
+from fedaudit_client.client import Client
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer()
+
+_COLOURS: dict[GateOutcome, str] = {
+    "pass": "green",
+    "fail": "red",
+    "insufficient_evidence": "yellow",
+}
+COLOURED: Mapping[GateOutcome, str] = {
+    outcome: f"[{colour}]{OUTCOME_WORDS[outcome]}[/{colour}]"
+    for outcome, colour in _COLOURS.items()
+}
+"""An outcome in words, as markup."""
+
+
+@app.command()
+def gate(
+    experiment_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    *,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="A YAML or JSON file of policies (and `experiment_id`); - is stdin."),
+    ] = None,
+    form: Annotated[
+        GateForm, typer.Option("--format", help="junit for test reports, markdown for a comment.")
+    ] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    out: Out = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write JUnit to this file as well.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Write Markdown to this file as well.")
+    ] = None,
+) -> None:
+    """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where it is not decided."""
+    if as_json and form not in ("text", "json"):
+        raise usage_error("--json: is the same as --format json; give one of the two")
+    form = "json" if as_json else form
+    if form == "text" and out is not None:
+        raise usage_error("--out: goes with --format json, junit and markdown")
+    file = None if policy is None else read_policies(policy)
+    experiment_id = experiment_id or (file.experiment_id if file else None)
+    if experiment_id is None:
+        raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
+    with connected() as client:
+        results = _evaluated(client, experiment_id, file)
+    if results.outcome is None:
+        raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
+    if junit is not None:
+        write_bytes(junit_of(results).encode(), junit, option="--junit")
+    if markdown is not None:
+        write_bytes(markdown_of(results).encode(), markdown, option="--markdown")
+    if (written := _DOCUMENTS[form]) is not None:
+        write_bytes(written(results).encode(), out)
+    if written is None or out is not None:
+        show_gates(results)
+    raise typer.Exit(gate_exit(results.outcome))
+
+
+def _evaluated(client: Client, experiment_id: str, file: PolicyFile | None) -> GateResults:
+    if file is None:
+        answer = client.evaluate_gates(experiment_id)
+        return GateResults(experiment_id, (Evaluation(None, tuple(answer["gates"])),))
+    evaluations = []
+    for named in file.to_evaluate:
+        gates = [gate.model_dump(mode="json") for gate in named.gates]
+        answer = client.evaluate_gates(experiment_id, gates)
+        evaluations.append(Evaluation(named.name, tuple(answer["gates"])))
+    return GateResults(experiment_id, tuple(evaluations))
+
+
+_DOCUMENTS: dict[GateForm, Callable[[GateResults], str] | None] = {
+    "text": None,
+    "json": lambda results: f"{json_text(results.as_dict())}\n",
+    "junit": junit_of,
+    "markdown": markdown_of,
+}
+"""What writes the results; None where they are only shown."""
+
+
+def show_gates(results: GateResults) -> None:
+    """A line for each evaluated gate on standard output, below the name of its policy."""
+    console = standard_output()
+    for evaluation in results.evaluations:
+        if evaluation.policy is not None:
+            console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
+        for gate in evaluation.gates:
+            console.print(f"{condition_text(gate)}: {outcome_text(gate)}")
+
+
+def condition_text(gate: Mapping[str, Any]) -> str:
+    """What a gate demands, as markup."""
+    return escape(condition(gate))
+
+
+def outcome_text(gate: Mapping[str, Any]) -> str:
+    """How it ended and why, as markup."""
+    return f"{COLOURED[gate['outcome']]}: {escape(gate['reason'])}"
