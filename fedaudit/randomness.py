@@ -24,6 +24,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.native.library import aes, distinct, philox
 
 Words = NDArray[np.uint32]
@@ -252,7 +253,7 @@ class EntropySource:
         return *np.broadcast_shapes(self._shape, np.shape(round_), np.shape(counters)), count
 
 
-def uniforms(words: Words) -> NDArray[np.float64]:
+def uniforms(words: Words) -> Floats:
     """Uniform numbers strictly between 0 and 1, one a word, on a grid of 2**-32."""
     numbers = words.astype(np.float64)
     numbers += 0.5
@@ -260,7 +261,7 @@ def uniforms(words: Words) -> NDArray[np.float64]:
     return numbers
 
 
-def wide_uniforms(words: WideWords) -> NDArray[np.float64]:
+def wide_uniforms(words: WideWords) -> Floats:
     """Uniform numbers between 2**-64 and 1 - 2**-53, one a word of 64 bits.
 
     Each is a number on a grid of 2**-63 rounded to the 53 bits of a float64, so it lies within
@@ -298,7 +299,7 @@ def normals(words: Words, dtype: DTypeLike = np.float32) -> NDArray[np.floating]
 
 def sample_without_replacement(
     source: Source, *, purpose: Purpose, round_: ArrayLike, population: int, count: int
-) -> NDArray[np.int64]:
+) -> Ints:
     """`count` distinct numbers below `population`, ascending: broadcast(seeds, round_) + (count,).
 
     Every subset is equally likely, but for ties among words: population / 2**32 at most.
@@ -319,7 +320,7 @@ def sample_without_replacement(
         draws *= 2
 
 
-def _smallest(words: Words, count: int) -> NDArray[np.int64]:
+def _smallest(words: Words, count: int) -> Ints:
     """The positions of the smallest words; the position is the tie-break."""
     keys = (words.astype(np.uint64) << _SHIFT) | np.arange(words.shape[-1], dtype=np.uint64)
     if count < words.shape[-1]:
@@ -327,7 +328,7 @@ def _smallest(words: Words, count: int) -> NDArray[np.int64]:
     return np.sort((keys & _LOW).astype(np.int64), axis=-1)
 
 
-def _first_distinct(drawn: NDArray[np.uint64], count: int) -> NDArray[np.int64] | None:
+def _first_distinct(drawn: NDArray[np.uint64], count: int) -> Ints | None:
     """The first `count` distinct numbers of each row, ascending; None where a row has fewer.
 
     Which set that is does not depend on how many more were drawn after them.
@@ -344,7 +345,7 @@ def _first_distinct(drawn: NDArray[np.uint64], count: int) -> NDArray[np.int64] 
     return number[turn <= last].reshape(*drawn.shape[:-1], count)
 
 
-def permutation(size: int, *, seed: int, purpose: Purpose) -> NDArray[np.int64]:
+def permutation(size: int, *, seed: int, purpose: Purpose) -> Ints:
     """A random order of 0 .. size - 1."""
     words = CounterSource(seed).words(purpose=purpose, round_=0, counters=np.arange(size), count=2)
     keys = (words[:, 0].astype(np.uint64) << _SHIFT) | words[:, 1]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
 from fedaudit.fairness.permutation import Ranking, ScoredOutcomes, rank_rows
 from fedaudit.judgement import Gained, Judgement, judge_model
@@ -27,22 +27,22 @@ RowLoss = Literal["squared", "log"]
 class MeasuredRows:
     """Every array is [rows]. Confidential."""
 
-    client: NDArray[np.int64]
+    client: Ints
     """The row's client, from 0 and below `clients`; every client has a row."""
     clients: int
-    target: NDArray[np.float64]
+    target: Floats
     """As the loss compares it: scaled, or the class index."""
-    predicted: NDArray[np.float64]
+    predicted: Floats
     """Likewise."""
-    values: NDArray[np.float64]
+    values: Floats
     """The model's loss of the row, before any root."""
-    outcome: NDArray[np.int64] | None
+    outcome: Ints | None
     """What was predicted, as one of few outcomes; None for a number without a favourable
     outcome."""
-    true_outcome: NDArray[np.int64] | None
+    true_outcome: Ints | None
     """The true one; None with `outcome`."""
-    hypothesis: NDArray[np.int64]
-    groups: Mapping[str, tuple[int, NDArray[np.int64]]]
+    hypothesis: Ints
+    groups: Mapping[str, tuple[int, Ints]]
     """Sensitive attribute -> how many groups it has, and the row's, -1 for none."""
     two_outcomes: bool = False
     """Whether outcomes are 0 and 1, of which 1 is the favourable or the positive one."""
@@ -52,7 +52,7 @@ class MeasuredRows:
     """The probability of the positive class above which it was predicted."""
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Floats:
         """How much a right decision counts, [rows]; all alike at a threshold of 0.5.
 
         A threshold t is best where missing the outcome costs 1 - t and a false alarm costs t
@@ -75,31 +75,29 @@ class LossShape:
     by_client: bool
     """Whether the validation loss is the mean over clients; over all rows alike otherwise."""
 
-    def of_clients(self, values: NDArray[np.float64], rows: MeasuredRows) -> NDArray[np.float64]:
+    def of_clients(self, values: Floats, rows: MeasuredRows) -> Floats:
         """Each client's loss from its rows' values [rows]: [clients]."""
         return self.client_means(rows)(values)
 
-    def client_means(
-        self, rows: MeasuredRows
-    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    def client_means(self, rows: MeasuredRows) -> Callable[[Floats], Floats]:
         """`of_clients` of these rows, for many values."""
         counts = np.bincount(rows.client, minlength=rows.clients)
 
-        def losses(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        def losses(values: Floats) -> Floats:
             sums = np.bincount(rows.client, weights=values, minlength=rows.clients)
-            means: NDArray[np.float64] = sums / counts
+            means: Floats = sums / counts
             return np.sqrt(means) if self.root_mean else means
 
         return losses
 
-    def row_weights(self, rows: MeasuredRows) -> NDArray[np.float64]:
+    def row_weights(self, rows: MeasuredRows) -> Floats:
         """How much a row counts, [rows], adding up to 1."""
         if not self.by_client:
             return np.full(len(rows.client), 1.0 / len(rows.client))
         counts = np.bincount(rows.client, minlength=rows.clients)
         return np.asarray(1.0 / (rows.clients * counts[rows.client]), dtype=np.float64)
 
-    def client_weights(self, rows: MeasuredRows) -> NDArray[np.float64]:
+    def client_weights(self, rows: MeasuredRows) -> Floats:
         """How much a client's loss counts: [clients]."""
         if self.by_client:
             return np.ones(rows.clients)
@@ -120,9 +118,9 @@ class ConstantPrediction:
     """One answer for every row of a hypothesis, and what it costs each of them."""
 
     kind: ConstantKind
-    correct: NDArray[np.bool_] | None
+    correct: Bools | None
     """[rows]: whether it classifies the row correctly; None for a number."""
-    values: NDArray[np.float64]
+    values: Floats
     """[rows]: its loss of the row, before any root."""
 
 
@@ -149,9 +147,7 @@ def best_constant(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
     return ConstantPrediction(kind, None, (rows.target - found[rows.hypothesis]) ** 2)
 
 
-def most_frequent(
-    values: NDArray[np.int64], rows: MeasuredRows, weights: NDArray[np.float64] | None = None
-) -> NDArray[np.int64]:
+def most_frequent(values: Ints, rows: MeasuredRows, weights: Floats | None = None) -> Ints:
     """For each row, the most frequent of `values` [rows] over its hypothesis's rows, which count
     by their `weights` [rows]: [rows]."""
     found = np.zeros(len(values), dtype=np.int64)
@@ -162,17 +158,15 @@ def most_frequent(
     return found
 
 
-def _of_hypotheses(rows: MeasuredRows) -> list[NDArray[np.bool_]]:
+def _of_hypotheses(rows: MeasuredRows) -> list[Bools]:
     return [rows.hypothesis == one for one in range(int(rows.hypothesis.max(initial=0)) + 1)]
 
 
-def _losses(
-    shares: NDArray[np.float64], truth: NDArray[np.int64], shape: LossShape
-) -> NDArray[np.float64]:
+def _losses(shares: Floats, truth: Ints, shape: LossShape) -> Floats:
     """The loss of each row of true class [rows] under the probabilities [classes]."""
     match shape.row:
         case "log":
-            found: NDArray[np.float64] = -np.log(shares[truth])
+            found: Floats = -np.log(shares[truth])
             return found
         case "squared":
             # Over all classes: (1 - p)^2 for the true one and p^2 for each of the others.
@@ -182,9 +176,7 @@ def _losses(
             assert_never(shape.row)
 
 
-def _smallest(
-    rows: MeasuredRows, shape: LossShape, found: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _smallest(rows: MeasuredRows, shape: LossShape, found: Floats) -> Floats:
     """The constants [k] with the smallest loss, which is convex in them."""
     weights, mean = shape.client_weights(rows), shape.client_means(rows)
     ends = float(rows.target.min()), float(rows.target.max())
@@ -192,7 +184,7 @@ def _smallest(
     owners = [np.flatnonzero(own) for own in _of_hypotheses(rows)]
     targets = [rows.target[own] for own in owners]
 
-    def improved(place: int, values: NDArray[np.float64]) -> float:
+    def improved(place: int, values: Floats) -> float:
         """The best number at one place; `values` [rows], of the constants elsewhere as they are,
         are overwritten at its rows."""
         alike = PredictedAlike(
@@ -249,7 +241,7 @@ class RowGains:
     squares: float
 
     @classmethod
-    def of(cls, gains: NDArray[np.float64]) -> "RowGains":
+    def of(cls, gains: Floats) -> "RowGains":
         """Of the gains of single rows [rows]."""
         return cls(float(gains.sum()), float((gains**2).sum()))
 
@@ -263,9 +255,9 @@ class RowGains:
 class ConstantByGroup:
     """What the constant gets on the rows of each group: [clients, groups] each. Confidential."""
 
-    rows: NDArray[np.int64]
-    correct: NDArray[np.int64] | None
-    constant_correct: NDArray[np.int64] | None
+    rows: Ints
+    correct: Ints | None
+    constant_correct: Ints | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -273,37 +265,37 @@ class ConstantComparison:
     """What the scored rows add up to. Confidential; arrays [clients] but for `outcomes`."""
 
     constant: ConstantKind
-    rows: NDArray[np.int64]
-    correct: NDArray[np.int64] | None
-    constant_correct: NDArray[np.int64] | None
+    rows: Ints
+    correct: Ints | None
+    constant_correct: Ints | None
     """Those that the constant does."""
-    loss: NDArray[np.float64]
-    constant_loss: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    loss: Floats
+    constant_loss: Floats
+    weights: Floats
     """How much a client counts in the validation loss."""
-    outcomes: NDArray[np.int64] | None
+    outcomes: Ints | None
     """[k, outcomes]: rows by the hypothesis that predicted them and what it predicted; None where
     a prediction is a number without a favourable outcome."""
-    true_outcomes: NDArray[np.int64] | None
+    true_outcomes: Ints | None
     """[outcomes]: the same rows by their true outcome."""
     by_group: Mapping[str, ConstantByGroup]
     gains: Mapping[Gain, RowGains]
     """How much better the model is on each row."""
-    decided: NDArray[np.float64]
+    decided: Floats
     """Its rows, which count by their `MeasuredRows.weights`."""
-    decision_gain: NDArray[np.float64] | None
+    decision_gain: Floats | None
     """So counted, the rows that the model alone classifies correctly, less those that the constant
     alone does: that which is best when rows count so. None for a number."""
-    outcome_gain: NDArray[np.float64] | None
+    outcome_gain: Floats | None
     """The same of outcomes, favourable or not."""
     threshold: float = 0.5
-    counts: NDArray[np.int64] | None = None
+    counts: Ints | None = None
     """[4]: true and false positives and negatives of all rows; None without two outcomes."""
     ranking: Ranking | None = None
     """Of the judged rows; None where predictions have no scores."""
 
     @property
-    def accuracy_gain(self) -> NDArray[np.int64] | None:
+    def accuracy_gain(self) -> Ints | None:
         """Rows that the model alone classifies correctly, less those that the constant alone does;
         None for a number."""
         if self.correct is None or self.constant_correct is None:
@@ -357,7 +349,7 @@ def _ranking(rows: MeasuredRows) -> Ranking | None:
     )
 
 
-def _four_counts(rows: MeasuredRows) -> NDArray[np.int64] | None:
+def _four_counts(rows: MeasuredRows) -> Ints | None:
     if not rows.two_outcomes or rows.outcome is None or rows.true_outcome is None:
         return None
     judged = rows.outcome >= 0
@@ -366,20 +358,20 @@ def _four_counts(rows: MeasuredRows) -> NDArray[np.int64] | None:
     return np.bincount(place, minlength=4)[[3, 2, 0, 1]]
 
 
-def _count(rows: MeasuredRows, which: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _count(rows: MeasuredRows, which: Bools) -> Ints:
     return np.bincount(rows.client[which], minlength=rows.clients)
 
 
-def _sums(rows: MeasuredRows, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sums(rows: MeasuredRows, values: Floats) -> Floats:
     found = np.bincount(rows.client, weights=values, minlength=rows.clients)
     return np.asarray(found, dtype=np.float64)
 
 
-def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, NDArray[np.float64]]:
+def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, Floats]:
     """How much better the model is on each row: [rows]. Decisions count by their weights, beside
     the constant that is best when they do."""
     weights = rows.weights
-    found: dict[Gain, NDArray[np.float64]] = {"loss": constant.values - rows.values}
+    found: dict[Gain, Floats] = {"loss": constant.values - rows.values}
     if constant.correct is not None:
         truth = rows.target.astype(np.int64)
         right = (rows.predicted == truth).astype(np.float64)
@@ -394,13 +386,13 @@ def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, NDArr
 
 
 def _by_group(
-    rows: MeasuredRows, constant: ConstantPrediction, groups: int, codes: NDArray[np.int64]
+    rows: MeasuredRows, constant: ConstantPrediction, groups: int, codes: Ints
 ) -> ConstantByGroup:
     grouped = codes >= 0
     place = (rows.client * groups + codes)[grouped]
     shape = rows.clients, groups
 
-    def count(which: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def count(which: Bools) -> Ints:
         chosen = place[which[grouped]]
         return np.bincount(chosen, minlength=rows.clients * groups).reshape(shape)
 
@@ -412,7 +404,7 @@ def _by_group(
     )
 
 
-def _outcomes(rows: MeasuredRows) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+def _outcomes(rows: MeasuredRows) -> tuple[Ints | None, Ints | None]:
     """Predicted by hypothesis, and true. Rows for which no rule decides have the outcome -1."""
     if rows.outcome is None or rows.true_outcome is None:
         return None, None
@@ -503,7 +495,7 @@ def judge_comparison(found: ConstantComparison) -> Judgement:
     )
 
 
-def _share(outcomes: NDArray[np.int64] | None) -> float | None:
+def _share(outcomes: Ints | None) -> float | None:
     """Of counts [..., outcomes], what the most frequent of each line make of all."""
     if outcomes is None or not outcomes.sum():
         return None
@@ -511,7 +503,7 @@ def _share(outcomes: NDArray[np.int64] | None) -> float | None:
 
 
 def _intervals(
-    found: ConstantComparison, level: float, *, decisions: NDArray[np.float64] | None = None
+    found: ConstantComparison, level: float, *, decisions: Floats | None = None
 ) -> dict[str, Interval]:
     """Of each of the gains; those that there are none of have no interval. `decisions`: the gain
     [clients] in decisions in the place of that in accuracy."""
@@ -535,9 +527,7 @@ def _intervals(
     return intervals
 
 
-def group_intervals(
-    gained: NDArray[np.int64], rows: NDArray[np.int64], *, level: float
-) -> list[Interval]:
+def group_intervals(gained: Ints, rows: Ints, *, level: float) -> list[Interval]:
     """Of each group's accuracy over the constant's, from `gained` and `rows` [clients, groups].
     `gained`: rows that only the model classifies correctly, less those of only the constant."""
     own = Clustered(np.stack([gained, rows], axis=-1))

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.audits.audit_table import AuditedRows, predicted_from
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores, gaps
@@ -102,28 +102,15 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
 
 def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSection:
     """Without what predictions alone do not have, each with its reason."""
-    by_rows = rows.client_count is None
-    update: dict[str, Any] = {
-        "groups": [
-            one.model_copy(update={"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}})
-            for one in section.groups
-        ],
-        "metrics": {
-            name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()
-        },
-    }
-    if by_rows:
-        update["groups"] = [
-            one.model_copy(
-                update={
-                    "accuracy_over_baseline_interval": drawn_by_rows(
-                        one.accuracy_over_baseline_interval
-                    )
-                }
-            )
-            for one in update["groups"]
-        ]
-    return section.model_copy(update=update)
+    by_rows, groups = rows.client_count is None, []
+    for one in section.groups:
+        update: dict[str, Any] = {"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}}
+        if by_rows:
+            interval = drawn_by_rows(one.accuracy_over_baseline_interval)
+            update["accuracy_over_baseline_interval"] = interval
+        groups.append(one.model_copy(update=update))
+    metrics = {name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()}
+    return section.model_copy(update={"groups": groups, "metrics": metrics})
 
 
 def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection:
@@ -210,14 +197,14 @@ def predicted_rows(rows: AuditedRows) -> dict[str, PredictedRows]:
     return found
 
 
-def group_counts(rows: AuditedRows, attribute: str) -> NDArray[np.int64]:
+def group_counts(rows: AuditedRows, attribute: str) -> Ints:
     """True and false positives and negatives of each group of an attribute: [groups, 4]."""
     codes = rows.scored.population.codes[attribute]
     known, groups = codes >= 0, len(rows.groups[attribute])
     return _sums(codes[known] * len(COUNTS) + _kinds(rows)[known], (groups, len(COUNTS)))
 
 
-def _kinds(rows: AuditedRows) -> NDArray[np.int64]:
+def _kinds(rows: AuditedRows) -> Ints:
     truth = rows.favourable[rows.judged]
     predicted = rows.predicts_favourable(rows.predicted)[rows.judged]
     return np.where(predicted, np.where(truth, _TP, _FP), np.where(truth, _FN, _TN)).astype(
@@ -225,14 +212,12 @@ def _kinds(rows: AuditedRows) -> NDArray[np.int64]:
     )
 
 
-def _sums(places: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _sums(places: Ints, shape: tuple[int, ...]) -> Ints:
     """How often each place of an array of this shape occurs."""
     return np.bincount(places, minlength=int(np.prod(shape))).reshape(shape)
 
 
-def _against_constant(
-    rows: AuditedRows, client: NDArray[np.int64], *, clients: int
-) -> ConstantComparison:
+def _against_constant(rows: AuditedRows, client: Ints, *, clients: int) -> ConstantComparison:
     """The predictions beside always predicting the most frequent outcome. A prediction that is no
     probability has no loss but that of being wrong, and neither has the constant here."""
     judged = rows.judged
@@ -327,7 +312,7 @@ def threshold_section(
     )
 
 
-def _grid(scores: NDArray[np.float64]) -> list[float]:
+def _grid(scores: Floats) -> list[float]:
     """Tenths of probabilities; of other scores their deciles to two digits, since a decile as it is
     would be somebody's score."""
     if scores.min() >= 0 and scores.max() <= 1:
@@ -337,10 +322,7 @@ def _grid(scores: NDArray[np.float64]) -> list[float]:
 
 
 def _at(
-    rows: AuditedRows,
-    scores: NDArray[np.float64],
-    disclosures: Mapping[str, Disclosure],
-    threshold: float,
+    rows: AuditedRows, scores: Floats, disclosures: Mapping[str, Disclosure], threshold: float
 ) -> ThresholdGaps:
     predicted = predicted_from(rows.rules, scores, threshold=threshold)
     other = replace(rows, predicted=predicted)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.agreement import federation_label_faults
@@ -54,7 +55,7 @@ class RowContents:
     columns: str
     """SHA-256 of the names of the columns that identify rows: only files with the same ones are
     compared."""
-    numbers: NDArray[np.int64]
+    numbers: Ints
     """[rows of the file]: below NUMBERS; those that are alike are counted through."""
 
 
@@ -115,10 +116,10 @@ class AuditedRows:
     federation: Federation
     """Of one client: truth, groups and the numbers of the rows, without features."""
     rules: OutcomeRules
-    predicted: NDArray[np.int64]
+    predicted: Ints
     """The predicted class, as the truth's."""
-    scores: NDArray[np.float64] | None
-    clients: NDArray[np.int64]
+    scores: Floats | None
+    clients: Ints
     """Whose each row is. Without a client key, one of equally large bundles of rows dealt out at
     random, which intervals count."""
     client_count: int | None
@@ -134,24 +135,24 @@ class AuditedRows:
         return measuring_spec(self.audit)
 
     @cached_property
-    def judged(self) -> NDArray[np.bool_]:
+    def judged(self) -> Bools:
         """The rows for which a rule says what is favourable; no other one is scored."""
-        found: NDArray[np.bool_] = self.rules.rule_index >= 0
+        found: Bools = self.rules.rule_index >= 0
         return found
 
     @cached_property
-    def favourable(self) -> NDArray[np.bool_]:
+    def favourable(self) -> Bools:
         """Whether the true outcome is."""
-        found: NDArray[np.bool_] = self.rules.label(self.federation.raw_target)
+        found: Bools = self.rules.label(self.federation.raw_target)
         return found
 
-    def predicts_favourable(self, predicted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def predicts_favourable(self, predicted: Ints) -> Bools:
         """Whether these predicted classes [rows] are."""
-        found: NDArray[np.bool_] = self.rules.label(predicted.astype(np.float64))
+        found: Bools = self.rules.label(predicted.astype(np.float64))
         return found
 
     @cached_property
-    def truth(self) -> NDArray[np.int64]:
+    def truth(self) -> Ints:
         """The true class."""
         return np.asarray(self.federation.raw_target, dtype=np.int64)
 
@@ -160,7 +161,7 @@ class AuditedRows:
         """By attribute, the names of its groups."""
         return {one.name: one.values for one in self.federation.attributes}
 
-    def codes(self, attribute: str) -> NDArray[np.int64]:
+    def codes(self, attribute: str) -> Ints:
         """The group of each row; -1 for none."""
         return np.asarray(self.federation.attribute(attribute).codes, dtype=np.int64)
 
@@ -195,7 +196,7 @@ class AuditedRows:
         return [NumberedRows(population, clients_by_number(numbers, self.clients))]
 
     @property
-    def _row_numbers(self) -> NDArray[np.int64]:
+    def _row_numbers(self) -> Ints:
         numbers = self.federation.row_numbers
         if numbers is None:
             raise ValueError("rows of a table have numbers")
@@ -207,9 +208,7 @@ class AuditedRows:
         return bool((self.predicted == self.truth)[self.judged].all())
 
 
-def predicted_from(
-    rules: OutcomeRules, scores: NDArray[np.float64], *, threshold: float
-) -> NDArray[np.int64]:
+def predicted_from(rules: OutcomeRules, scores: Floats, *, threshold: float) -> Ints:
     """The class, 0 or 1, that scores [rows] of the favourable outcome predict: that outcome from
     the threshold up."""
     second_is_favourable = rules.label(np.ones(len(scores)))
@@ -364,7 +363,7 @@ def _complete(
 
 def _compared(
     audit: AuditSpec, read: dict[str, Levels], faults: _Faults
-) -> tuple[tuple[Attribute, ...], NDArray[np.bool_] | None]:
+) -> tuple[tuple[Attribute, ...], Bools | None]:
     """The attributes of the rows that figures count, and which rows [rows] no figure counts."""
     every = [attribute_of(name, levels) for name, levels in read.items()]
     found = faults.attempt(lambda: compared(every, audit.fairness)) or ()
@@ -395,9 +394,7 @@ def _truth(audit: AuditSpec, rows: TableRows) -> Levels:
     return levels
 
 
-def _aligned(
-    audit: AuditSpec, truth: Levels, predicted: Levels
-) -> tuple[Levels, NDArray[np.int64]]:
+def _aligned(audit: AuditSpec, truth: Levels, predicted: Levels) -> tuple[Levels, Ints]:
     """The truth's classes and the predicted one of each row, as text or as numbers alike."""
     places = find_classes(truth.values, list(predicted.values))
     unknown = [value for value, place in zip(predicted.values, places, strict=True) if place < 0]
@@ -416,7 +413,7 @@ def _aligned(
     return truth, np.array(places, dtype=np.int64)[predicted.codes]
 
 
-def _clients(audit: AuditSpec, rows: TableRows) -> tuple[NDArray[np.int64], int | None]:
+def _clients(audit: AuditSpec, rows: TableRows) -> tuple[Ints, int | None]:
     if audit.client_key is None:
         order = np.random.default_rng(audit.seed).permutation(len(rows))
         found = np.empty(len(rows), dtype=np.int64)
@@ -503,8 +500,8 @@ def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:
 
 
 def _by_threshold(
-    audit: AuditSpec, federation: Federation, rules: OutcomeRules, scores: NDArray[np.float64]
-) -> NDArray[np.int64]:
+    audit: AuditSpec, federation: Federation, rules: OutcomeRules, scores: Floats
+) -> Ints:
     """The predicted class: the favourable one of two from the threshold up."""
     if len(federation.classes) != 2:
         raise error_at(

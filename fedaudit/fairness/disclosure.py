@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Ints
 from fedaudit.fairness.suppression import (
     IntersectionTable,
     combination_of,
@@ -51,11 +51,11 @@ class DisclosureRule:
 
     def decide(
         self,
-        rows: NDArray[np.int64],
+        rows: Ints,
         *,
         of: str = "scored rows",
-        clients: NDArray[np.int64] | None = None,
-        allowed: NDArray[np.bool_] | None = None,
+        clients: Ints | None = None,
+        allowed: Bools | None = None,
     ) -> "Disclosure":
         """Which groups are disclosed, from the sizes of each population: [..., groups].
 
@@ -110,15 +110,15 @@ class Disclosure:
     """Which groups of a population are disclosed, and why the others are not."""
 
     rule: DisclosureRule
-    rows: NDArray[np.int64]
+    rows: Ints
     """[..., groups]: the sizes by which it was decided."""
-    shown: NDArray[np.bool_]
+    shown: Bools
     """[..., groups]"""
     too_few: str
     """Of what a suppressed group has too few."""
     why: str | None = None
     """Why groups are suppressed for another reason; None for the usual ones."""
-    large: NDArray[np.bool_] | None = None
+    large: Bools | None = None
     """[..., groups]: those that would be shown but for others that follow from them; None where
     that is unknown."""
 
@@ -150,7 +150,7 @@ class Disclosure:
             large=None,
         )
 
-    def check(self, rows: NDArray[np.int64]) -> None:
+    def check(self, rows: Ints) -> None:
         """That figures of groups with so many rows each, [..., groups], fall under it. Raises
         ValueError where they are another population's: a group that is disclosed in one may be
         suppressed in the other."""
@@ -160,7 +160,7 @@ class Disclosure:
                 f"{self.rows.shape}; decide it from their own rows"
             )
 
-    def of_clients(self, clients: NDArray[np.int64], *, of: str = "clients") -> "Disclosure":
+    def of_clients(self, clients: Ints, *, of: str = "clients") -> "Disclosure":
         """For figures that are averaged over so many clients of each group: [groups]. Groups with
         fewer than MIN_CLIENTS are suppressed besides, and the smallest of the others where just one
         would be, or few rows together."""

@@ -24,19 +24,19 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count
 
 
-def scored_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def scored_rows(counts: Ints) -> Ints:
     """Rows of each group: [..., groups]."""
-    total: NDArray[np.int64] = counts.sum(axis=-1)
+    total: Ints = counts.sum(axis=-1)
     return total
 
 
-def _indicators(*of_rates: tuple[Count, ...]) -> NDArray[np.float64]:
+def _indicators(*of_rates: tuple[Count, ...]) -> Floats:
     return np.array([[float(count in counts) for count in COUNTS] for counts in of_rates])
 
 
@@ -45,7 +45,7 @@ _DENOMINATORS = _indicators(*(rate.denominator for rate in RATES.values()))
 _PLACES = {family.name: [list(RATES).index(name) for name in family.rates] for family in FAMILIES}
 
 
-def group_rates(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def group_rates(counts: Ints) -> Floats:
     """[..., groups, 4] to [..., rates, groups]: the RATES by group, NaN without a denominator."""
     # Counts stay far below 2**53, so these products are exact.
     numbers = counts.swapaxes(-1, -2).astype(np.float64)
@@ -54,9 +54,7 @@ def group_rates(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.divide(numerators, denominators, out=missing, where=denominators != 0)
 
 
-def rate_gaps(
-    rates: NDArray[np.float64], shown: NDArray[np.bool_], *, reference: int | None = None
-) -> NDArray[np.float64]:
+def rate_gaps(rates: Floats, shown: Bools, *, reference: int | None = None) -> Floats:
     """The METRICS of the RATES [..., rates, groups] over the shown groups: [..., metrics]. NaN
     where fewer than two groups are shown, a shown group lacks one of a metric's rates, the
     reference group (an index) is hidden, or a ratio is 0/0."""
@@ -75,14 +73,12 @@ def rate_gaps(
     return values
 
 
-def lacking(rates: NDArray[np.float64], family: str) -> int:
+def lacking(rates: Floats, family: str) -> int:
     """How many of some groups, with the RATES [rates, groups], lack a rate of a family."""
     return int(np.isnan(rates[_PLACES[family]]).any(axis=0).sum())
 
 
-def spread(
-    values: NDArray[np.float64], visible: NDArray[np.bool_], reference: int | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def spread(values: Floats, visible: Bools, reference: int | None) -> tuple[Floats, Floats]:
     """Difference and ratio of values [..., groups] over the visible groups: [...] each. Values are
     not negative. NaN where a visible value is NaN, and for a ratio of 0/0."""
     with np.errstate(invalid="ignore"):
@@ -99,9 +95,9 @@ def spread(
         return high - low, low / high
 
 
-def comparable(shown: NDArray[np.bool_], reference: int | None) -> NDArray[np.bool_]:
+def comparable(shown: Bools, reference: int | None) -> Bools:
     """Where there are two groups to compare, and the reference group is one: [...]."""
-    found: NDArray[np.bool_] = np.count_nonzero(shown, axis=-1) >= 2
+    found: Bools = np.count_nonzero(shown, axis=-1) >= 2
     if reference is not None:
         found &= shown[..., reference]
     return found
@@ -174,15 +170,13 @@ class Figure(NamedTuple):
     reason: str | None
 
 
-def gap_values(
-    counts: NDArray[np.int64], shown: NDArray[np.bool_], *, reference: int | None = None
-) -> NDArray[np.float64]:
+def gap_values(counts: Ints, shown: Bools, *, reference: int | None = None) -> Floats:
     """The METRICS of counts [..., groups, 4] over the shown groups [..., groups]: [..., metrics].
     NaN as in `rate_gaps`."""
     return rate_gaps(group_rates(counts), shown, reference=reference)
 
 
-def gaps(counts: NDArray[np.int64], disclosure: Disclosure) -> list[list[Figure]]:
+def gaps(counts: Ints, disclosure: Disclosure) -> list[list[Figure]]:
     """The METRICS for each leading index of counts [..., groups, 4], over the groups disclosed.
     Raises ValueError where the disclosure was not decided from the rows of these counts."""
     groups = disclosure.rows.shape[-1]
@@ -204,11 +198,7 @@ def gaps(counts: NDArray[np.int64], disclosure: Disclosure) -> list[list[Figure]
 
 
 def gaps_between(
-    block: NDArray[np.int64],
-    shown: NDArray[np.bool_],
-    *,
-    reference: int | None,
-    rows: NDArray[np.int64],
+    block: Ints, shown: Bools, *, reference: int | None, rows: Ints
 ) -> list[list[Figure]]:
     """The METRICS of each of several counts [count, groups, 4] over the shown [count, groups].
     `rows` [count, groups]: the scored rows that reasons may name."""
@@ -229,7 +219,7 @@ def gaps_between(
 
 
 def _explained(
-    values: Sequence[float], rates: NDArray[np.float64], note: str | None, *, common: str | None
+    values: Sequence[float], rates: Floats, note: str | None, *, common: str | None
 ) -> list[Figure]:
     """The METRICS with their values, None and a reason where NaN; `rates` [rates, groups shown].
     `note`: what the values leave out; `common`: a reason for all of them."""
@@ -254,9 +244,7 @@ def left_out_note(hidden: int, groups: int) -> str | None:
     return f"{hidden} of {groups} groups left out: {_SUPPRESSED}"
 
 
-def why_incomparable(
-    rows: NDArray[np.int64], shown: NDArray[np.bool_], reference: int | None
-) -> str | None:
+def why_incomparable(rows: Ints, shown: Bools, reference: int | None) -> str | None:
     """Why the shown of some groups [groups] with these scored rows cannot be compared, or None."""
     left, with_rows = int(shown.sum()), int((rows > 0).sum())
     if with_rows == 0:
@@ -280,38 +268,34 @@ LOSSES_ZERO_OVER_ZERO = "the losses compared are all 0, and 0/0 is no ratio"
 class GroupScores:
     """What the validation clients' rows of one attribute add up to."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
     """[clients, groups]: rows that were scored."""
-    correct: NDArray[np.int64] | None
+    correct: Ints | None
     """[clients, groups]: rows classified correctly; None for regression."""
-    loss: NDArray[np.float64]
+    loss: Floats
     """[clients, groups]: sums of the rows' values of the training loss, before any root."""
 
     @property
-    def sums(self) -> NDArray[np.float64]:
+    def sums(self) -> Floats:
         """[clients, 3, groups]: rows, correct (NaN for regression) and loss, to be added up."""
         correct = np.full(self.rows.shape, np.nan) if self.correct is None else self.correct
         return np.stack([self.rows, correct, self.loss], axis=1, dtype=np.float64)
 
 
-def group_scores(sums: NDArray[np.float64], *, root_mean: bool) -> NDArray[np.float64]:
+def group_scores(sums: Floats, *, root_mean: bool) -> Floats:
     """Accuracy and loss of each group: [..., 2, groups] of `GroupScores.sums` [..., 3, groups].
     `root_mean`: whether a loss is the root of the mean. NaN for a group without rows."""
     rows = sums[..., :1, :]
     with np.errstate(invalid="ignore", divide="ignore"):
-        means: NDArray[np.float64] = sums[..., 1:, :] / rows
+        means: Floats = sums[..., 1:, :] / rows
     if root_mean:
         means[..., 1, :] = np.sqrt(means[..., 1, :])
     return means
 
 
 def score_values(
-    sums: NDArray[np.float64],
-    shown: NDArray[np.bool_],
-    *,
-    root_mean: bool,
-    reference: int | None = None,
-) -> NDArray[np.float64]:
+    sums: Floats, shown: Bools, *, root_mean: bool, reference: int | None = None
+) -> Floats:
     """The SCORE_METRICS of sums [..., 3, groups] over the shown groups [..., groups]: [..., 3]. NaN
     where `gap_values` would be, and where a shown group's loss is not finite."""
     scores = group_scores(sums, root_mean=root_mean)

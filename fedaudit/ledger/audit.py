@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Ints
 from fedaudit.ledger.columns import EntryColumns, alike
 from fedaudit.ledger.encoding import (
     CLUSTER_BYTES,
@@ -86,7 +86,7 @@ class LedgerAudit:
         self._hash = LedgerHash()
         self._before: Key | None = None
         self._names = names
-        self._counts: dict[str, NDArray[np.int64]] = {}
+        self._counts: dict[str, Ints] = {}
         self.entries = 0
         self.last_round = 0
         self.head = genesis(experiment_id)

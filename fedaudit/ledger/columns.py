@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32
 from fedaudit.ledger.rows import (
     OUTCOMES,
     InputsReader,
@@ -50,19 +51,19 @@ class EntryColumns:
     """[entries]."""
     interrupted: Sequence[bool]
     """[entries]."""
-    sizes: NDArray[np.int64]
+    sizes: Ints
     """[entries], how many subjects each charges."""
-    subjects: NDArray[np.int32]
+    subjects: Ints32
     """[charged], the subjects of one entry after the subjects of the one before."""
     outcomes: NDArray[np.uint8]
     """[charged]."""
-    radii: NDArray[np.float64]
+    radii: Floats
     """[charged], or [charged, components]."""
-    releases: NDArray[np.int32]
+    releases: Ints32
     """[charged]."""
-    clusters: NDArray[np.int16]
+    clusters: Ints16
     """[charged]."""
-    epsilons: NDArray[np.float64] | None
+    epsilons: Floats | None
     """[charged]; None unless the cost is an epsilon."""
 
     @classmethod
@@ -119,7 +120,7 @@ class EntryColumns:
         return len(self.keys)
 
     @cached_property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Ints:
         """[charged], the entry that charges each."""
         return np.repeat(np.arange(len(self.keys)), self.sizes)
 
@@ -130,9 +131,9 @@ class EntryColumns:
         return [slice(begin, end) for begin, end in pairwise(ends)]
 
     @cached_property
-    def released(self) -> NDArray[np.bool_]:
+    def released(self) -> Bools:
         """[charged], whether something of the subject was released."""
-        released: NDArray[np.bool_] = self.outcomes == _RELEASED
+        released: Bools = self.outcomes == _RELEASED
         return released
 
     @property
@@ -140,7 +141,7 @@ class EntryColumns:
         """Whether they charge the held-out people, and not those who train."""
         return charges_report(self.keys[0][-1])
 
-    def by_observer(self) -> Iterator[tuple[str, NDArray[np.bool_] | slice]]:
+    def by_observer(self) -> Iterator[tuple[str, Bools | slice]]:
         """Each observer and which of the charged are charged against it."""
         observers = list(dict.fromkeys(observer for *_, observer in self.keys))
         if len(observers) == 1:
@@ -150,7 +151,7 @@ class EntryColumns:
         for number, observer in enumerate(observers):
             yield observer, of_entry == number
 
-    def with_any(self, found: NDArray[np.bool_]) -> list[int]:
+    def with_any(self, found: Bools) -> list[int]:
         """Which entries have a subject that was `found` [charged]."""
         entries: list[int] = np.unique(self.places[found]).tolist()
         return entries
@@ -277,7 +278,7 @@ _NOT_FINITE = "too large for a number in double precision"
 class Words:
     """A column of texts of which few are different."""
 
-    codes: NDArray[np.int64]
+    codes: Ints
     """[lines], indices into the texts."""
     texts: Sequence[str | None]
 
@@ -287,7 +288,7 @@ class Words:
         return [texts[code] for code in self.codes.tolist()]
 
 
-Column = Words | NDArray[np.int64] | NDArray[np.float64]
+Column = Words | Ints | Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,7 +297,7 @@ class LedgerColumns:
 
     columns: Mapping[str, Column]
     """By name, [lines] each."""
-    counts: NDArray[np.int64]
+    counts: Ints
     """[entries], how many lines each of them has."""
 
     def __len__(self) -> int:
@@ -335,7 +336,7 @@ def ledger_columns(
     )
 
 
-_Figures = NDArray[np.float64]
+_Figures = Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,13 +345,13 @@ class _Part:
 
     entries: EntryColumns
     names: Sequence[str]
-    chosen: NDArray[np.bool_] | slice
+    chosen: Bools | slice
     """[charged]."""
 
     @classmethod
     def of(cls, entries: EntryColumns, names: Sequence[str], subject: int | None) -> "_Part":
         """The part with all subjects, or with one alone; that one is none of the report's."""
-        chosen: NDArray[np.bool_] | slice = slice(None)
+        chosen: Bools | slice = slice(None)
         if subject is not None and entries.charge_report:
             chosen = slice(0)
         elif subject is not None:
@@ -358,12 +359,12 @@ class _Part:
         return cls(entries, names_of_subjects(entries.subject_kind, names), chosen)
 
     @cached_property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Ints:
         """[chosen], the entry of each."""
         return self.entries.places[self.chosen]
 
     @cached_property
-    def outcomes(self) -> NDArray[np.int64]:
+    def outcomes(self) -> Ints:
         """[chosen]."""
         return self.entries.outcomes[self.chosen].astype(np.int64)
 
@@ -374,7 +375,7 @@ class _Part:
         return (radii if radii.ndim > 1 else radii[:, None])[self.chosen]
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """[entries], lines of each."""
         parts = len(_components(self.inputs))
         return parts * np.bincount(self.places, minlength=len(self.entries))
@@ -397,7 +398,7 @@ class _Part:
         def same(text: str | None) -> Words:
             return Words(np.zeros(lines, np.int64), (text,))
 
-        def by_entry(values: Iterable[int]) -> NDArray[np.int64]:
+        def by_entry(values: Iterable[int]) -> Ints:
             return np.repeat(np.fromiter(values, np.int64)[self.places], parts)
 
         subjects = self.entries.subjects[self.chosen].astype(np.int64)
@@ -421,7 +422,7 @@ class _Part:
             "reason": self._reasons((radii, epsilons, leakages, totals), parts),
         }
 
-    def _costs(self, sizes: NDArray[np.int64]) -> tuple[_Figures, _Figures, _Figures]:
+    def _costs(self, sizes: Ints) -> tuple[_Figures, _Figures, _Figures]:
         """Epsilon, leakage and total leakage [subjects, components]; NaN where there is none.
 
         `sizes` [components].

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import rfc8785
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Ints32
 from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, link
 from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, entry_of, place_of
 from fedaudit.privacy.accounting.privacy_events import (
@@ -71,9 +71,9 @@ def declared_entries(
     *,
     round_: int,
     steps: int,
-    participants: NDArray[np.int32],
-    failures: NDArray[np.int32],
-    releases: NDArray[np.int32],
+    participants: Ints32,
+    failures: Ints32,
+    releases: Ints32,
 ) -> list[LedgerEntry]:
     """The entries of a round that `histories` have been charged for.
 
@@ -108,9 +108,7 @@ def declared_entries(
     return entries
 
 
-def _epsilons(
-    terms: LedgerTerms, histories: Histories, subjects: NDArray[np.int32]
-) -> NDArray[np.float64] | None:
+def _epsilons(terms: LedgerTerms, histories: Histories, subjects: Ints32) -> Floats | None:
     """What each subject has spent in all, once for each distinct history; NaN without a bound."""
     if not terms.counts_epsilon:
         return None

@@ -64,6 +64,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import LedgerEntry, names_of_subjects
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
@@ -171,7 +172,7 @@ class EntryEncoder:
                 _fill_metric(table["components"][:, place], inputs, part.n, released, radii)
         return table if order is None else table[order]
 
-    def _order(self, entries: EntryColumns) -> NDArray[np.int64] | None:
+    def _order(self, entries: EntryColumns) -> Ints | None:
         """The places of each entry's subjects in the order of their names; None where they have
         that order already, as they mostly do."""
         subjects = entries.subjects
@@ -206,11 +207,7 @@ def _subject_type(inputs: MechanismParameters) -> np.dtype[np.void]:
 
 
 def _fill_metric(
-    table: NDArray[np.void],
-    inputs: MechanismParameters,
-    n: int,
-    released: NDArray[np.bool_],
-    radii: NDArray[np.float64],
+    table: NDArray[np.void], inputs: MechanismParameters, n: int, released: Bools, radii: Floats
 ) -> None:
     """The figures of metric privacy for `n` parameters, all or a component's: views of a table."""
     radii = radii.astype(np.float64, copy=False)
@@ -225,14 +222,14 @@ def _fill_metric(
     table["leakage"] = np.where(released, leakage(1, n=n, noise_multiplier=nu), 0.0)
 
 
-def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _or_absent(values: Floats) -> Floats:
     """The values, with every NaN replaced by a single one."""
     absent = np.isnan(values)
     return np.where(absent, _ABSENT, values) if absent.any() else values
 
 
 @lru_cache(maxsize=2)
-def _keys_and_ranks(names: tuple[str, ...]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+def _keys_and_ranks(names: tuple[str, ...]) -> tuple[NDArray[np.void], Ints]:
     """The digest of each name, and its rank among them: [names] each.
 
     Kept for the experiments on the same data that are played together.

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedaudit.ledger.rows import LedgerEntry, report_inputs
+from fedaudit.arrays import Floats, Ints32
+from fedaudit.ledger.rows import report_inputs
 from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
     RepeatedEvent,
@@ -54,38 +54,7 @@ class LedgerContext:
     held_out: HeldOutContext | None = None
     """How the held-out people are charged for the report; None where their counts get no noise."""
 
-    def entry(
-        self,
-        observer: Observer,
-        *,
-        round_: int,
-        release: int,
-        subjects: NDArray[np.int32],
-        outcomes: NDArray[np.uint8],
-        radii: NDArray[np.float64],
-        releases: NDArray[np.int32],
-        clusters: NDArray[np.int16],
-        interrupted: bool = False,
-    ) -> LedgerEntry:
-        """What a round cost these subjects against one observer; `releases` include the round."""
-        return LedgerEntry(
-            round=round_,
-            release=release,
-            subject_kind=self.subject_kind,
-            observer=observer,
-            inputs=self.inputs,
-            subjects=subjects,
-            outcomes=outcomes,
-            radii=radii,
-            releases=releases,
-            clusters=clusters,
-            interrupted=interrupted,
-            epsilons=self.epsilons(observer, subjects, releases),
-        )
-
-    def epsilons(
-        self, observer: Observer, subjects: NDArray[np.int32], releases: ArrayLike
-    ) -> NDArray[np.float64] | None:
+    def epsilons(self, observer: Observer, subjects: Ints32, releases: ArrayLike) -> Floats | None:
         """What these subjects have spent after their numbers of compositions; None without an
         epsilon."""
         if self.plan is None:

@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Ints16, Ints32
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.count_release import CountRelease
 from fedaudit.spec.fairness import HeldOutUnit
@@ -38,7 +39,6 @@ class Outcome(IntEnum):
 OUTCOMES: tuple[OutcomeName, ...] = ("released", "refused", "withheld")
 """The name of each outcome code."""
 
-_RELEASED = int(Outcome.RELEASED)
 _COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
 
 
@@ -57,22 +57,22 @@ class LedgerEntry:
     subject_kind: str
     observer: str
     inputs: MechanismParameters
-    subjects: NDArray[np.int32]
+    subjects: Ints32
     """Indices of the charged subjects: the clients asked to take part, or the subjects that
     represent records or the population (`fedaudit.privacy.planning.plan`)."""
     outcomes: NDArray[np.uint8]
     """Codes into OUTCOMES."""
-    radii: NDArray[np.float64]
+    radii: Floats
     """The radius of the noise; NaN where nothing was released or there is no mechanism. Where the
     mechanism has components [subjects, components]."""
-    releases: NDArray[np.int32]
+    releases: Ints32
     """The subject's releases up to and including this one."""
-    clusters: NDArray[np.int16]
+    clusters: Ints16
     """The cluster of the upload, as the server assigned it; -1 for none. Not part of the
     encoding."""
     interrupted: bool = False
     """Charged, but lost before its results were stored."""
-    epsilons: NDArray[np.float64] | None = None
+    epsilons: Floats | None = None
     """What the subject has spent up to and including this entry, as an epsilon at the delta of the
     parameters; None for a mechanism whose cost is not an epsilon."""
 
@@ -88,12 +88,6 @@ class LedgerEntry:
                 )
         if np.shape(self.radii) != self.inputs.radii_shape(len(self.subjects)):
             raise ValueError("radii go with the components of the mechanism, one each")
-
-    @property
-    def released(self) -> NDArray[np.bool_]:
-        """Of each subject, whether something of it was released."""
-        released: NDArray[np.bool_] = self.outcomes == _RELEASED
-        return released
 
 
 SUBJECT_KINDS: Mapping[HeldOutUnit, str] = {
@@ -186,20 +180,20 @@ class StoredRow(Protocol):
     @property
     def observer(self) -> str: ...
     @property
-    def subjects(self) -> NDArray[np.int32]: ...
+    def subjects(self) -> Ints32: ...
     @property
     def outcomes(self) -> NDArray[np.integer[Any]]: ...
     @property
-    def radii(self) -> NDArray[np.float64]:
+    def radii(self) -> Floats:
         """The values of a subject's components are adjacent."""
         ...
 
     @property
-    def releases(self) -> NDArray[np.int32]: ...
+    def releases(self) -> Ints32: ...
     @property
-    def clusters(self) -> NDArray[np.int16]: ...
+    def clusters(self) -> Ints16: ...
     @property
-    def epsilons(self) -> NDArray[np.float64] | None: ...
+    def epsilons(self) -> Floats | None: ...
     @property
     def inputs(self) -> Mapping[str, Any]: ...
     @property
@@ -232,12 +226,12 @@ class BundledRow:
     observer: str
     interrupted: bool
     inputs: Mapping[str, Any]
-    subjects: NDArray[np.int32]
-    outcomes: NDArray[np.int16]
-    radii: NDArray[np.float64]
-    releases: NDArray[np.int32]
-    clusters: NDArray[np.int16]
-    epsilons: NDArray[np.float64] | None
+    subjects: Ints32
+    outcomes: Ints16
+    radii: Floats
+    releases: Ints32
+    clusters: Ints16
+    epsilons: Floats | None
     digest: bytes
     link: bytes
     declaration: bytes | None = None
@@ -440,7 +434,7 @@ def _quickly_encoded(value: Mapping[str, Any], inputs: bytes) -> bytes | None:
     return line if line.isascii() and _DEL not in line else None
 
 
-def _are_plain(*columns: NDArray[np.float64] | None) -> bool:
+def _are_plain(*columns: Floats | None) -> bool:
     """Whether all finite numbers have digits without an exponent, which every writer of the
     shortest digits writes alike."""
     for column in columns:

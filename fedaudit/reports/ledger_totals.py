@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import EntryColumns, misfits
@@ -51,10 +51,10 @@ class LedgerTotals:
         """Entries whose radii do not match their mechanism."""
         self.rounds: set[int] = set()
         """Rounds with an entry whose results were stored."""
-        self.compositions: dict[str, NDArray[np.int64]] = {}
+        self.compositions: dict[str, Ints] = {}
         """By observer, the largest running count of each subject: its compositions against that
         observer."""
-        self.best_radii: NDArray[np.float64] | None = None
+        self.best_radii: Floats | None = None
         """[releases, parts] of the best round, None without one."""
 
     def add(self, entries: EntryColumns) -> None:

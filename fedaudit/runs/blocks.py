@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Ints, Ints32
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, gaps_between, scored_rows
 from fedaudit.fairness.noised_counts import (
@@ -69,7 +69,7 @@ class FairnessFigures:
     attribute: str
     figures: Sequence[Mapping[str, Any]]
     """Objects of metric, value and reason."""
-    counts: NDArray[np.int64]
+    counts: Ints
     """[groups, 4], as in RoundRecord; [0, 4] where no outcome is favourable. Confidential."""
 
 
@@ -128,11 +128,7 @@ def count_source(spec: ExperimentSpec) -> Source:
 
 
 def noised_counts(
-    release: CountRelease,
-    client_counts: Mapping[str, NDArray[np.int64]],
-    source: Source,
-    *,
-    round_: int,
+    release: CountRelease, client_counts: Mapping[str, Ints], source: Source, *, round_: int
 ) -> NoisedCounts:
     """Counts with noise from `source`, one draw for every count.
 
@@ -155,12 +151,12 @@ def noised_counts(
 
 
 def _bounded(
-    release: CountRelease, of_clients: NDArray[np.int64], source: Source, place: int, *, round_: int
-) -> NDArray[np.int64]:
+    release: CountRelease, of_clients: Ints, source: Source, place: int, *, round_: int
+) -> Ints:
     """Pooled counts [groups, 4], with no more rows of a unit than the noise covers."""
     match release.unit:
         case "record":
-            pooled: NDArray[np.int64] = of_clients.sum(axis=0)
+            pooled: Ints = of_clients.sum(axis=0)
             return pooled
         case "client":
             words = source.words(
@@ -212,7 +208,7 @@ def fairness_of_rounds(
 
 
 def _gaps(
-    attribute: str, counts: NDArray[np.int64], decided: Disclosure, rounder: Rounder | None
+    attribute: str, counts: Ints, decided: Disclosure, rounder: Rounder | None
 ) -> list[list[Figure]]:
     """The gaps of one attribute from its counts [rounds, groups, 4].
 
@@ -330,7 +326,7 @@ def _why_no_cost(inputs: MechanismParameters) -> str:
             assert_never(inputs.cost_kind)
 
 
-def _at(values: NDArray[np.float64] | None, place: int) -> float | None:
+def _at(values: Floats | None, place: int) -> float | None:
     """The figure at a place; None where there is none, or none that is finite."""
     return None if values is None or place < 0 else _finite(float(values[place]))
 
@@ -423,7 +419,7 @@ def _record_interrupted(run: Run, *, up_to: int | None) -> list[WrittenEntry]:
 
 
 def _follow_clusters(
-    run: Run, subjects: NDArray[np.int32], recorded: RecordedRounds
+    run: Run, subjects: Ints32, recorded: RecordedRounds
 ) -> list[list[ClusterLeakage]] | None:
     """The leakage of each cluster after each of the rounds; None where the cost is no leakage."""
     if run.by_cluster is None:

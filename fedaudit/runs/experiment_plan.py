@@ -7,9 +7,7 @@ from functools import partial
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fedaudit.arrays import Floats
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
@@ -313,7 +311,7 @@ class RunCost:
     unit_key: str
     delta: float = 0.0
     amount: float
-    curve: NDArray[np.float64] | None = None
+    curve: Floats | None = None
     enlarged: bool = False
 
 

@@ -17,6 +17,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.noised_counts import Rounder, rounder_of
@@ -50,7 +51,7 @@ def cell_keys(cell: Cell, attribute: str, *, secret: bytes) -> Keys:
     return _counted_through(found, federation.raw_target)
 
 
-def contribution_keys(federation: Federation) -> NDArray[np.int64]:
+def contribution_keys(federation: Federation) -> Ints:
     """What each row adds to counts, as a number [rows]: its client's name and its target.
 
     By these, whichever group it is in, a group of the same people has the same numbers.
@@ -96,7 +97,7 @@ def _mixed(one: Keys, other: Keys) -> Keys:
     return mixed
 
 
-def _counted_through(keys: Keys, targets: NDArray[np.float64]) -> Keys:
+def _counted_through(keys: Keys, targets: Floats) -> Keys:
     """Rows of one key apart, by how many come before them in the order of targets."""
     order = np.lexsort((targets, keys))
     ordered, place = keys[order], np.arange(len(keys))
@@ -128,7 +129,7 @@ def held_out_groups(cell: Cell) -> Population:
     )
 
 
-def _scored(cell: Cell) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _scored(cell: Cell) -> tuple[Ints, Bools]:
     """Where the rows lie in the federation's arrays, and whether their true outcome is
     favourable."""
     federation = cell.federation

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import EntryEncoder, Row, genesis, link
 from fedaudit.ledger.ledger_context import LedgerContext
@@ -22,11 +23,11 @@ _RELEASED, _REFUSED, _WITHHELD = (
 class Counted:
     """Where the totals stand after each of some rounds."""
 
-    releases: NDArray[np.int32]
+    releases: Ints32
     """[rounds, subjects]: of the rounds' own subjects."""
-    most: NDArray[np.int64]
+    most: Ints
     """[rounds]: releases of the training subject that released most often."""
-    median: NDArray[np.float64]
+    median: Floats
     """[rounds]: median releases over those that train; halfway where two stand in the middle."""
 
 
@@ -38,12 +39,7 @@ class Spending:
     """
 
     def __init__(
-        self,
-        releases: NDArray[np.int32],
-        *,
-        training: NDArray[np.int32],
-        refusals: int = 0,
-        withheld: int = 0,
+        self, releases: Ints32, *, training: Ints32, refusals: int = 0, withheld: int = 0
     ) -> None:
         """`releases`: [subjects], those that never train included; `training`: indices of
         those that do."""
@@ -55,7 +51,7 @@ class Spending:
         self._training_clients = len(training)
         self._clients_with = np.bincount(self.releases[training], minlength=1)
 
-    def count_rounds(self, subjects: NDArray[np.int32], outcomes: NDArray[np.uint8]) -> Counted:
+    def count_rounds(self, subjects: Ints32, outcomes: NDArray[np.uint8]) -> Counted:
         """Count consecutive rounds in: [rounds, subjects], each subject once a round."""
         released = outcomes == _RELEASED
         self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
@@ -77,9 +73,7 @@ class Spending:
         most, median = self._of_counts(history)
         return Counted(after, most, median)
 
-    def _of_counts(
-        self, counts: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _of_counts(self, counts: Ints) -> tuple[Ints, Floats]:
         """The most releases, and the median, of numbers of subjects [rounds, releases]."""
         most = counts.shape[1] - 1 - (counts > 0)[:, ::-1].argmax(axis=1)
         totals = counts.cumsum(axis=1)
@@ -87,12 +81,12 @@ class Spending:
         high = (totals <= self._training_clients // 2).sum(axis=1)
         return most, (low + high) / 2
 
-    def count_refused(self, subjects: NDArray[np.int32], outcomes: NDArray[np.integer]) -> None:
+    def count_refused(self, subjects: Ints32, outcomes: NDArray[np.integer]) -> None:
         """Count in whom rounds refused whose totals are counted already."""
         np.add.at(self.refused, subjects[outcomes == _REFUSED], 1)
 
 
-_NO_COMPOSITIONS: Mapping[Observer, NDArray[np.int32]] = {}
+_NO_COMPOSITIONS: Mapping[Observer, Ints32] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +110,13 @@ class RecordedRounds:
 
     written: Sequence[Sequence[WrittenEntry]]
     """By round, an entry against each observer."""
-    most: NDArray[np.int64]
+    most: Ints
     """[rounds]: the most releases of any subject, against any observer."""
-    median: NDArray[np.float64]
+    median: Floats
     """[rounds]: median releases of those that train, against the first observer."""
-    releases: NDArray[np.int32]
+    releases: Ints32
     """[rounds, subjects]: of the round's subjects, against the first observer."""
-    clusters: NDArray[np.int16]
+    clusters: Ints16
     """[rounds, subjects]: where each one's newest upload went, -1 for nowhere."""
 
 
@@ -166,7 +160,7 @@ class LedgerWriter:
         ledger_context: LedgerContext,
         *,
         experiment_id: str,
-        training: NDArray[np.int32],
+        training: Ints32,
         salt: bytes | None = None,
     ) -> "LedgerWriter":
         """An empty ledger. `training`: indices of the subjects that train. `salt`: as above."""
@@ -190,12 +184,12 @@ class LedgerWriter:
         return self.spendings[0]
 
     @property
-    def totals(self) -> NDArray[np.int32]:
+    def totals(self) -> Ints32:
         """The releases of all subjects, observer after observer: [observers * subjects]."""
         return np.concatenate([spending.releases for spending in self.spendings])
 
     @property
-    def compositions(self) -> Mapping[Observer, NDArray[np.int32]]:
+    def compositions(self) -> Mapping[Observer, Ints32]:
         """How often each subject was charged against each observer: [subjects]."""
         return {
             observer: spending.releases
@@ -287,16 +281,13 @@ class LedgerWriter:
         return self._chained(entry, self._encoder.digest(entry))
 
     def place_uploads(
-        self,
-        subjects: NDArray[np.int32],
-        outcomes: NDArray[np.integer],
-        clusters: NDArray[np.int16],
+        self, subjects: Ints32, outcomes: NDArray[np.integer], clusters: Ints16
     ) -> None:
         """Note which cluster each upload went into."""
         placed = (outcomes == Outcome.RELEASED) & (clusters >= 0)
         self.clusters[subjects[placed]] = clusters[placed]
 
-    def check_totals(self, counted: NDArray[np.int32]) -> None:
+    def check_totals(self, counted: Ints32) -> None:
         """Compare with what training has counted by itself: [subjects].
 
         Raises RuntimeError where the two differ.
@@ -308,12 +299,12 @@ class LedgerWriter:
         self,
         rounds: Sequence[int],
         releases: Sequence[int],
-        subjects: NDArray[np.int32],
+        subjects: Ints32,
         *,
         outcomes: NDArray[np.uint8],
-        radii: NDArray[np.float64],
-        clusters: NDArray[np.int16],
-        compositions: Mapping[Observer, NDArray[np.int32]],
+        radii: Floats,
+        clusters: Ints16,
+        compositions: Mapping[Observer, Ints32],
         interrupted: bool = False,
     ) -> RecordedRounds:
         """`compositions`: where subjects are not charged against every observer in every round,
@@ -326,25 +317,30 @@ class LedgerWriter:
             newest[at] = self.clusters[who]
         entries: list[list[LedgerEntry]] = []
         counted: list[Counted] = []
-        for observer, spending in zip(self.ledger_context.observers, self.spendings, strict=True):
-            paying: NDArray[np.bool_] | slice = slice(None)
+        context = self.ledger_context
+        for observer, spending in zip(context.observers, self.spendings, strict=True):
+            paying: Bools | slice = slice(None)
             if observer in compositions:
                 [charged], [who] = compositions[observer], subjects
                 paying = charged > spending.releases[who]
             whom, found = subjects[:, paying], outcomes[:, paying]
             counted.append(spending.count_rounds(whom, found))
+            counts = counted[-1].releases
             entries.append(
                 [
-                    self.ledger_context.entry(
-                        observer,
-                        round_=rounds[at],
+                    LedgerEntry(
+                        round=rounds[at],
                         release=releases[at],
+                        subject_kind=context.subject_kind,
+                        observer=observer,
+                        inputs=context.inputs,
                         subjects=whom[at],
                         outcomes=found[at],
                         radii=radii[at, paying],
-                        releases=counted[-1].releases[at],
+                        releases=counts[at],
                         clusters=clusters[at, paying],
                         interrupted=interrupted,
+                        epsilons=context.epsilons(observer, whom[at], counts[at]),
                     )
                     for at in range(len(rounds))
                 ]

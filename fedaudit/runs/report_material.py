@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
@@ -212,7 +212,7 @@ def _card(
     }
 
 
-def _radii(run: Run, sink: RunSink, round_: int) -> NDArray[np.float64] | None:
+def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
     """Of the releases of a round, [releases, parts]; None where no radius is secret."""
     inputs = run.ledger.inputs
     if inputs.radius_floor is None:

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Ints32
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.noised_counts import Rounder
 from fedaudit.federations.federation import Federation
@@ -166,7 +166,7 @@ def cell_ledger_context(cell: Cell) -> LedgerContext:
     )
 
 
-def training_subjects(cell: Cell, ledger_context: LedgerContext) -> NDArray[np.int32]:
+def training_subjects(cell: Cell, ledger_context: LedgerContext) -> Ints32:
     """Indices of the subjects that can be charged.
 
     Clients that train; all subjects where these are no clients, or records are held out instead.

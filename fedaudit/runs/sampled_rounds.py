@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.native.library import NearRounds
@@ -33,11 +34,7 @@ class EarlierSamples:
     """The samples of a run's validated rounds, drawn anew from the seed wherever a run goes on."""
 
     def __init__(
-        self,
-        draw: Callable[[Sequence[int]], NDArray[np.bool_]],
-        rows: Mapping[str, NDArray[np.int64]],
-        *,
-        every: int,
+        self, draw: Callable[[Sequence[int]], Bools], rows: Mapping[str, Ints], *, every: int
     ) -> None:
         """`draw`: who is drawn in some rounds, [rounds, clients]; `rows` by attribute: of each
         client in each group, [clients, groups]; `every`: of so many rounds one is validated."""
@@ -55,8 +52,8 @@ class EarlierSamples:
         """Of each group: its clients, and how many rows they have."""
 
     def near(
-        self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+        self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
+    ) -> Bools:
         """Whether a group lies too near that of an earlier round: [rounds, groups].
 
         Too near: other rows, but fewer than the rule's minimum, or of fewer clients. Every earlier
@@ -82,7 +79,7 @@ class EarlierSamples:
             found[asked, group] = near
         return found
 
-    def _until(self, last: int) -> NDArray[np.int64]:
+    def _until(self, last: int) -> Ints:
         """The numbers of the validated rounds up to one; their sets are there afterwards."""
         numbers = np.arange(self._every, last + 1, self._every)
         missing = numbers[self._known :]
@@ -97,12 +94,8 @@ class EarlierSamples:
 
 
 def _any_near(
-    drawn: NDArray[np.bool_],
-    earlier: NDArray[np.bool_],
-    before: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    rule: DisclosureRule,
-) -> NDArray[np.bool_]:
+    drawn: Bools, earlier: Bools, before: Ints, rows: Ints, rule: DisclosureRule
+) -> Bools:
     """Whether any of the first `before` [drawn] earlier ones is near, as `_near`: [drawn]."""
     found = np.zeros(len(drawn), dtype=np.bool_)
     for begin in range(0, int(before.max(initial=0)), _TOGETHER):
@@ -112,12 +105,7 @@ def _any_near(
     return found
 
 
-def _near(
-    drawn: NDArray[np.bool_],
-    earlier: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-    rule: DisclosureRule,
-) -> NDArray[np.bool_]:
+def _near(drawn: Bools, earlier: Bools, rows: Ints, rule: DisclosureRule) -> Bools:
     """Of all pairs [drawn, earlier], whether they are near and the earlier one is large enough.
 
     `drawn` [drawn, clients] and `earlier` [clients, earlier] are of the clients that have `rows`.
@@ -128,7 +116,7 @@ def _near(
     large = weights @ those >= rule.minimum_group_size
     large &= those.sum(axis=0) >= rule.minimum_group_clients
     apart = _apart(ours, those, weights)
-    near: NDArray[np.bool_] = apart < rule.minimum_group_size
+    near: Bools = apart < rule.minimum_group_size
     if (rule.minimum_group_clients - 1) * rows.max() >= rule.minimum_group_size:
         # Otherwise so few clients have few rows in any case.
         near |= _apart(ours, those, np.ones_like(weights)) < rule.minimum_group_clients
@@ -163,10 +151,7 @@ class SampledRounds:
         # Converted once: every block of rounds multiplies by them.
         self._weights = {name: rows.astype(np.float64) for name, rows in self._rows.items()}
         self._members = {name: (rows > 0).astype(np.float64) for name, rows in self._rows.items()}
-        self._newest: tuple[tuple[int, ...], NDArray[np.int64]] = (
-            (),
-            np.zeros((0, size), np.int64),
-        )
+        self._newest: tuple[tuple[int, ...], Ints] = ((), np.zeros((0, size), np.int64))
         self._all_rows = np.bincount(place, minlength=len(self._clients))
         every = cell.spec.training.stopping.validate_every
         self._earlier = EarlierSamples(self._sets, self._rows, every=every)
@@ -176,7 +161,7 @@ class SampledRounds:
         """How many are held out."""
         return len(self._clients)
 
-    def drawn(self, rounds: Sequence[int]) -> NDArray[np.int64]:
+    def drawn(self, rounds: Sequence[int]) -> Ints:
         """The places of the clients that each round draws: [rounds, size].
 
         The newest are kept, because they are asked for several times.
@@ -208,29 +193,23 @@ class SampledRounds:
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
         return self._together(found, self.drawn(rounds), sets)
 
-    def _sets(self, rounds: Sequence[int]) -> NDArray[np.bool_]:
+    def _sets(self, rounds: Sequence[int]) -> Bools:
         """Whether each client is drawn: [rounds, clients]."""
         found = np.zeros((len(rounds), len(self._clients)), dtype=np.bool_)
         np.put_along_axis(found, self.drawn(rounds), values=True, axis=1)
         return found
 
-    def _allowed(
-        self,
-        whole: Disclosure,
-        rows: NDArray[np.int64],
-        clients: NDArray[np.int64],
-        of_clients: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
+    def _allowed(self, whole: Disclosure, rows: Ints, clients: Ints, of_clients: Ints) -> Bools:
         """Groups that the report shows, of which the round leaves out none or many."""
         rest = whole.rows - rows
         without = (of_clients > 0).sum(axis=0) - clients
         rule = whole.rule
         few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
-        allowed: NDArray[np.bool_] = whole.shown & ~((rest > 0) & few)
+        allowed: Bools = whole.shown & ~((rest > 0) & few)
         return allowed
 
     def _together(
-        self, found: Mapping[str, Disclosure], drawn: NDArray[np.int64], sets: NDArray[np.float64]
+        self, found: Mapping[str, Disclosure], drawn: Ints, sets: Floats
     ) -> dict[str, Disclosure]:
         """Each round's groups of all attributes that show any, decided beside each other."""
         open_ = {name: one for name, one in found.items() if one.why is None}
@@ -246,9 +225,7 @@ class SampledRounds:
                 shown[name][place] = one.shown
         return {name: replace(one, shown=shown[name]) for name, one in found.items()}
 
-    def _to_be_looked_at(
-        self, open_: Mapping[str, Disclosure], sets: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def _to_be_looked_at(self, open_: Mapping[str, Disclosure], sets: Floats) -> Bools:
         """The rounds in which something may follow that is not to be shown: [rounds].
 
         Groups of one attribute have no rows in common, so everybody less those that are shown is
@@ -266,20 +243,18 @@ class SampledRounds:
         rows = of_each.sum(axis=1)
         clients = np.count_nonzero(of_each, axis=1)
         few = (rows < one.rule.minimum_group_size) | (clients < one.rule.minimum_group_clients)
-        found: NDArray[np.bool_] = (rows > 0) & few
+        found: Bools = (rows > 0) & few
         return found
 
 
-def _by_client(
-    codes: NDArray[np.int64], place: NDArray[np.int64], shape: tuple[int, int]
-) -> NDArray[np.int64]:
+def _by_client(codes: Ints, place: Ints, shape: tuple[int, int]) -> Ints:
     """How many rows of each group each client has: [clients, groups]."""
     known = codes >= 0
     slot = place[known] * shape[1] + codes[known]
     return np.bincount(slot, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def _of_clients(population: Population, clients: NDArray[np.int64]) -> Population:
+def _of_clients(population: Population, clients: Ints) -> Population:
     chosen = np.isin(population.clients, clients)
     return Population(
         codes={name: codes[chosen] for name, codes in population.codes.items()},

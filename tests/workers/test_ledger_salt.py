@@ -26,7 +26,7 @@ from fedaudit.ledger.encoding import (
     new_salt,
     salt_hash,
 )
-from fedaudit.ledger.rows import UnreadableRow
+from fedaudit.ledger.rows import LedgerEntry, UnreadableRow
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
@@ -67,15 +67,19 @@ def guesses(id_: str, spec: dict[str, Any], salt: bytes | None) -> dict[str, tup
     found: dict[str, tuple[str, ...]] = {}
     encoder = EntryEncoder(context.subjects, salt=salt)
     for cohort in combinations(training_subjects(cell, context).tolist(), COHORT):
-        entry = context.entry(
-            "server",
-            round_=1,
+        subjects, releases = np.array(cohort, np.int32), np.ones(COHORT, np.int32)
+        entry = LedgerEntry(
+            round=1,
             release=0,
-            subjects=np.array(cohort, np.int32),
+            subject_kind=context.subject_kind,
+            observer="server",
+            inputs=context.inputs,
+            subjects=subjects,
             outcomes=np.zeros(COHORT, np.uint8),
             radii=np.full(COHORT, np.nan),
-            releases=np.ones(COHORT, np.int32),
+            releases=releases,
             clusters=np.zeros(COHORT, np.int16),
+            epsilons=context.epsilons("server", subjects, releases),
         )
         digest = encoder.digest(entry)
         hashes = (

@@ -199,14 +199,8 @@ def _check_local(replayed: Replayed, privacy: GaussianLocal, findings: Findings)
             if count not in known:
                 delta = 0.0
                 if count:
-                    weights = np.zeros(count + 1)
-                    weights[count] = 1.0
-                    delta = least_delta(
-                        epsilon,
-                        weights=weights,
-                        releases=count,
-                        noise_multiplier=multiplier,
-                        replaces=True,
+                    delta = least_delta_of_coins(
+                        epsilon, rate=1.0, rounds=count, noise_multiplier=multiplier, replaces=True
                     )
                 if privacy.accountant == "rdp" and count:
                     # Sums of clients that are replaced differ by two clips.

@@ -25,7 +25,12 @@ from typing import ClassVar, assert_never
 
 from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.accountant import COARSE_LOSS_STEP, LOSS_STEP, RDP_ORDERS
-from fedaudit.privacy.accounting.epsilon_tables import ROUGH_ORDERS, RepeatedEvent, planned_epsilon
+from fedaudit.privacy.accounting.epsilon_tables import (
+    ROUGH_ORDERS,
+    EpsilonCurve,
+    RepeatedEvent,
+    planned_epsilon,
+)
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -56,7 +61,7 @@ from fedaudit.privacy.planning.cost_projection import (
     mean_cohort,
     participations,
 )
-from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, plan_of_one_event
+from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianLocal
@@ -136,15 +141,23 @@ class _GaussianMechanism(EpsilonMechanism):
         """One event for every charge: of the population, or of each client."""
         [observer] = self.facts.observers
         everyone = self.facts.subject_kind == "population"
-        return plan_of_one_event(
-            self._event(self.privacy.noise_multiplier, training_clients=training_clients),
-            subject_kind=self.facts.subject_kind,
-            subjects=(EVERYONE,) if everyone else tuple(names),
+        event = self._event(self.privacy.noise_multiplier, training_clients=training_clients)
+        line = EpsilonCurve.of_events(
+            (RepeatedEvent(event),),
+            self.spec.training.rounds,
             observer=observer,
             adjacency=self.adjacency,
             delta=self.privacy.delta,
+            by_pld=self.privacy.accountant == "pld",
+        )
+        return SpendingPlan(
+            subject_kind=self.facts.subject_kind,
+            subjects=(EVERYONE,) if everyone else tuple(names),
+            delta=self.privacy.delta,
+            adjacency=self.adjacency,
             accountant=self.privacy.accountant,
             steps=self.spec.training.rounds,
+            lines={observer: (line,)},
         )
 
     @abstractmethod

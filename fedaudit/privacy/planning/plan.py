@@ -15,8 +15,9 @@ The plan's subjects, who are charged:
   against the server.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -25,11 +26,10 @@ from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import Accountant, RdpAccountant
-from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
-from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Event, Observer, TwoStage
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve
+from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import RECORD_ADJACENCY, RecordSpending
-from fedaudit.spec.privacy import AccountantName
 
 SubjectKind = Literal["client", "population", "record_group"]
 PlanAccountant = Literal["rdp", "pld", "two-stage"]
@@ -62,8 +62,6 @@ class SpendingPlan:
     """One curve for all subjects, or one each."""
     records: RecordSpending | None = None
     """Every record's own figures; None except for `record-personalised`."""
-    warnings: tuple[str, ...] = ()
-    """The accountant's warnings about the figures of the whole run."""
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -133,6 +131,21 @@ class SpendingPlan:
         return most
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """The accountants' warnings about the figures of the whole run, each once; none of privacy
+        loss distributions."""
+        found: dict[str, None] = {}
+        for line in () if self.accountant == "pld" else chain(*self.lines.values()):
+            accountant: Accountant = (
+                TwoStageAccountant(observer=line.observer)
+                if isinstance(line.event, TwoStage)
+                else RdpAccountant(adjacency=line.adjacency)
+            )
+            count = int(line.repeated_events[0].compositions_within(self.steps))
+            found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
+        return tuple(found)
+
+    @property
     def events_json(self) -> str:
         """What the ledger keeps of the events: canonical JSON.
 
@@ -150,41 +163,8 @@ class SpendingPlan:
         )
 
 
-def plan_of_one_event(
-    event: Event,
-    *,
-    subject_kind: SubjectKind,
-    subjects: tuple[str, ...],
-    observer: Observer,
-    adjacency: Adjacency,
-    delta: float,
-    accountant: AccountantName,
-    steps: int,
-) -> SpendingPlan:
-    """A plan in which one event is composed in the same way for all subjects."""
-    line = EpsilonCurve.of_events(
-        (RepeatedEvent(event),),
-        steps,
-        observer=observer,
-        adjacency=adjacency,
-        delta=delta,
-        by_pld=accountant == "pld",
-    )
-    return SpendingPlan(
-        subject_kind=subject_kind,
-        subjects=subjects,
-        delta=delta,
-        adjacency=adjacency,
-        accountant=accountant,
-        steps=steps,
-        lines={observer: (line,)},
-        warnings=_warnings([line], steps) if accountant == "rdp" else (),
-    )
-
-
 def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> SpendingPlan:
     """A plan for records of different budgets, by groups of budgets."""
-    lines = found.lines()
     return SpendingPlan(
         subject_kind="record_group",
         subjects=tuple(group.name for group in found.groups),
@@ -192,24 +172,9 @@ def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> Spen
         adjacency=RECORD_ADJACENCY,
         accountant="two-stage",
         steps=rounds,
-        lines=lines,
+        lines=found.lines(),
         records=found,
-        warnings=_warnings([line for some in lines.values() for line in some], rounds),
     )
-
-
-def _warnings(lines: Sequence[EpsilonCurve], steps: int) -> tuple[str, ...]:
-    """The accountants' warnings about these curves, each once."""
-    found: dict[str, None] = {}
-    for line in lines:
-        accountant: Accountant = (
-            TwoStageAccountant(observer=line.observer)
-            if isinstance(line.event, TwoStage)
-            else RdpAccountant(adjacency=line.adjacency)
-        )
-        count = int(line.repeated_events[0].compositions_within(steps))
-        found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
-    return tuple(found)
 
 
 def _canonical(value: Any) -> str:

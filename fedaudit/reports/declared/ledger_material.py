@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Ints
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import gaps, scored_rows
 from fedaudit.ledger.audit import LedgerAudit
@@ -97,7 +97,7 @@ def _explained(group: GroupSection) -> GroupSection:
     return group.model_copy(update={"reasons": reasons})
 
 
-def _counts(groups: Mapping[str, Mapping[str, int]]) -> NDArray[np.int64]:
+def _counts(groups: Mapping[str, Mapping[str, int]]) -> Ints:
     return np.array([[groups[name][count] for count in COUNTS] for name in sorted(groups)])
 
 

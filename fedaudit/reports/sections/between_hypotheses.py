@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, MechanismParameters
 from fedaudit.privacy.leakage import (
@@ -84,15 +84,15 @@ _FIGURES = (
 class Rates:
     """The epsilon of each release and part that the figures are computed from."""
 
-    values: NDArray[np.float64]
+    values: Floats
     """[releases, parts]; one release represents all where the radius is public."""
     public: bool
 
-    def median(self, exponents_: NDArray[np.float64]) -> float:
+    def median(self, exponents_: Floats) -> float:
         """Summary of a figure over the releases."""
         return self._disclosed(float(np.median(exponents_)))
 
-    def largest(self, exponents_: NDArray[np.float64]) -> float:
+    def largest(self, exponents_: Floats) -> float:
         """Summary of a figure over the releases."""
         return self._disclosed(float(exponents_.max()))
 
@@ -155,7 +155,7 @@ def why_no_pairs(spec: ExperimentSpec) -> str | None:
     return _REPORTED if spec.training.reports_choices else None
 
 
-def rates_of(inputs: MechanismParameters, *, radii: NDArray[np.float64] | None) -> Rates | None:
+def rates_of(inputs: MechanismParameters, *, radii: Floats | None) -> Rates | None:
     """The rates of a public radius, or of releases with secret radii [releases, parts]. None where
     there are too few releases to be reported. Raises ValueError for inputs that are not of metric
     privacy."""
@@ -177,7 +177,7 @@ class _Run:
     missing: str
 
 
-def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> HypothesisPair:
+def _pair(run: _Run, pair: tuple[int, int], by_part: Floats) -> HypothesisPair:
     inputs, rates, distance = run.inputs, run.rates, float(np.linalg.norm(by_part))
     figures = pair_figures(by_part, rates, clip=inputs.clip)
     reasons = dict.fromkeys((name for name, value in figures.items() if value is None), run.missing)
@@ -200,7 +200,7 @@ def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> Hyp
 
 
 def pair_figures(
-    by_part: NDArray[np.float64], rates: Rates | None, *, clip: float | None
+    by_part: Floats, rates: Rates | None, *, clip: float | None
 ) -> dict[str, float | None]:
     """The figures of two hypotheses by name, from their distance within each part: [parts]. None
     for a figure that does not exist."""
@@ -253,7 +253,7 @@ def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
     return f"{median} for the median release and {most} for the one with the least noise"
 
 
-def _bound_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
+def _bound_any_two(run: _Run, by_part: Floats) -> str:
     """Over all pairs, listed or not: with layers the farthest pair need not have the largest
     exponent."""
     rates, clip = run.rates, run.inputs.clip

@@ -32,6 +32,7 @@ from fairlearn.metrics._disaggregated_result import DisaggregatedResult
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
@@ -56,10 +57,7 @@ Labels = tuple[NDArray[Any], NDArray[Any]]
 
 
 def cross_checked(
-    report: Mapping[str, Any],
-    predicted: Mapping[str, PredictedRows],
-    *,
-    counts: Mapping[str, NDArray[np.int64]],
+    report: Mapping[str, Any], predicted: Mapping[str, PredictedRows], *, counts: Mapping[str, Ints]
 ) -> dict[str, Any]:
     """The report with `cross_check` in its fairness sections, before it is signed. `predicted`: the
     scored rows of each attribute; `counts`: attribute -> [clients, groups, 4], what the report was
@@ -73,9 +71,7 @@ def cross_checked(
     return {**report, "fairness": sections}
 
 
-def _checked(
-    section: Mapping[str, Any], rows: PredictedRows, counts: NDArray[np.int64]
-) -> dict[str, Any]:
+def _checked(section: Mapping[str, Any], rows: PredictedRows, counts: Ints) -> dict[str, Any]:
     _check_sizes(section, rows, counts)
     second = SecondFigures(section, rows)
     differences: dict[str, float] = {}
@@ -100,9 +96,7 @@ def _checked(
     return {"cross_check": check.model_dump(mode="json"), "cross_check_reason": None}
 
 
-def _check_sizes(
-    section: Mapping[str, Any], rows: PredictedRows, counts: NDArray[np.int64]
-) -> None:
+def _check_sizes(section: Mapping[str, Any], rows: PredictedRows, counts: Ints) -> None:
     """Includes hidden groups, and reveals which groups are hidden; so no number is named."""
     if rows.truth is None:
         return
@@ -244,9 +238,7 @@ def _result(
     return DisaggregatedResult(overall=by_group.mean(), by_group=by_group)
 
 
-def _against(
-    rates: NDArray[np.float64], base: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _against(rates: Floats, base: Floats) -> tuple[Floats, Floats]:
     """Of rates [groups, rates] the largest distance to base [rates], and the smallest lower over
     higher: [rates] each. Two rates of 0 have no ratio."""
     high, low = np.maximum(rates, base), np.minimum(rates, base)

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedaudit.arrays import Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.gaps import (
     NO_ACCURACY,
@@ -166,7 +166,7 @@ ROW_FIELDS = (*GAIN_FIELDS, "auc")
 
 def group_sections(
     values: Sequence[str],
-    pooled: NDArray[np.int64],
+    pooled: Ints,
     disclosure: Disclosure,
     *,
     scores: GroupScores | None,
@@ -199,7 +199,7 @@ def _missing(names: Collection[str], reason: str) -> Shown:
     return dict.fromkeys(names), dict.fromkeys(names, reason)
 
 
-def shown_rates(counts: NDArray[np.int64], *, has_favourable_outcome: bool) -> list[Shown]:
+def shown_rates(counts: Ints, *, has_favourable_outcome: bool) -> list[Shown]:
     """The RATES of each group of counts [groups, 4]."""
     if not has_favourable_outcome:
         return [_missing(RATES, NO_OUTCOME)] * len(counts)
@@ -214,9 +214,7 @@ def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> li
     return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
 
 
-def _explained(
-    names: Collection[str], values: NDArray[np.float64], reasons: Mapping[str, str]
-) -> Shown:
+def _explained(names: Collection[str], values: Floats, reasons: Mapping[str, str]) -> Shown:
     """The finite values; the others are None for the given reason."""
     figures = {
         name: value if np.isfinite(value) else None
@@ -288,7 +286,7 @@ def _accuracy_gains(material: ScoredMaterial, counts: ConstantByGroup, groups: i
 
 
 def _gain_intervals(
-    material: ScoredMaterial, gained: NDArray[np.int64], rows: NDArray[np.int64]
+    material: ScoredMaterial, gained: Ints, rows: Ints
 ) -> list[tuple[IntervalSection | None, str]]:
     """By group, the interval of its gain, or the reason why there is none."""
     asked = material.spec.fairness.intervals
@@ -418,7 +416,7 @@ def privacy_cost_by_group(
 
 def _cost_figures(
     material: ReportMaterial, found: Membership
-) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+) -> tuple[dict[str, Floats], dict[str, str]]:
     training = material.federation.training_clients
     participations = found.coarse_mean(material.releases, training_clients=training)
     figures = {"participations_mean": participations}

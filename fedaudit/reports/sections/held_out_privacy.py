@@ -94,13 +94,7 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
 
 def is_secret(spec: ExperimentSpec) -> bool:
     """Whether no one can draw the noise of the counts again."""
-    match spec.privacy.noise:
-        case "release":
-            return True
-        case "simulation":
-            return False
-        case _:
-            assert_never(spec.privacy.noise)
+    return mechanism_of(spec).noise_is_secret
 
 
 def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force: bool) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.noised_counts import ExactCounts, PublishedCounts
@@ -41,7 +41,7 @@ class FederationFacts:
     """Of a target with two classes, the one that is favourable without a rule."""
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each sensitive attribute, in the order of the counts."""
-    training_rows: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    training_rows: Mapping[str, Ints32] = field(default_factory=dict)
     """Per attribute, the rows of each group that a client trains on, 0 for clients that do not
     train: [clients, groups]. Confidential."""
 
@@ -56,7 +56,7 @@ class FinalFigures:
     selection_loss: float | None
     validation_loss: float | None
     accuracy: float | None
-    fairness: Mapping[str, NDArray[np.int64]]
+    fairness: Mapping[str, Ints]
     """Per attribute, counts of each validation client: [validation clients, groups, 4]."""
     single_row_clients: int = 0
     """Validation clients with one row, scored with the largest hypothesis."""
@@ -77,9 +77,9 @@ class FinalFigures:
 class HypothesesFacts:
     """The final hypotheses of a run, and how much noise hid which of them a client chose."""
 
-    hypotheses: NDArray[np.float32]
+    hypotheses: Floats32
     """[k, n], the best hypotheses."""
-    radii: NDArray[np.float64] | None = None
+    radii: Floats | None = None
     """[releases, parts] of the best round, for an adaptive radius; None without one."""
 
 
@@ -122,7 +122,7 @@ class ReportMaterial(ScoredMaterial):
     """The figures over other seeds; None where it was not repeated."""
     inputs: MechanismParameters
     """The mechanism, as in every entry of the run's ledger."""
-    releases: NDArray[np.int32]
+    releases: Ints32
     """How often each of the ledger's subjects released something: [subjects]. The subjects are
     clients, except for mechanisms whose plan has others."""
     refusals: int
@@ -132,7 +132,7 @@ class ReportMaterial(ScoredMaterial):
     entries: int
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """code_version, libraries, device, backend, started_at, finished_at; times in ISO 8601."""
-    clusters: NDArray[np.int16] | None = None
+    clusters: Ints16 | None = None
     """[clients]: the cluster of each client's last upload, -1 for none; None where unknown."""
     plan: SpendingPlan | None = None
     """For mechanisms whose cost is an epsilon with a delta; None for the others."""
@@ -142,7 +142,7 @@ class ReportMaterial(ScoredMaterial):
     hypotheses: HypothesesFacts | None = None
     model: ModelFile | str = "the run's model was not handed over"
     """Or the reason why it may not leave."""
-    refused: NDArray[np.int32] | None = None
+    refused: Ints32 | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set

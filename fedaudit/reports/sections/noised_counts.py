@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Ints
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import Figure, gaps_between, scored_rows
 from fedaudit.fairness.intervals import Interval
@@ -78,9 +78,7 @@ def noised_section(
     )
 
 
-def noised_gaps(
-    noised: Counts, rule: DisclosureRule
-) -> tuple[Counts, NDArray[np.bool_], list[Figure]]:
+def noised_gaps(noised: Counts, rule: DisclosureRule) -> tuple[Counts, Bools, list[Figure]]:
     """From counts with noise [groups, 4]: those that rates are made of, the groups [groups] that
     seem large enough for a rate to mean something, and the METRICS between these."""
     counts = plausible(noised)
@@ -93,7 +91,7 @@ def noised_gaps(
 
 
 def _groups(
-    values: tuple[str, ...], counts: NDArray[np.int64], shown: NDArray[np.bool_], *, too_few: str
+    values: tuple[str, ...], counts: Ints, shown: Bools, *, too_few: str
 ) -> list[GroupSection]:
     rates = shown_rates(counts, has_favourable_outcome=True)
     found = []
@@ -143,7 +141,7 @@ class NoisedGain:
     outcome_share: float
     four_counts: tuple[int, ...]
     """The counts of all groups together, none of them negative."""
-    pooled: NDArray[np.int64]
+    pooled: Ints
     """[4]: the same as they were drawn."""
     noise: NoisedCounts
     """With the deviation of each of those."""

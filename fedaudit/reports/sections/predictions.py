@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from fedaudit.arrays import Floats
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.judgement import Gained, judge_model
 from fedaudit.ledger.bundle import Evidence
@@ -117,7 +117,7 @@ def wrong_gaps(section: _Figures, *, exact: bool) -> Iterator[str]:
             yield f"{name} is {shown(said)} in the report and {float(value)!r} recomputed"
 
 
-def _column(groups: Sequence[_Figures], name: str) -> NDArray[np.float64]:
+def _column(groups: Sequence[_Figures], name: str) -> Floats:
     return np.array(
         [np.nan if group[name] is None else float(group[name]) for group in groups],
         dtype=np.float64,
@@ -391,19 +391,16 @@ def _prediction_limits(material: AuditMaterial) -> list[str]:
 
 def _fairness_limits(material: AuditMaterial) -> list[str]:
     audit = material.audit
-    clients = (
-        "; without a client key it is not known whether a group's rows are one person's"
-        if material.client_count is None
-        else f", or rows of fewer than {audit.minimum_group_clients} clients"
+    few, unknown = (
+        "",
+        "; without a client key it is not known whether a group's rows are one person's",
     )
+    if material.client_count is not None:
+        few, unknown = f", or rows of fewer than {audit.minimum_group_clients} clients,", ""
     found = [
-        f"Groups with fewer than {audit.minimum_group_size} rows{clients}, are suppressed, and so "
-        "are groups from which so few would follow by sums and differences of what this report "
-        "shows; a gap may be larger among suppressed groups."
-        if material.client_count is not None
-        else f"Groups with fewer than {audit.minimum_group_size} rows are suppressed, and so are "
+        f"Groups with fewer than {audit.minimum_group_size} rows{few} are suppressed, and so are "
         "groups from which so few would follow by sums and differences of what this report shows; "
-        f"a gap may be larger among suppressed groups{clients}."
+        f"a gap may be larger among suppressed groups{unknown}."
     ]
     if any(", in no group: " in note for note in material.federation.notes):
         found.append(

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Ints16, Ints32
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import are_layers_of
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
@@ -230,8 +230,8 @@ def _metric_figures(material: ReportMaterial) -> tuple[dict[str, Any], dict[str,
 
 def leakage_figures(
     inputs: MechanismParameters,
-    releases: NDArray[np.int32],
-    clusters: NDArray[np.int16] | None,
+    releases: Ints32,
+    clusters: Ints16 | None,
     *,
     training_clients: int,
     hypotheses: int,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Ints
 from fedaudit.fairness.gaps import gaps_between, scored_rows, spread
 from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
 from fedaudit.fairness.noised_counts import (
@@ -52,7 +52,7 @@ class Rounding:
         self._rows = scored_rows(self._counts)
         if scores is not None and not self._has_outcome:
             self._rows = rounder.numbers(self._name, scores.rows.sum(axis=0), of="rows")
-        self._right: NDArray[np.int64] | None = None
+        self._right: Ints | None = None
         if scores is not None and scores.correct is not None:
             self._right = rounder.numbers(self._name, scores.correct.sum(axis=0), of="right")
         compared = material.result.against_constant

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import charge_of_entry, declared_inputs
@@ -61,7 +61,7 @@ class DeclaredEntries:
         except _MALFORMED:
             self._foreign.add(place)
 
-    def _agrees(self, entry: LedgerEntry, said: NDArray[np.float64], terms: LedgerTerms) -> bool:
+    def _agrees(self, entry: LedgerEntry, said: Floats, terms: LedgerTerms) -> bool:
         rows = self._histories.of(entry.subjects)
         found = renyi_epsilons(rows, self._histories.charges, terms)
         unbounded = ~np.isfinite(found) & ~np.isfinite(said)

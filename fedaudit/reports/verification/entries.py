@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
@@ -99,7 +99,7 @@ class EntryEpsilons:
                 NAME, True, good="every entry's epsilons are equal to what was recomputed", bad=""
             )
 
-    def _anew(self, entries: EntryColumns) -> NDArray[np.float64]:
+    def _anew(self, entries: EntryColumns) -> Floats:
         """[charged]. Raises one of `_NO_EPSILONS` where that of some entry does not follow."""
         plan = self._plan_of(entries.inputs)
         if entries.subject_kind != plan.subject_kind or (entries.releases < 0).any():
@@ -130,9 +130,7 @@ class EntryEpsilons:
             raise ValueError("another mechanism")
         return self._plan
 
-    def _compare(
-        self, entries: EntryColumns, said: NDArray[np.float64], found: NDArray[np.float64]
-    ) -> None:
+    def _compare(self, entries: EntryColumns, said: Floats, found: Floats) -> None:
         digits = _DIGITS_OF_PLD if entries.inputs.accountant == "pld" else _DIGITS
         # Infinity is null in a bundle, and is not a number here.
         infinite = ~np.isfinite(said) & ~np.isfinite(found)

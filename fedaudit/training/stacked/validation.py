@@ -232,10 +232,6 @@ def _own_outputs(network: Network, own: Tensor, features: Tensor) -> Tensor:
     return torch.unflatten(outputs.squeeze(-1), -1, own.shape[:2])
 
 
-_POOLED = 2
-"""Axes of one cell's counts over all clients: groups and the four counts."""
-
-
 @dataclass(frozen=True)
 class Figures:
     """Validation figures on the host, one a cell of the evaluated stack."""
@@ -247,19 +243,6 @@ class Figures:
     """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
     final: FinalGroups | None = None
     """Of the only cell, per client."""
-
-    def pooled(self, place: int) -> dict[str, Ints]:
-        """The counts of one cell over all clients: [groups, 4]."""
-        found = {name: counts[place] for name, counts in self.counts.items()}
-        return {
-            name: counts if counts.ndim == _POOLED else counts.sum(axis=0)
-            for name, counts in found.items()
-        }
-
-    def by_client(self, place: int) -> dict[str, Ints]:
-        """The counts of one cell by client, [clients, groups, 4]; empty where they are pooled."""
-        found = {name: counts[place] for name, counts in self.counts.items()}
-        return {name: counts for name, counts in found.items() if counts.ndim > _POOLED}
 
 
 @dataclass(frozen=True)
