@@ -19,9 +19,8 @@ from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
-from models.database import Database
+from models.database import Database, schema_state
 from models.repositories import FederationRepository, ProjectRepository
-from models.schema import schema_state
 from models.tables.federations import Federation
 from models.values import FederationStatus
 from workers.health import Heartbeat

@@ -16,7 +16,7 @@ from api.openapi import problems
 from api.shared.resources import Shared
 from api.shared.security import Credentials, identify
 from infrastructure.settings import SettingsError
-from models.schema import schema_state
+from models.database import schema_state
 from models.vocabulary import Scope
 
 router = APIRouter()

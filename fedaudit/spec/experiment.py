@@ -7,15 +7,14 @@ that does not name it keeps the hash that it had before.
 
 import hashlib
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Literal, Self, assert_never
+from typing import Annotated, Any, Final, Literal, Self, assert_never
 
 import rfc8785
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
-from fedaudit.spec.decision import BASE_RATE, Decision
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import Fairness, check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
@@ -25,6 +24,34 @@ from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import NoisedUpdates, PrivacySpec, one_client_rate, one_delta
 from fedaudit.spec.sources import TargetKind, moves_others
 from fedaudit.spec.training import Training
+
+BASE_RATE: Final = "base-rate"
+
+
+def _share_or_base_rate(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
+        return value
+    if value == BASE_RATE:
+        return value
+    raise ValueError(f"must be a number above 0 and below 1, or `{BASE_RATE}`")
+
+
+class Decision(SpecPart):
+    """How scores become decisions, for targets with two classes."""
+
+    threshold: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | Literal["base-rate"],
+        BeforeValidator(_share_or_base_rate),
+        InForm(
+            "Threshold",
+            hint="Of two classes, the positive one is predicted where its probability is above "
+            "this. base-rate: its share among the training rows, only without a mechanism. "
+            "Empty: 0.5.",
+        ),
+    ] = 0.5
+    """The positive class is predicted where its probability is above this. `base-rate` is its share
+    among the training rows."""
+
 
 Device = Literal["auto", "cpu", "cuda"]
 ADMITTED = {"admitted": True}

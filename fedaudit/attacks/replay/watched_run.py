@@ -27,6 +27,7 @@ from fedaudit.training.base.rounds import RoundRecord, Trainer
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
+    Protection,
     RecordProtection,
     TrainingMechanism,
     TrustedServer,
@@ -141,12 +142,10 @@ class PassedThrough:
     draws: Draws | None = None
     source: Source | None = None
     """What noise was drawn from: by the mechanism itself, or step by step."""
-    protection: ClientProtection | TrustedServer | None = None
+    protection: Protection | None = None
     """The one that was observed, to draw from again."""
 
-    def draw_noise(
-        self, inner: ClientProtection | TrustedServer, draws: Draws, block: Block
-    ) -> None:
+    def draw_noise(self, inner: Protection, draws: Draws, block: Block) -> None:
         """Lets the mechanism draw the noise of a block of one cell, and keeps it."""
         new = block.noise is None
         inner.draw_noise(draws, block)
@@ -407,7 +406,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     """
     passed = PassedThrough()
 
-    def watch(applied: ClientProtection | TrustedServer | RecordProtection) -> Any:
+    def watch(applied: Protection | RecordProtection) -> Any:
         methods: tuple[Any, ...]
         match applied:
             case ClientProtection():

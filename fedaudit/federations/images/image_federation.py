@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import MAX_CLASSES
 from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import between_edges, checked_groups
@@ -24,7 +23,7 @@ from fedaudit.federations.images.client_rows import (
     square_image,
 )
 from fedaudit.federations.images.leaf import Pixels, read_leaf
-from fedaudit.federations.levels import Levels, levels_of, number_in
+from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of, number_in
 from fedaudit.federations.packing import attribute_of, first_rows
 from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
 from fedaudit.federations.reading.source_files import open_source

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import class_levels
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
-from fedaudit.federations.levels import Levels
+from fedaudit.federations.levels import Levels, class_levels
 from fedaudit.federations.mapped import (
     WORTH_A_MAP,
     MapFolder,

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.federations.classes import MAX_CLASSES
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.levels import number_in
+from fedaudit.federations.levels import MAX_CLASSES, number_in
 from fedaudit.federations.profiles.giveaways import RowSample, giveaways
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.table_files import TableFile

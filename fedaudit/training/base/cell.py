@@ -17,8 +17,7 @@ from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import mean_cohort
-from fedaudit.spec.decision import BASE_RATE
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.experiment import BASE_RATE, ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
