@@ -1,6 +1,6 @@
 """Data in a table: its columns, and clients for rows that name none."""
 
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -248,19 +248,13 @@ class Table(FileSource):
     @property
     def dealt(self) -> Dealt | None:
         """How the seed deals rows to clients; None where a column names the client."""
-        match self.partition:
-            case None | ByColumn():
-                return None
-            case Iid() | Dirichlet() | Shards():
-                return self.partition
-            case _:
-                assert_never(self.partition)
+        return None if isinstance(self.partition, ByColumn) else self.partition
 
     @property
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.dealt is not None or self._standardised_over_training,
-            client_key=self._key_column,
+            client_key=self.key_column,
             made_up=False,
             target_name=self.target,
             target="either",
@@ -294,17 +288,9 @@ class Table(FileSource):
         return frozenset(one if isinstance(one, str) else one.name for one in features)
 
     @property
-    def _key_column(self) -> str | None:
+    def key_column(self) -> str | None:
         """The column that names the client; None where the seed deals rows to clients."""
-        match self.partition:
-            case None:
-                return self.client_key
-            case ByColumn():
-                return self.partition.column
-            case Iid() | Dirichlet() | Shards():
-                return None
-            case _:
-                assert_never(self.partition)
+        return self.partition.column if isinstance(self.partition, ByColumn) else self.client_key
 
     @property
     def _statistics(self) -> Statistics:

@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
 
 from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.spec.errors import FieldError, pointer
-from fedaudit.spec.table import ByColumn, Dirichlet, Encoding, Feature, Iid, OneHot, Shards, Table
+from fedaudit.spec.table import Encoding, Feature, OneHot, Table
 
 _FEATURES = "/federation/features"
 _TARGET = "/federation/target"
@@ -130,15 +129,8 @@ def find_columns(
 
 
 def _client_key(source: Table) -> ClientKey | None:
-    match source.partition:
-        case ByColumn():
-            return ClientKey(source.partition.column, "/federation/partition/column")
-        case None | Iid() | Dirichlet() | Shards():
-            if source.client_key is None:
-                return None
-            return ClientKey(source.client_key, "/federation/client_key")
-        case _:
-            assert_never(source.partition)
+    name, field = source.key_column, "partition/column" if source.partition else "client_key"
+    return None if name is None else ClientKey(name, f"/federation/{field}")
 
 
 def _check_named(
