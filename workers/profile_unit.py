@@ -1,6 +1,8 @@
 """A unit that profiles a federation: its file is read once, and accepted or rejected."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.orm import Session
@@ -12,7 +14,8 @@ from models.repositories import DisclosureRepository, FederationRepository, Near
 from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
 from workers.claim import ClaimedUnit, StopAskedError
-from workers.context import ProjectFiles
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -31,10 +34,17 @@ class ProfileRun(ClaimedUnit):
             # It was deleted or registered anew in the meantime.
             self._writer.write(lambda session: self._finish(session, "done"))
             return
+        # Imported here because it loads pyarrow.
+        from fedaudit.federations.load import RegisteredData
+
+        data = RegisteredData(_registration(row), self._files, self._progressed)
         try:
-            profile = self._profile(row)
-            sketch = self._sketch(row)
-            self._lay_out(row, profile)
+            profile = data.profile(row.fingerprint)
+            # A column that the registration does not use: the data are as good as without it.
+            hashes = _tried("rows not compared", row, partial(data.row_hashes, keep=SKETCHED))
+            # Before it is ready, so that no submission waits for it. Of memory its profile warns;
+            # experiments are told all of it.
+            _tried("not laid out", row, partial(data.lay_out, profile))
         except StopAskedError:
             self._give_back()
         except InvalidInputError as error:
@@ -42,53 +52,9 @@ class ProfileRun(ClaimedUnit):
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:
+            sketch = None if hashes is None else Sketch.of(hashes)
             self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             log.info("federation ready", federation_id=row.id)
-
-    def _profile(self, row: Federation) -> dict[str, Any]:
-        # Imported here because it loads pyarrow.
-        from fedaudit.federations.load import profile_registration
-
-        return profile_registration(
-            _registration(row),
-            files=ProjectFiles(self._context, self._claim.project_id).files,
-            progress=self._progressed,
-            fingerprint=row.fingerprint,
-        )
-
-    def _sketch(self, row: Federation) -> Sketch | None:
-        """What near-copies of a table are found by; None where there are no rows to compare."""
-        from fedaudit.federations.load import registered_row_hashes
-
-        try:
-            hashes = registered_row_hashes(
-                _registration(row),
-                files=ProjectFiles(self._context, self._claim.project_id).files,
-                keep=SKETCHED,
-                progress=self._progressed,
-            )
-        except InvalidInputError as error:
-            # A column that the registration does not use: the data are as good as without it.
-            pointers = [one.pointer for one in error.errors]
-            log.warning("rows not compared", federation_id=row.id, pointers=pointers)
-            return None
-        return None if hashes is None else Sketch.of(hashes)
-
-    def _lay_out(self, row: Federation, profile: dict[str, Any]) -> None:
-        """Before it is ready, so that no submission waits for it."""
-        from fedaudit.federations.load import lay_out_registered
-
-        try:
-            lay_out_registered(
-                _registration(row),
-                profile,
-                files=ProjectFiles(self._context, self._claim.project_id).files,
-                progress=self._progressed,
-            )
-        except InvalidInputError as error:
-            # Of memory its profile warns; experiments are told all of it.
-            pointers = [one.pointer for one in error.errors]
-            log.warning("not laid out", federation_id=row.id, pointers=pointers)
 
     def _ready(
         self, session: Session, row: Federation, profile: dict[str, Any], sketch: Sketch | None
@@ -119,6 +85,16 @@ class ProfileRun(ClaimedUnit):
 
     def _federations(self, session: Session) -> FederationRepository:
         return FederationRepository(session, self._claim.project_id)
+
+
+def _tried(unless: str, row: Federation, work: Callable[[], T]) -> T | None:
+    """What data can do without: None, and a warning, where they do not allow it."""
+    try:
+        return work()
+    except InvalidInputError as error:
+        pointers = [one.pointer for one in error.errors]
+        log.warning(unless, federation_id=row.id, pointers=pointers)
+        return None
 
 
 def _registration(row: Federation) -> Registration:

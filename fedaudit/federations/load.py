@@ -1,7 +1,7 @@
 """Load or profile the federation of a spec: the entry point of this package."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -112,63 +112,50 @@ def _agreed(spec: ExperimentSpec, federation: Federation) -> Federation:
     return without_left_out(spec, federation)
 
 
-def profile_registration(
-    registration: Registration,
-    *,
-    files: Files,
-    progress: Callable[[], None] = lambda: None,
-    fingerprint: str | None = None,
-) -> dict[str, Any]:
-    """Sizes and names of a federation, as JSON; small groups are suppressed.
+@dataclass(frozen=True)
+class RegisteredData:
+    """The data of a registration, read with it alone: small groups are suppressed. All that reads
+    them raises InvalidInputError with the same message as loading the data."""
 
-    A table is read as a stream, with memory for its clients and groups only; images and hospital
-    charges are loaded. `progress` is called now and then, `fingerprint` is the expected one of the
-    data. Raises InvalidInputError with the same message as loading the data.
-    """
-    kind = file_kind(registration.federation)
-    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
-    figures = kind.profile(asked, fingerprint)
-    attributes = {name: tuple(found["groups"]) for name, found in figures["attributes"].items()}
-    codes = {figures["target"]: figures["classes"], **attributes}
-    raise_errors(label_faults(registration.federation.labels, codes))
-    return figures
+    registration: Registration
+    files: Files
+    progress: Callable[[], None] = lambda: None
+    """Called now and then."""
 
+    def profile(self, fingerprint: str | None = None) -> dict[str, Any]:
+        """Sizes and names, as JSON; `fingerprint` is the expected one of the data.
 
-def lay_out_registered(
-    registration: Registration,
-    figures: Mapping[str, Any],
-    *,
-    files: Files,
-    progress: Callable[[], None] = lambda: None,
-) -> None:
-    """Lay a large table out as experiments will ask for it that take what was registered.
+        A table is read as a stream, with memory for its clients and groups only; images and
+        hospital charges are loaded.
+        """
+        figures = self._kind.profile(self._asked(), fingerprint)
+        attributes = {name: tuple(found["groups"]) for name, found in figures["attributes"].items()}
+        codes = {figures["target"]: figures["classes"], **attributes}
+        raise_errors(label_faults(self.registration.federation.labels, codes))
+        return figures
 
-    `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
-    """
-    classification = figures.get("reasons", {}).get("class_balance") != NUMERIC_TARGET
-    file_kind(registration.federation).lay_out(
-        LoadRequest(
-            fairness=registration.fairness,
-            files=files,
-            classification=classification,
-            progress=progress,
-        )
-    )
+    def lay_out(self, figures: Mapping[str, Any]) -> None:
+        """Lay a large table out as experiments will ask for it that take what was registered.
 
+        `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
+        """
+        reason = figures.get("reasons", {}).get("class_balance")
+        self._kind.lay_out(self._asked(classification=reason != NUMERIC_TARGET))
 
-def registered_row_hashes(
-    registration: Registration,
-    *,
-    files: Files,
-    keep: int,
-    progress: Callable[[], None] = lambda: None,
-) -> NDArray[np.int64] | None:
-    """The `keep` smallest hashes of a registered table's rows; None for what is no table.
+    def row_hashes(self, *, keep: int) -> NDArray[np.int64] | None:
+        """The `keep` smallest hashes of a table's rows; None for what is no table.
 
-    Raises InvalidInputError where a column cannot be read, which need not be one that is used.
-    """
-    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
-    return file_kind(registration.federation).row_hashes(asked, keep=keep)
+        Raises InvalidInputError where a column cannot be read, which need not be one that is used.
+        """
+        return self._kind.row_hashes(self._asked(), keep=keep)
+
+    @property
+    def _kind(self) -> FileKind[Any]:
+        return file_kind(self.registration.federation)
+
+    def _asked(self, **more: Any) -> LoadRequest:
+        fairness = self.registration.fairness
+        return LoadRequest(fairness=fairness, files=self.files, progress=self.progress, **more)
 
 
 _WHERE = "/fairness/exclude"

@@ -102,7 +102,7 @@ _ROWS_PER_NAMED_CLASS = 10
 
 
 def profile(federation: Federation, fairness: Groups | None = None) -> dict[str, Any]:
-    """Sizes and names, as JSON, as in `profile_registration`.
+    """Sizes and names, as JSON, as in `RegisteredData.profile`.
 
     No value of a feature or of a numeric target appears in it, and small groups are suppressed.
     Values that experiments leave out stay groups here, since all rows are counted. Raises
