@@ -66,6 +66,18 @@ def _routes() -> list[BaseRoute]:
     return router.routes
 
 
+def uploads_of(settings: Settings) -> dict[str, Upload]:
+    """The paths that take files, each with what it takes: a proxy has to let them through."""
+    multipart = Upload(
+        media_type="multipart/", largest_bytes=settings.max_upload_bytes + settings.max_body_bytes
+    )
+    artifact = Upload(
+        media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
+    )
+    tables = dict.fromkeys(("/v1/federations", "/federations/new"), multipart)
+    return {**tables, "/v1/artifacts": artifact}
+
+
 async def _keep_tidy(resources: Resources) -> None:
     while True:
         await anyio.sleep(_TIDY_SECONDS)
@@ -91,20 +103,8 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.resources = resources
     app.state.state_metrics = StateMetrics(resources)
-    multipart = Upload(
-        media_type="multipart/", largest_bytes=settings.max_upload_bytes + settings.max_body_bytes
-    )
-    artifact = Upload(
-        media_type="application/octet-stream", largest_bytes=settings.max_artifact_bytes
-    )
     app.add_middleware(
-        BodyLimit,
-        largest_bytes=settings.max_body_bytes,
-        uploads={
-            "/v1/federations": multipart,
-            "/federations/new": multipart,
-            "/v1/artifacts": artifact,
-        },
+        BodyLimit, largest_bytes=settings.max_body_bytes, uploads=uploads_of(settings)
     )
     # Each is outside those before it.
     for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):

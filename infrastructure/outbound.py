@@ -28,6 +28,11 @@ _PRIVATE = tuple(
         ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128"),
     )
 )
+_SPECIAL = tuple(
+    map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20"))
+)
+"""Special, though some versions of Python take them for global: of protocols, of relays that are no
+more, of a cloud's own machines, and of examples."""
 _METADATA = ip_network("fd00:ec2::/32")
 """Where machines of a cloud read their credentials; the others' lie among link-local addresses."""
 
@@ -76,6 +81,8 @@ def check_address(text: str, *, allow_private: bool) -> None:
 
 def _is_open(address: IPv4Address | IPv6Address) -> bool:
     if address.is_multicast or address.is_reserved or not address.is_global:
+        return False
+    if any(address in network for network in _SPECIAL):
         return False
     if isinstance(address, IPv4Address):
         return True

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, sleep
@@ -82,6 +82,16 @@ class Database:
         with self._writer.begin() as session:
             yield session
 
+    def drop_deleted(self) -> bool:
+        """Overwrites what SQLite's file and its write-ahead log still hold of deleted rows; False
+        while a reader needs them. Postgres keeps such rows until it vacuums and recycles its log.
+        """
+        if self.dialect != "sqlite":
+            return True
+        with closing(self.engine.raw_connection()) as connection:
+            [busy, *_] = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
     def dispose(self) -> None:
         """Closes the pool's connections."""
         self.engine.dispose()
@@ -148,7 +158,9 @@ def _configure_sqlite(connection: Any, _record: object, *, foreign_keys: bool) -
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}").close()
     _write_ahead(connection)
-    for pragma in ("synchronous = NORMAL", f"foreign_keys = {int(foreign_keys)}"):
+    # Deleted rows are overwritten, for some are deleted because a person asked for it.
+    settings = ("synchronous = NORMAL", f"foreign_keys = {int(foreign_keys)}", "secure_delete = ON")
+    for pragma in settings:
         connection.execute(f"PRAGMA {pragma}").close()
 
 

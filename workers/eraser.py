@@ -78,6 +78,8 @@ class Eraser:
         with self._database.read() as session:
             if ErasingRepository(session).is_profiled(erasure):
                 return False  # a worker still reads the data, and may lay them out
+        if not self._database.drop_deleted():
+            return False  # a long reading; the next turn tries again
         with self._database.write() as session:
             self._complete(session, erasure)
         log.info("erasure completed", federation_id=erasure.federation_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
 from starlette.responses import Response, StreamingResponse
 
@@ -14,12 +14,17 @@ from api.http.problems import invalid
 from fedaudit.spec.base import Text
 
 JSON, HTML = "application/json", "text/html"
-ZIP, BYTES = "application/zip", "application/octet-stream"
+ZIP, PDF, BYTES = "application/zip", "application/pdf", "application/octet-stream"
 """`BYTES`: for clients that have no media type for zip files or PDF."""
 _ANY = "*/*"
 _VERSION = 1
 SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """What an integer column of the database can be compared with."""
+
+
+Appendix = Annotated[
+    bool, Query(description="With the figures of every round, and on paper with every table.")
+]
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:
@@ -39,6 +44,12 @@ def bundle_response(chunks: Iterator[bytes], name: str, accept: str) -> Streamin
     headers = {"Content-Disposition": f'attachment; filename="{name}-bundle.zip"'}
     media_type = preferred(accept, (ZIP, BYTES))
     return StreamingResponse(chunks, media_type=media_type, headers=headers)
+
+
+def pdf_response(pdf: bytes, name: str) -> Response:
+    """The printed report of what has this name, as a file."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}-report.pdf"'}
+    return Response(pdf, media_type=PDF, headers=headers)
 
 
 def _weighted(part: str) -> tuple[str, float] | None:

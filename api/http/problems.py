@@ -20,6 +20,8 @@ log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_NAMED = 5
+MAX_FAULTS = 100
+"""Of an answer: a body may have as many faults as it has fields."""
 
 
 TITLES = {
@@ -65,7 +67,7 @@ class Problem(BaseModel):
     instance: str
     """The request, by the id in its answer's X-Request-ID and in the service's log."""
     errors: list[ProblemFault] = []
-    """Given where the input is at fault."""
+    """Given where the input is at fault; the first 100."""
 
 
 class ProblemError(Exception):
@@ -119,7 +121,9 @@ def _invalid(errors: Sequence[FieldError]) -> ProblemError:
         named = list(dict.fromkeys(places))
         shown = ", ".join(named[:_MOST_NAMED]) + (", ..." if len(named) > _MOST_NAMED else "")
         detail = f"{len(places)} faults, in {shown}"
-    return ProblemError(422, "validation-error", detail, errors=errors)
+        if len(errors) > MAX_FAULTS:
+            detail += f"; the first {MAX_FAULTS} are shown"
+    return ProblemError(422, "validation-error", detail, errors=errors[:MAX_FAULTS])
 
 
 def problem_response(error: ProblemError, scope: Mapping[str, Any]) -> JSONResponse:

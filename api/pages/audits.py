@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
+from api.http.answers import Appendix, pdf_response
 from api.http.problems import ProblemError
 from api.pages.templates import new_once
 from api.pages.visits import (
@@ -53,9 +54,19 @@ def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     links = [
         *([Link("/audits", "All audits")] if visit.may("experiments:read") else []),
         Link(f"{base}/verification", "Verification"),
+        Link(f"{base}/report.pdf", "Save as PDF"),
         Link(f"{base}/bundle.zip", "Save the bundle"),
     ]
     return page_response(render_audit(document, links=links))
+
+
+@router.get("/{audit_id}/report.pdf")
+def audit_pdf(audit_id: str, visit: ReportsVisit, *, appendix: Appendix = False) -> Response:
+    """The report on paper, as a file."""
+    with visit.reading() as session:
+        document = find_audited(session, visit.caller, audit_id).report or {}
+    page = render_audit(document, appendix=appendix)
+    return pdf_response(visit.resources.printer.pdf(page), audit_id)
 
 
 @router.get("/{audit_id}/verification")

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
+from api.http.answers import Appendix, pdf_response
 from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file
 from api.services.audit_log import note_export
 from api.services.ledgers.stored_ledgers import (
@@ -47,9 +48,20 @@ def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
     links = [
         *([Link(base, "Ledger")] if visit.may("experiments:read") else []),
         Link(f"{base}/verification", "Verification"),
+        Link(f"{base}/report.pdf", "Save as PDF"),
         *([Link(f"{base}/bundle.zip", "Save the bundle")] if visit.may("ledger:read") else []),
     ]
     return page_response(render_declared(document, links=links))
+
+
+@router.get("/report.pdf")
+def ledger_report_pdf(
+    ledger_id: str, visit: ReportsVisit, *, appendix: Appendix = False
+) -> Response:
+    """The report on paper, as a file."""
+    document = report_of(visit.resources, visit.caller, ledger_id).document
+    page = render_declared(document, appendix=appendix)
+    return pdf_response(visit.resources.printer.pdf(page), ledger_id)
 
 
 @router.get("/verification")

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from api.http.answers import Appendix, pdf_response
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
@@ -52,10 +53,12 @@ _FORMS: dict[FileForm, tuple[str, str]] = {
 
 
 @router.get(f"{_OF}/report")
-def report_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
+def report_page(
+    experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False
+) -> HTMLResponse:
     """The report: the page that can be kept, with links above it, and below it its sign-offs and
     the files that can be saved."""
-    return _shown(visit, experiment_id)
+    return _shown(visit, experiment_id, appendix=appendix)
 
 
 @router.post(f"{_OF}/sign-offs")
@@ -75,19 +78,21 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
 
 
 @router.get(f"{_OF}/report.html")
-def saved_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
+def saved_page(
+    experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False
+) -> HTMLResponse:
     """The report's page as a file."""
-    answer = stored_page(visit.resources.database, visit.caller, experiment_id)
+    answer = stored_page(visit.resources.database, visit.caller, experiment_id, appendix=appendix)
     name = f"{experiment_id}-report.html"
     answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
 
 
 @router.get(f"{_OF}/report.pdf")
-def saved_pdf(experiment_id: str, visit: ReportsVisit) -> Response:
+def saved_pdf(experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False) -> Response:
     """The report on paper, as a file."""
-    pdf = stored_pdf(visit.resources, visit.caller, experiment_id)
-    return as_file(pdf, f"{experiment_id}-report.pdf", "application/pdf")
+    pdf = stored_pdf(visit.resources, visit.caller, experiment_id, appendix=appendix)
+    return pdf_response(pdf, experiment_id)
 
 
 @router.get(f"{_OF}/report.json")
@@ -211,6 +216,7 @@ def _shown(
     *,
     draft: Mapping[str, str] | None = None,
     fault: str | None = None,
+    appendix: bool = False,
 ) -> HTMLResponse:
     """The report's page within the service. `draft`: what was typed and refused."""
     base, document = f"/experiments/{experiment_id}", _document(visit, experiment_id)
@@ -237,7 +243,12 @@ def _shown(
             Link(f"{base}/model", "Save the model" if gone is None else gone[0].upper() + gone[1:])
         )
     answer = stored_page(
-        visit.resources.database, visit.caller, experiment_id, links=links, tail=tail
+        visit.resources.database,
+        visit.caller,
+        experiment_id,
+        links=links,
+        tail=tail,
+        appendix=appendix,
     )
     answer.status_code = 200 if fault is None else 422
     return answer

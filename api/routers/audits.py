@@ -7,7 +7,18 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
-from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
+from api.http.answers import (
+    BYTES,
+    HTML,
+    JSON,
+    PDF,
+    ZIP,
+    Accept,
+    Appendix,
+    bundle_response,
+    pdf_response,
+    preferred,
+)
 from api.http.bodies import JsonBody
 from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
@@ -32,6 +43,7 @@ router = APIRouter(prefix="/audits", tags=["audits"])
 _REPORT = contents("The report.", {JSON: schema_of(AuditReport), HTML: TEXT}, 404)
 _DOCUMENT = contents("The report.", {JSON: schema_of(AuditReport)}, 404)
 _PAGE = contents("The report.", {HTML: TEXT}, 404)
+_PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
 _BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404)
 AuditReading = Literal["impact-ratio"]
 
@@ -114,6 +126,16 @@ def get_audit_document(audit_id: str, caller: ReportsReader, resources: Shared) 
 def get_audit_page(audit_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as one page without scripts."""
     return _page(_audited(resources, caller, audit_id))
+
+
+@router.get("/{audit_id}/report.pdf", response_class=Response, responses=_PDF_FILE)
+def get_audit_pdf(
+    audit_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
+) -> Response:
+    """The report as a PDF file of at most 3 pages, and longer with its appendix."""
+    report = _audited(resources, caller, audit_id).report or {}
+    page = render_audit(report, appendix=appendix)
+    return pdf_response(resources.printer.pdf(page), audit_id)
 
 
 @router.get("/{audit_id}/report/verification", responses=problems(404))

@@ -11,12 +11,15 @@ from api.http.answers import (
     BYTES,
     HTML,
     JSON,
+    PDF,
     ZIP,
     Accept,
+    Appendix,
     bundle_response,
     decode_cursor,
     encode_cursor,
     json_answer,
+    pdf_response,
     preferred,
 )
 from api.http.bodies import JsonBody, validated
@@ -152,6 +155,7 @@ def release_reservation(
 
 _REPORT = contents("The report.", {JSON: schema_of(DeclaredReport), HTML: TEXT}, 404)
 _PAGE = contents("The report.", {HTML: TEXT}, 404)
+_PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
 _BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404)
 
 
@@ -214,6 +218,18 @@ def get_ledger_report_page(ledger_id: str, caller: ReportsReader, resources: Sha
     from fedaudit.reports.page.html import render_declared
 
     return page_response(render_declared(report_of(resources, caller, ledger_id).document))
+
+
+@router.get("/{ledger_id}/report.pdf", response_class=Response, responses=_PDF_FILE)
+def get_ledger_report_pdf(
+    ledger_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
+) -> Response:
+    """The report as a PDF file of at most 3 pages, and longer with its appendix."""
+    from fedaudit.reports.page.html import render_declared
+
+    document = report_of(resources, caller, ledger_id).document
+    page = render_declared(document, appendix=appendix)
+    return pdf_response(resources.printer.pdf(page), ledger_id)
 
 
 @router.get("/{ledger_id}/report/verification", responses=problems(404))

@@ -5,7 +5,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.answers import BYTES, HTML, JSON, ZIP, Accept, bundle_response, preferred
+from api.http.answers import (
+    BYTES,
+    HTML,
+    JSON,
+    PDF,
+    ZIP,
+    Accept,
+    Appendix,
+    bundle_response,
+    pdf_response,
+    preferred,
+)
 from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader
@@ -29,7 +40,6 @@ from fedaudit.reports.report import Report as ReportDocument
 router = APIRouter(tags=["reports"])
 
 _OF = "/experiments/{experiment_id}"
-_PDF = "application/pdf"
 _SCHEMAS: list[Any] = [
     schema_of(ReportDocument),
     *(
@@ -42,7 +52,7 @@ _FORMS = {JSON: {"anyOf": _SCHEMAS}, "text/markdown": TEXT, HTML: TEXT}
 _REPORT = contents("The report.", _FORMS, 404)
 _DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
 _PAGE = contents("The report.", {HTML: TEXT}, 404)
-_PDF_FILE = contents("The report.", {_PDF: BINARY, BYTES: BINARY}, 404, 503)
+_PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
 _BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404, 409)
 _MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
 
@@ -80,17 +90,23 @@ def get_report_document(experiment_id: str, caller: ReportsReader, resources: Sh
 
 
 @router.get(f"{_OF}/report.html", response_class=Response, responses=_PAGE)
-def get_report_page(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
+def get_report_page(
+    experiment_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
+) -> Response:
     """The report as one page without scripts."""
-    return stored_page(resources.database, caller, experiment_id)
+    return stored_page(resources.database, caller, experiment_id, appendix=appendix)
 
 
 @router.get(f"{_OF}/report.pdf", response_class=Response, responses=_PDF_FILE)
-def get_report_pdf(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
-    """The report as a PDF file. It is printed when first asked for, which may take some seconds."""
-    pdf = stored_pdf(resources, caller, experiment_id)
-    headers = {"Content-Disposition": f'attachment; filename="{experiment_id}-report.pdf"'}
-    return Response(pdf, media_type=_PDF, headers=headers)
+def get_report_pdf(
+    experiment_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
+) -> Response:
+    """The report as a PDF file of at most 3 pages, and longer with its appendix.
+
+    It is printed when first asked for, which may take some seconds.
+    """
+    pdf = stored_pdf(resources, caller, experiment_id, appendix=appendix)
+    return pdf_response(pdf, experiment_id)
 
 
 @router.get(f"{_OF}/report/verification", responses=problems(404))

@@ -116,10 +116,12 @@ def stored_page(
     *,
     links: "Sequence[Link]" = (),
     tail: Markup | None = None,
+    appendix: bool = False,
 ) -> HTMLResponse:
-    """The report with the curves of its rounds, between `links` and `tail`; the page loads and runs
-    nothing. Raises ProblemError where the caller's project has no such report."""
-    page = page_html(database, caller, experiment_id, links=links, tail=tail)
+    """The report with the curves of its rounds, between `links` and `tail`, with its appendix on
+    request; the page loads and runs nothing. Raises ProblemError where the caller's project has no
+    such report."""
+    page = page_html(database, caller, experiment_id, links=links, tail=tail, appendix=appendix)
     return page_response(page, has_forms=tail is not None)
 
 
@@ -148,6 +150,7 @@ def page_html(
     *,
     links: "Sequence[Link]" = (),
     tail: Markup | None = None,
+    appendix: bool = False,
 ) -> str:
     """The page's HTML. Raises ProblemError as above."""
     from fedaudit.reports.page.html import render
@@ -158,7 +161,7 @@ def page_html(
         series = _series(session, find_experiment(session, caller, experiment_id))
         rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
-    return render(report.document, series, links=links, tail=tail, later=later)
+    return render(report.document, series, links=links, tail=tail, later=later, appendix=appendix)
 
 
 def _attempt(row: LaterAttacks) -> "LaterAttempt":
@@ -180,14 +183,18 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
     )
 
 
-def stored_pdf(resources: Resources, caller: Caller, experiment_id: str) -> bytes:
-    """The PDF. It is printed once and then kept beside
+def stored_pdf(
+    resources: Resources, caller: Caller, experiment_id: str, *, appendix: bool
+) -> bytes:
+    """The PDF. Without its appendix it is printed once and then kept beside
     the uploaded files; the version before it is removed. Raises ProblemError where the caller's
     project has no such report, and where printing fails."""
     # Imported here because most calls need no templates.
     from fedaudit.reports.page.pdf import paper_page
 
-    page = page_html(resources.database, caller, experiment_id)
+    page = page_html(resources.database, caller, experiment_id, appendix=appendix)
+    if appendix:
+        return resources.printer.pdf(page)
     digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
     key = report_pdf_key(experiment_id, digest)
     try:

@@ -34,9 +34,9 @@ from benchmarks.reproductions.row_facts import (
     synthetic_method,
 )
 from benchmarks.reproductions.side_by_side import DOLLARS
-from fedaudit.reports.charts.drawing import Drawing
+from fedaudit.reports.charts.answer_pictures import client_rows
+from fedaudit.reports.charts.drawing import Drawing, range_chart
 from fedaudit.reports.charts.line_chart import Line, LinePlot, line_chart
-from fedaudit.reports.charts.report_charts import spending_charts
 
 Rows = Sequence[KeptRow]
 _FIGURES = Path("docs/evidence/figures")
@@ -75,11 +75,13 @@ def cluster_leakage(sweeps: Sequence[KeptSweep]) -> list[Panel]:
 
 def leakage_spread(sweeps: Sequence[KeptSweep]) -> list[Panel]:
     """Figure 4: leakage over the clients of one run."""
-    return [
-        Panel("k = 5, nu = 3, seed 3", chart.drawing)
-        for cell in sweeps[0]["cells"]
-        for chart in spending_charts(cell["report"])
-    ]
+    found = []
+    for cell in sweeps[0]["cells"]:
+        if cell["report"]["privacy"]["leakage_quantiles"]:
+            rows, kinds, _ = client_rows(cell["report"]["privacy"])
+            drawing = range_chart(rows, kinds=kinds, unit="leakage", whole=(0, 0))
+            found.append(Panel("k = 5, nu = 3, seed 3", drawing))
+    return found
 
 
 def hospital_leakage(sweeps: Sequence[KeptSweep]) -> list[Panel]:

@@ -206,6 +206,17 @@ def write_text(text: str, path: Path, *, replaces: bool = True) -> None:
         raise usage_error(f"--out: cannot write {path}: {error.strerror}") from None
 
 
+def printed(page: str, *, option: str) -> bytes:
+    """The PDF of a report's page, made here rather than by the service: a long report keeps a
+    processor busy for seconds. Raises CommandError without the library for it."""
+    from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
+
+    try:
+        return pdf_of(page)
+    except PdfUnavailableError as error:
+        raise usage_error(f"{option}: {error}") from error
+
+
 def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
     """The content into a file, or to standard output where none is named.
 

@@ -11,6 +11,7 @@ import typer
 from fedaudit.cli.options import AsJson, DataDir, Most, read_value, readable
 from fedaudit.cli.output import (
     ExitCode,
+    printed,
     say,
     usage_error,
     whole_file,
@@ -235,9 +236,15 @@ def _ledger(found: Json) -> str:
 
 def _ledger_report(client: Client, ledger_id: str, out: Path | None, bundle: Path | None) -> Any:
     document = client.ledger_report(ledger_id)
-    if out is not None:
-        page = client.ledger_report_page(ledger_id) if out.suffix == ".html" else None
-        write_bytes((page or json.dumps(document, indent=2)).encode(), out)
+    match out and out.suffix:
+        case None:
+            pass
+        case ".html":
+            write_bytes(client.ledger_report_page(ledger_id).encode(), out)
+        case ".pdf":
+            write_bytes(printed(client.ledger_report_page(ledger_id), option="--out"), out)
+        case _:
+            write_bytes(json.dumps(document, indent=2).encode(), out)
     if bundle is not None:
         with whole_file(bundle, option="--bundle") as file:
             client.download_ledger_bundle(ledger_id, file)
@@ -275,7 +282,7 @@ _ledgers.add(
     _ledger_report,
     line=lambda document: str(document["verdict"]),
     ledger_id=_LEDGER,
-    out=option("Write the report here: JSON, or a page for *.html.", kind=Path | None),
+    out=option("Write the report here: JSON, or a page for *.html and *.pdf.", kind=Path | None),
     bundle=option("Write the bundle for `fedaudit verify` here.", kind=Path | None),
 )
 _ledgers.add("list", "List the project's ledgers, newest first.", "ledgers", line=_listed_ledger)

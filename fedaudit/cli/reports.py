@@ -16,7 +16,15 @@ from fedaudit.cli.options import (
     Where,
     query_parameters,
 )
-from fedaudit.cli.output import json_text, say, usage_error, write_bytes, write_json, yaml_text
+from fedaudit.cli.output import (
+    json_text,
+    printed,
+    say,
+    usage_error,
+    write_bytes,
+    write_json,
+    yaml_text,
+)
 from fedaudit.cli.remote import MAX_PAGE, Commands, Given, connected, first_of, option
 
 if TYPE_CHECKING:
@@ -52,6 +60,12 @@ def report(
             help="In the form that its reader has to fill; see docs/readings.md.",
         ),
     ] = None,
+    appendix: Annotated[
+        bool,
+        typer.Option(
+            "--appendix", help="With --format html or pdf: the figures of every round as well."
+        ),
+    ] = False,
     out: Out = None,
 ) -> None:
     """Fetch the audit report of a finished experiment."""
@@ -60,6 +74,8 @@ def report(
             raise usage_error("--reading: a reading has its own form; leave --format out")
         _write_reading(experiment_id, reading, out=out)
         return
+    if appendix and form not in ("html", "pdf"):
+        raise usage_error("--appendix: goes with --format html and pdf")
     if form == "text" and out is not None:
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
@@ -72,9 +88,10 @@ def report(
             case "text":
                 _show(later.judge(client.report(experiment_id)))
             case "html":
-                write_bytes(client.report_page(experiment_id).encode(), out)
+                write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
             case "pdf":
-                write_bytes(_pdf(client.report_page(experiment_id)), out)
+                page = client.report_page(experiment_id, appendix=appendix)
+                write_bytes(printed(page, option="--format pdf"), out)
             case "json":
                 write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
             case _:
@@ -96,16 +113,6 @@ def _show_comparison(found: Mapping[str, Any]) -> None:
     from fedaudit.cli.report_tables import show_comparison
 
     show_comparison(found)
-
-
-def _pdf(page: str) -> bytes:
-    """Made here rather than by the service: a long report keeps a processor busy for seconds."""
-    from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
-
-    try:
-        return pdf_of(page)
-    except PdfUnavailableError as error:
-        raise usage_error(f"--format pdf: {error}") from error
 
 
 def _write_reading(experiment_id: str, reading: "ReadingName", *, out: Path | None) -> None:

@@ -478,8 +478,8 @@ _REMAINS = {
     "service's to remove",
     "other-projects": "what other projects of this service hold of the same content: their files, "
     "names, models and reports are theirs to erase, and their audit logs say that this one did",
-    "elsewhere": "backups, and whatever left the service before: bundles, reports, models and "
-    "exported tables",
+    "elsewhere": "backups, deleted rows of a Postgres server until it vacuums and recycles its "
+    "log, and whatever left the service before: bundles, reports, models and exported tables",
 }
 
 

@@ -19,6 +19,8 @@ from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
 from models.vocabulary import ENDED
 
 _MAX_BACKOFF_SECONDS = 300.0
+MAX_LEASE_SECONDS = 3600.0
+"""The longest lease that settings allow."""
 _WAITING = table_of(Unit).insert().values(available_at=seconds_from_now())
 
 
@@ -166,7 +168,13 @@ def can_run() -> ColumnElement[bool]:
 
 
 def _lease_ran_out() -> ColumnElement[bool]:
-    return and_(Unit.state == "leased", Unit.lease_until <= seconds_from_now())
+    """Also one that ends later than any lease can: it was written before the database's clock was
+    set back, and nobody can say whether its worker is alive. A worker that is finds its fence
+    taken, and writes nothing."""
+    ended = Unit.lease_until <= seconds_from_now()
+    return and_(
+        Unit.state == "leased", or_(ended, Unit.lease_until > seconds_from_now(MAX_LEASE_SECONDS))
+    )
 
 
 def _lost() -> ColumnElement[int]:

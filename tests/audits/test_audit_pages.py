@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pypdf import PdfReader
 
 from fedaudit_client import Client, ProblemError
 from tests.api.pages.browser import signed_in
@@ -14,6 +15,7 @@ from tests.api.service import Api, served
 from tests.audits.service_audits import context_of, made, row_of
 from tests.audits.tables import asking, people, write
 from tests.html_forms import form_fields
+from tests.reports.page.weasyprint_here import needs_pango
 from workers.run_unit import run_unit
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
@@ -53,6 +55,18 @@ def test_the_report_leads_to_its_verification_and_its_bundle(api, audit):
     assert "The report is the one that was stored" in checked
     assert "The rows are not here" in checked
     assert zipfile.is_zipfile(io.BytesIO(browser.get(f"{path}/bundle.zip").content))
+
+
+@needs_pango
+def test_the_report_is_printed_on_three_pages(api: Api, audit: dict[str, Any]) -> None:
+    path = f"/audits/{audit['id']}/report.pdf"
+    for found in (signed_in(api).get(path), api.get(f"/v1{path}")):
+        pages = PdfReader(io.BytesIO(found.content)).pages
+        assert len(pages) <= 3
+        assert "Whom it treats worse: by sex" in pages[0].extract_text()
+        # Nothing is known of what training spent.
+        assert "No budget was set" not in pages[0].extract_text()
+    assert len(PdfReader(io.BytesIO(api.get(f"/v1{path}?appendix=1").content)).pages) > 1
 
 
 def test_a_page_shows_what_the_key_opens(api: Api, audit: dict[str, Any]) -> None:

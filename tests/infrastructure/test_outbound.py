@@ -220,7 +220,17 @@ def test_a_peer_that_sends_a_byte_now_and_then_ends_with_the_time() -> None:
 
 def test_every_special_network_of_the_registries_is_refused() -> None:
     """None of what Python knows as not global, or as multicast, gets through."""
-    networks = ("0.0.0.0/8", "100.64.0.0/10", "224.0.0.0/4", "240.0.0.0/4", "::/3", "4000::/2")
+    networks = (
+        "0.0.0.0/8",
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "3fff::/20",
+        "100.64.0.0/10",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "::/3",
+        "4000::/2",
+    )
     for network in map(ipaddress.ip_network, networks):
         for place in (1, network.num_addresses // 3, network.num_addresses - 2):
             with pytest.raises(AddressRefusedError):

@@ -6,9 +6,11 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import update
 
+from infrastructure.settings import Settings
 from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import UnitRepository
+from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
 from models.values import Claim
 from tests.models.rows import add_project, at_once
@@ -142,6 +144,16 @@ def test_a_clock_that_was_set_back_keeps_no_unit_waiting(database: Database) -> 
     stale = _in_units(database, lambda units: units.stale_waiting(60))
     assert [unit.id for unit in stale] == [unit_id]
     assert _claim(database, unit_id) is not None
+
+
+def test_a_clock_that_was_set_back_frees_the_units_of_lost_workers(database: Database) -> None:
+    lost, held = _waiting(database), _waiting(database)
+    _claim(database, lost, lease_seconds=MAX_LEASE_SECONDS + 60)
+    _claim(database, held, lease_seconds=MAX_LEASE_SECONDS - 60)
+    (back,) = _in_units(database, lambda units: units.reclaim_expired())
+    assert (back.unit_id, back.state) == (lost, "waiting")
+    bounds = Settings.model_fields["lease_seconds"].metadata
+    assert max(getattr(bound, "le", 0) for bound in bounds) == MAX_LEASE_SECONDS
 
 
 def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Database) -> None:

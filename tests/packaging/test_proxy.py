@@ -15,6 +15,7 @@ from time import monotonic, sleep
 import httpx
 import pytest
 
+from api.app import uploads_of
 from infrastructure.settings import Settings
 from tests.api.http.test_proxies import api_process, environment, sign_in
 from tests.api.service import SPEC
@@ -26,8 +27,14 @@ _UNITS = {"m": 2**20, "g": 2**30}
 
 
 def of_location(path: str) -> str:
-    """The block of one exact path."""
-    return CONFIGURATION.split(f"location = {path} {{")[1].split("}")[0]
+    """The block of one path, written out or as a pattern."""
+    blocks = re.findall(r"location (?:= (\S+)|~ (\S+)) \{(.*?)\}", CONFIGURATION, re.DOTALL)
+    [found] = [
+        block
+        for exact, pattern, block in blocks
+        if exact == path or (pattern and re.search(pattern, path))
+    ]
+    return found
 
 
 def largest(text: str) -> int:
@@ -39,12 +46,9 @@ def test_bodies_that_the_api_takes_pass(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
     usual = CONFIGURATION.split("location")[0]
     assert largest(usual) > settings.max_body_bytes
-    assert largest(of_location("/v1/federations")) > (
-        settings.max_upload_bytes + settings.max_body_bytes
-    )
-    assert largest(of_location("/v1/artifacts")) > settings.max_artifact_bytes
-    for path in ("/v1/federations", "/v1/artifacts"):
-        assert "proxy_request_buffering off;" in of_location(path)
+    for path, upload in uploads_of(settings).items():
+        assert largest(of_location(path)) > upload.largest_bytes, path
+        assert "proxy_request_buffering off;" in of_location(path), path
 
 
 def test_compose_gives_it_what_the_configuration_names() -> None:

@@ -99,6 +99,12 @@ def kept_text(api: Api) -> str:
     return "\n".join(str({**row}) for table in rows for row in table)
 
 
+def files_naming(api: Api, name: bytes) -> list[Path]:
+    """The database's own files that hold the name: SQLite's and its log; none of Postgres."""
+    folder = Path(api.database.engine.url.database or "").parent
+    return [one for one in folder.glob("*.db*") if name in one.read_bytes()]
+
+
 def verdict(api: Api, served: WorkerContext, path: Path, experiment_id: str) -> Any:
     path.write_bytes(api.get(f"/v1/experiments/{experiment_id}/bundle").content)
     trusted: list[PublicKey] = [served.signing_key.public]
@@ -117,6 +123,7 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sw
     spent = api.get(f"{path}/budget").json()
     report = api.get(f"/v1/experiments/{model}/report.json").json()
     assert "Klinik-Nord" in kept_text(api)
+    assert bool(files_naming(api, b"Klinik-Nord")) == (api.database.dialect == "sqlite")
     salts = [api.stored(one).ledger_salt for one in (model, clients)]
     assert [one for one in (str(salts[0]), "fedaudit-layout-1") if one not in kept_text(api)] == []
 
@@ -129,6 +136,7 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sw
 
     kept = kept_text(api)
     assert "fedaudit-layout-1" not in kept
+    assert [one.name for one in files_naming(api, b"Klinik-Nord")] == []
     assert [text for text in ("Klinik-Nord", *map(str, salts)) if text in kept] == []
     assert [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()] == []
     for gone in (f"{model}/model", f"{model}/model-layout", f"{records}/record-table"):

@@ -35,9 +35,12 @@ class ReportCalls(Calls):
     report = asks(
         "GET experiments/{experiment_id}/report.json", json_object, "The report document."
     )
-    report_page = asks(
-        "GET experiments/{experiment_id}/report.html", text, "The report as one HTML page."
-    )
+
+    @call
+    def report_page(self, experiment_id: str, *, appendix: bool = False) -> Request[str]:
+        """The report as one HTML page; `appendix`: with the figures of every round."""
+        path = path_of("experiments/{}/report.html", experiment_id)
+        return Request("GET", path, text, params={"appendix": appendix or None})
 
     @call
     def reading(self, experiment_id: str, name: str) -> Request[Json | str]:

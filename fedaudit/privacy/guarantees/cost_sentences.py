@@ -33,6 +33,7 @@ Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2), and of most o
 from where on one does."""
 OFTEN_RIGHT = 2.94
 """The largest exponent, of two decimals, of the level `up-to-95`, at a small delta."""
+_RATES = (0.75, 0.95)
 _EXACT_ODDS = 12.0
 
 
@@ -94,11 +95,17 @@ def cost_level(exponent: float | None, *, delta: float = 0.0) -> CostLevel:
     if exponent is None or not math.isfinite(exponent):
         return "unbounded"
     right = 1 - _wrong(exponent, delta)
-    if right <= 0.75:
+    if right <= _RATES[0]:
         return "up-to-75"
-    if right <= 0.95:
+    if right <= _RATES[1]:
         return "up-to-95"
     return "nearly-all" if exponent <= MOST else "nothing"
+
+
+def level_ends(*, delta: float) -> tuple[float, ...]:
+    """The largest exponent of each level that bounds something, in the order of LEVELS."""
+    rates = ((right - delta) / (1 - right) for right in _RATES)
+    return (*(math.log(odds) if odds > 1 else 0.0 for odds in rates), MOST)
 
 
 def level_words(

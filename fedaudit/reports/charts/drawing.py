@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -60,10 +60,11 @@ def shortened(content: str, characters: int) -> str:
 
 @dataclass(frozen=True)
 class Drawing:
-    """SVG elements in a box from (0, 0) to (WIDTH, height)."""
+    """SVG elements in a box from (0, 0) to (width, height)."""
 
     body: Markup
     height: float
+    width: float = WIDTH
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Chart:
             element("title", self.title, id=title),
             element("desc", self.description, id=described),
             self.drawing.body,
-            viewBox=f"0 0 {number(WIDTH)} {number(self.drawing.height)}",
+            viewBox=f"0 0 {number(self.drawing.width)} {number(self.drawing.height)}",
             role="img",
             aria_labelledby=f"{title} {described}",
         )
@@ -114,9 +115,9 @@ def joined(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def drawn(*parts: Markup, height: float) -> Drawing:
+def drawn(*parts: Markup, height: float, width: float = WIDTH) -> Drawing:
     """Combine these parts into one drawing."""
-    return Drawing(together(*parts), height)
+    return Drawing(together(*parts), height, width)
 
 
 _MAX_VALUE = 1e300
@@ -246,7 +247,7 @@ def mark(place: int, x: float, y: float) -> Markup:
     return element("polygon", points=points, class_=kind)
 
 
-def legend(entries: Sequence[tuple[Markup, str]]) -> tuple[Markup, float]:
+def legend(entries: Sequence[tuple[Markup, str]], *, width: float = WIDTH) -> tuple[Markup, float]:
     """Rows of samples with their names above a drawing, and the height they take. A sample is drawn
     around (0, 0) and moved to its position."""
     parts: list[Markup] = []
@@ -254,7 +255,7 @@ def legend(entries: Sequence[tuple[Markup, str]]) -> tuple[Markup, float]:
     for sample, name in entries:
         shown = shortened(name, 44)
         wide = _SAMPLE + 6.6 * len(shown) + 14
-        if x and x + wide > WIDTH:
+        if x and x + wide > width:
             x, y = 0.0, y + _LEGEND_ROW
         moved = element("g", sample, transform=f"translate({x + 2:.1f} {y + 9:.1f})")
         parts += [moved, label(shown, x + _SAMPLE, y + 13)]
@@ -296,20 +297,40 @@ class Row:
     remark: str = ""
 
 
+@dataclass(frozen=True)
+class Ground:
+    """What the rows of a range chart stand on, where it is not plain."""
+
+    width: float = WIDTH
+    ticks: tuple[float, ...] = ()
+    """Of a logarithmic axis that begins and ends with them; none where the values give the axis."""
+    behind: Callable[[Scale, float, float], Markup] | None = None
+    """Draws what is behind the rows, between two heights."""
+
+
 def range_chart(
-    rows: Sequence[Row], *, kinds: Sequence[str], unit: str, whole: tuple[float, float] | None
+    rows: Sequence[Row],
+    *,
+    kinds: Sequence[str],
+    unit: str,
+    whole: tuple[float, float] | None,
+    ground: Ground | None = None,
 ) -> Drawing:
     """Marks on horizontal lines, one row each. `kinds` names the marks; `whole` is the least range
     of the axis; for None it is that of the values."""
-    key, top = legend([(mark(place, 11, 0), name) for place, name in enumerate(kinds)])
-    names = [shortened(row.name, 26) for row in rows]
+    on = ground or Ground()
+    key, top = legend(
+        [(mark(place, 11, 0), name) for place, name in enumerate(kinds)], width=on.width
+    )
+    names = [shortened(row.name, int(on.width / 16)) for row in rows]
     left = 16 + _CHARACTER * max(map(len, names))
     row_height = _ROW if len(rows) <= _MANY else _LOW_ROW
+    top += 0 if on.behind is None else row_height
     bottom = top + 8 + row_height * len(rows)
-    values = [one for row in rows for one in (*row.marks, *(row.box or ()), *(row.span or ()))]
-    known = [value for value in values if value is not None]
-    x = value_scale(known, start=left, end=PLOT_RIGHT, whole=whole)
+    x = _axis(rows, whole, on, left)
     parts = [key]
+    if on.behind is not None:
+        parts.append(on.behind(x, top, bottom))
     for value, shown in zip(x.ticks, x.texts(), strict=True):
         parts.append(line(x(value), top + 4, x(value), bottom, "grid"))
         parts.append(label(shown, x(value), bottom + 15, anchor="middle", kind="tick"))
@@ -319,7 +340,16 @@ def range_chart(
         y = top + 8 + row_height * (place + 0.5)
         parts.append(label(name, left - 10, y + 4, anchor="end"))
         parts.append(_row(row, x, y))
-    return drawn(*parts, height=bottom + 38)
+    return drawn(*parts, height=bottom + 38, width=on.width)
+
+
+def _axis(rows: Sequence[Row], whole: tuple[float, float] | None, on: Ground, left: float) -> Scale:
+    end = on.width - (WIDTH - PLOT_RIGHT)
+    if on.ticks:
+        return Scale(on.ticks[0], on.ticks[-1], left, end, on.ticks, logarithmic=True)
+    values = [one for row in rows for one in (*row.marks, *(row.box or ()), *(row.span or ()))]
+    known = [value for value in values if value is not None]
+    return value_scale(known, start=left, end=end, whole=whole)
 
 
 def _row(row: Row, x: Scale, y: float) -> Markup:

@@ -1,20 +1,10 @@
 """Which charts a report's page shows, and where."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedaudit.fairness.disclosure import hidden_as
-from fedaudit.number_text import bound_text, figure_text
-from fedaudit.reports.charts.drawing import (
-    SERIES,
-    Chart,
-    FigureTable,
-    Row,
-    Values,
-    joined,
-    range_chart,
-)
+from fedaudit.reports.charts.drawing import SERIES, Chart, FigureTable, Values, joined
 from fedaudit.reports.charts.line_chart import (
     Final,
     GapSeries,
@@ -24,13 +14,12 @@ from fedaudit.reports.charts.line_chart import (
     kept_places,
     line_chart,
 )
-from fedaudit.reports.sections.part import number_or_some
-from fedaudit.spec.metrics import IDEALS, KINDS, METRICS, RATES
+from fedaudit.spec.metrics import IDEALS, KINDS, METRICS
 
 
 @dataclass(frozen=True)
 class Charts:
-    """The charts of one page, by section."""
+    """The charts over rounds of one page, by section."""
 
     privacy: list[Chart]
     fairness: list[list[Chart]]
@@ -45,7 +34,7 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     found = series or Series()
     best = report["utility"]["best_round"]
     return Charts(
-        privacy=[*spending_charts(report), *_noted(privacy_charts(report, found), found)],
+        privacy=_noted(privacy_charts(report, found), found),
         fairness=[
             _draw_attribute(section, found, name=f"fairness-{place}", best=best)
             for place, section in enumerate(report["fairness"], start=1)
@@ -71,8 +60,7 @@ def _draw_attribute(
 ) -> list[Chart]:
     gaps = series.gaps.get(section["attribute"])
     curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
-    rates = rates_chart(section, name=name)
-    return [*_noted(curves, series), *([] if rates is None else [rates])]
+    return _noted(curves, series)
 
 
 def running_charts(series: Series, *, delta: float | None, best: int | None = None) -> list[Chart]:
@@ -88,167 +76,9 @@ def running_charts(series: Series, *, delta: float | None, best: int | None = No
     return found
 
 
-_MAX_GROUPS, _MAX_ROUNDS = 40, 200
+_MAX_ROUNDS = 200
 _SHARE = (0.0, 1.0)
 _BOUNDS = ("epsilon_max", "leakage_max")
-
-
-def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
-    """The spread of leakage over clients and clusters, or of epsilon over the records' budgets."""
-    privacy = report["privacy"]
-    found = []
-    if privacy["leakage_quantiles"]:
-        found.append(_leakage_chart(privacy))
-    records = privacy["records"]
-    if records and any(one["budget_used_share"] is not None for one in records["groups"]):
-        found.append(_records_chart(records))
-    return found
-
-
-def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
-    """The rates of each group of one attribute, of which shares are drawn; None where no group has
-    a rate to show."""
-    groups = section["groups"]
-    if not any(group[rate] is not None for group in groups for rate in RATES):
-        return None
-    shown = _outermost(groups, lambda group: group["selection_rate"])
-    shares = [rate for rate in RATES.values() if rate.is_share]
-    rows = [
-        Row(
-            name=group["value"],
-            marks=tuple(group[rate.name] for rate in shares),
-            remark=hidden_as(group["reasons"]) if group["suppressed"] else "no rates",
-        )
-        for group in shown
-    ]
-    kinds = [rate.words for rate in shares]
-    return Chart(
-        name=f"chart-{name}-rates",
-        title=f"Rates of the groups of {section['attribute']}",
-        description=f"Dot chart of {len(shown)} groups between 0 and 1: {joined(kinds)} of "
-        "each. The figures are in the table below.",
-        caption=_rates_words(groups, len(shown)),
-        drawing=range_chart(rows, kinds=kinds, unit="share of the group's rows", whole=_SHARE),
-        table=FigureTable(
-            head=("Group", *(rate.label for rate in RATES.values())),
-            rows=[
-                (group["value"], *(_rate_text(group, rate) for rate in RATES)) for group in groups
-            ],
-        ),
-    )
-
-
-def _leakage_chart(privacy: Mapping[str, Any]) -> Chart:
-    quantiles, most = privacy["leakage_quantiles"], privacy["leakage_max"]
-    rows = [
-        Row(
-            name="all clients",
-            marks=(quantiles["p50"], most),
-            box=(quantiles["p25"], quantiles["p75"]),
-            span=(quantiles["p05"], most),
-        )
-    ]
-    table = [
-        (f"Clients, {int(name.removeprefix('p'))} % at most", figure_text(value))
-        for name, value in quantiles.items()
-    ]
-    table.append(("Clients, largest", figure_text(most)))
-    clusters = privacy["leakage_by_cluster"] or []
-    for one in clusters:
-        plural = "" if one["clients"] == 1 else "s"
-        name = f"cluster {one['cluster']} ({one['clients']} client{plural})"
-        rows.append(Row(name, (one["leakage_median"], one["leakage_max"])))
-        table.append((f"{name}, median", figure_text(one["leakage_median"])))
-        table.append((f"{name}, largest", figure_text(one["leakage_max"])))
-    stated = (
-        f"By the convention n/nu, half of the training clients were charged at most "
-        f"{bound_text(quantiles['p50'])}, nineteen in twenty at most "
-        f"{bound_text(quantiles['p95'])}, and none more than {bound_text(most)}."
-        " The thick bar spans the middle half of all clients."
-    )
-    if clusters:
-        stated += " A client counts for the cluster of its last upload."
-    return Chart(
-        name="chart-leakage-spread",
-        title="Leakage at the end, over clients and clusters",
-        description="Range chart: a row for all training clients and one for each cluster, with "
-        "median and largest leakage. The figures are in the table below.",
-        caption=stated,
-        drawing=range_chart(rows, kinds=("median", "largest"), unit="leakage", whole=(0, 0)),
-        table=FigureTable(head=("Whose", "Leakage"), rows=table),
-    )
-
-
-def _records_chart(records: Mapping[str, Any]) -> Chart:
-    used = "largest share of a budget that was spent"
-    within = "No record exceeded its budget"
-    if records["overspent"] != 0:
-        within = f"{number_or_some(records['overspent'])} records exceeded their budgets"
-    left_out = "None was left out of the sampling"
-    if records["left_out"] != 0:
-        left_out = f"{number_or_some(records['left_out'])} records were never sampled"
-    rows, table = [], []
-    for one in records["groups"]:
-        if one["budget_used_share"] is None:
-            continue
-        low, high = figure_text(one["budget_low"]), figure_text(one["budget_high"])
-        budget = high if one["budget_low"] == one["budget_high"] else f"{low} to {high}"
-        share = 100 * one["budget_used_share"]
-        rows.append(Row(f"budget {budget}", (share,)))
-        table.append((budget, bound_text(one["epsilon_max"]), f"{bound_text(share)} %"))
-    return Chart(
-        name="chart-records",
-        title="Records' own budgets, and how much of them was spent",
-        description=f"Dot chart of {len(rows)} groups of records: the {used}, in per cent. The "
-        "figures are in the table below.",
-        caption=f"{within}. {left_out}.",
-        drawing=range_chart(rows, kinds=(used,), unit="per cent of the budget", whole=(0, 100)),
-        table=FigureTable(("Budget", "Largest epsilon", "Largest share of a budget"), table),
-    )
-
-
-def _outermost(
-    groups: Sequence[Mapping[str, Any]], value: Callable[[Mapping[str, Any]], float | None]
-) -> Sequence[Mapping[str, Any]]:
-    """All groups; of more than fit, those with the lowest and the highest values."""
-    if len(groups) <= _MAX_GROUPS:
-        return groups
-    rated = [(found, one) for one in groups if (found := value(one)) is not None]
-    ordered = [one for _, one in sorted(rated, key=lambda pair: pair[0])]
-    half = _MAX_GROUPS // 2
-    return ordered if len(ordered) <= _MAX_GROUPS else [*ordered[:half], *ordered[-half:]]
-
-
-def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
-    stated = []
-    for name, rate in RATES.items():
-        found = [(value, group["value"]) for group in groups if (value := group[name]) is not None]
-        if not found:
-            continue
-        (low, lowest), (high, highest) = min(found), max(found)
-        between = f"from {figure_text(low)} ({lowest}) to {figure_text(high)} ({highest})"
-        stated.append(
-            f"{rate.label}: {between}." if low < high else f"{rate.label}: {figure_text(low)}."
-        )
-    hidden = sum(group["suppressed"] for group in groups)
-    if hidden:
-        stated.append(f"{hidden} of {len(groups)} groups are suppressed.")
-    if shown < len(groups) - hidden:
-        stated.append(
-            f"{shown} groups are drawn, those with the lowest and the highest selection rates."
-        )
-    if shown < len(groups):
-        stated.append("The table lists all groups.")
-    return " ".join(stated)
-
-
-def _rate_text(group: Mapping[str, Any], rate: str) -> str:
-    value = group[rate]
-    if value is not None:
-        return figure_text(value)
-    if group["suppressed"]:
-        return hidden_as(group["reasons"])
-    return group["reasons"].get(rate) or "–"
 
 
 def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:

@@ -16,11 +16,14 @@ from fedaudit.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
+from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_picture
+from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series
-from fedaudit.reports.charts.report_charts import charts_of, rates_chart
+from fedaudit.reports.charts.report_charts import charts_of
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
+from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
@@ -56,18 +59,19 @@ def render(
     links: Sequence[Link] = (),
     tail: Markup | None = None,
     later: LaterAttempts | None = None,
+    appendix: bool = False,
 ) -> str:
     """The page of a report document (version 1). Every value in it is escaped. `later`: what
     attacks found after it was signed. `series`: the figures of the rounds; without it there are no
     curves over rounds. `links` are shown above the report and `tail` below it; a page for download
-    has neither."""
+    has neither. `appendix`: with the figures of every round, and on paper with every table."""
     shown = for_readers(document)
     attacks = shown.get("attacks") or []
-    template = page_environment().get_template("report.html")
-    return template.render(
-        report=shown,
+    return _page(
+        "report.html",
+        shown,
+        appendix=appendix,
         charts=charts_of(shown, series),
-        tables=fairness_tables(shown["fairness"]),
         attacks=attack_tables(attacks),
         false_alarm_chance=false_alarm_chance(attacks),
         links=links,
@@ -76,25 +80,48 @@ def render(
     )
 
 
-def render_declared(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
+def render_declared(
+    document: Mapping[str, Any], *, links: Sequence[Link] = (), appendix: bool = False
+) -> str:
     """The page of a declared ledger's report. Every value in it is escaped."""
-    template = page_environment().get_template("declared.html")
-    return template.render(
-        report=document, tables=fairness_tables(document["fairness"]), links=links
-    )
+    return _page("declared.html", document, appendix=appendix, links=links)
 
 
-def render_audit(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
+def render_audit(
+    document: Mapping[str, Any], *, links: Sequence[Link] = (), appendix: bool = False
+) -> str:
     """The page of an audit's report document. Every value in it is escaped. `links` are shown above
     the report; a page for download has none."""
     shown = for_readers(as_report_of_run(document, parse_audit(document["spec"])))
-    charts = [
-        [chart] if (chart := rates_chart(section, name=f"fairness-{place}")) else []
-        for place, section in enumerate(shown["fairness"], start=1)
+    charts: dict[str, list[list[Chart]]] = {"fairness": [[] for _ in shown["fairness"]]}
+    return _page("audit.html", shown, appendix=appendix, charts=charts, links=links)
+
+
+def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: Any) -> str:
+    """What all pages have: the pictures below the answer, and the tables of groups with the
+    pictures of the attributes that those leave out. Paper leaves out what lies between two marks,
+    which no value can have since all are escaped."""
+    marks = ("", "") if appendix else (APPENDIX_BEGINS, APPENDIX_ENDS)
+    seen = answer_pictures(report)
+    titles = {chart.title for chart in seen}
+    rates = [
+        treated_picture(section, name=f"rates-{place}")
+        for place, section in enumerate(report["fairness"], start=1)
     ]
-    tables = fairness_tables(shown["fairness"])
-    template = page_environment().get_template("audit.html")
-    return template.render(report=shown, charts={"fairness": charts}, tables=tables, links=links)
+    return (
+        page_environment()
+        .get_template(name)
+        .render(
+            report=report,
+            seen=seen,
+            rates=[[one] if one is not None and one.title not in titles else [] for one in rates],
+            tables=fairness_tables(report["fairness"]),
+            leave_out=Markup(marks[0]),
+            go_on=Markup(marks[1]),
+            appendix=appendix,
+            **context,
+        )
+    )
 
 
 @cache

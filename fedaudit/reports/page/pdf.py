@@ -14,6 +14,9 @@ MISSING = (
 
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 _SVG = re.compile(r"<svg\b[^>]*>")
+APPENDIX_BEGINS, APPENDIX_ENDS = "<!--appendix-->", "<!--/appendix-->"
+"""Around what a page has and paper leaves out, unless the page was made with its appendix."""
+_LEFT_OUT = re.compile(f"{APPENDIX_BEGINS}.*?{APPENDIX_ENDS}", re.DOTALL)
 _LONG_TABLE = re.compile(r'<details class="long">(.*?)</details>', re.DOTALL)
 _APPENDIX = "<section><h2>Figures behind the charts</h2>{}</section>\n</main>"
 
@@ -23,7 +26,8 @@ class PdfUnavailableError(RuntimeError):
 
 
 def pdf_of(page: str) -> bytes:
-    """The PDF of a report's HTML page: all of its text, with long tables of rounds at its end.
+    """The PDF of a report's HTML page: at most 3 pages of A4, or all of it where the page was made
+    with its appendix, then with long tables of rounds at its end.
     Nothing is fetched: the page holds all it needs. Raises PdfUnavailableError."""
     try:
         # OSError: the wheel is installed, but a system library that it loads is not.
@@ -37,9 +41,12 @@ def pdf_of(page: str) -> bytes:
 
 
 def paper_page(page: str) -> str:
-    """The page as it is printed: in the style of paper, with long tables of rounds at its end.
-    Every chart has a copy of the style, since WeasyPrint looks for it there."""
-    styled = _STYLE.sub(lambda _: f"<style>{paper_style()}</style>", page, count=1)
+    """The page as it is printed: in the style of paper, without what paper leaves out, and with
+    long tables of rounds at its end. Every chart has a copy of the style, since WeasyPrint looks
+    for it there."""
+    styled = _STYLE.sub(
+        lambda _: f"<style>{paper_style()}</style>", _LEFT_OUT.sub("", page), count=1
+    )
     charts = f"<style>{paper_chart_style()}</style>"
     return _with_appendix(_SVG.sub(lambda found: found[0] + charts, styled))
 

@@ -22,11 +22,11 @@ def fairness_part(report: Mapping[str, Any]) -> str:
     sections = report["fairness"]
     if not sections:
         return "No groups were compared: the spec names no sensitive attribute."
-    known = sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
+    known = by_unevenness(sections)
     unknown = [one for one in sections if _gap(one) is None]
     sentences = []
     if known:
-        sentences = [_doubt(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
+        sentences = [doubt_of_gaps(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
     for one in unknown[:_SHOWN]:
         metric = headline_metric(one)
         reason = one["metrics"][metric]["reason"]
@@ -34,6 +34,11 @@ def fairness_part(report: Mapping[str, Any]) -> str:
     if (left := len(unknown) - _SHOWN) > 0:
         sentences.append(f"The same holds for {left} more attributes.")
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those whose headline gap is known, the most even one first."""
+    return sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
 
 
 def counted_gap_size(report: Mapping[str, Any]) -> float | None:
@@ -89,7 +94,8 @@ def _unevenness(section: Mapping[str, Any]) -> tuple[bool, float]:
     return False, value
 
 
-def _doubt(report: Mapping[str, Any]) -> str:
+def doubt_of_gaps(report: Mapping[str, Any]) -> str:
+    """Why the gaps say nothing of how people would be treated; '' where they do."""
     if why_not_useful(report) is None:
         return ""
     if misplaced := misplaced_threshold(report["utility"], who="the model"):
@@ -105,7 +111,7 @@ def _doubt(report: Mapping[str, Any]) -> str:
 def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     metric = headline_metric(section)
     if metric in METRICS:
-        sentences = [_by_rates(report, section, metric)]
+        sentences = [_by_rates(report, section)]
     else:
         sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
     metrics = (report.get("repeats") or {}).get("metrics", {})
@@ -124,10 +130,11 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class Pair:
     """Two groups, the first of which fares worse."""
 
     rate: str
+    """The name of a rate, `accuracy` or `loss`."""
     worse: Mapping[str, Any]
     better: Mapping[str, Any]
 
@@ -142,6 +149,14 @@ class _Pair:
         return [group_words(report, attribute=attribute, value=one) for one in values]
 
 
+def headline_pair(section: Mapping[str, Any]) -> Pair | None:
+    """The two groups of the headline gap; None where fewer than two are shown."""
+    metric = headline_metric(section)
+    if metric in METRICS:
+        return _widest(section, METRICS[metric].family.rates, lower_is_worse=True)
+    return _widest(section, ("loss",), lower_is_worse=False)
+
+
 def _rates(section: Mapping[str, Any], name: str) -> list[tuple[float, Mapping[str, Any]]]:
     """The groups that have a rate, accuracy or loss, the lowest first."""
     found = [(one[name], one) for one in section["groups"] if one.get(name) is not None]
@@ -150,7 +165,7 @@ def _rates(section: Mapping[str, Any], name: str) -> list[tuple[float, Mapping[s
 
 def _widest(
     section: Mapping[str, Any], rates: Sequence[str], *, lower_is_worse: bool
-) -> _Pair | None:
+) -> Pair | None:
     """The two groups that are furthest apart in one of the rates, with the reference group if there
     is one; None where fewer than two have any."""
     pairs = []
@@ -164,12 +179,12 @@ def _widest(
                 ends = [(groups[0], one), (one, groups[-1])]
         for low, high in ends:
             worse, better = (low, high) if lower_is_worse else (high, low)
-            pairs.append(_Pair(rate, worse, better))
+            pairs.append(Pair(rate, worse, better))
     return max(pairs, key=lambda pair: pair.width, default=None)
 
 
-def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any], metric: str) -> str:
-    pair = _widest(section, METRICS[metric].family.rates, lower_is_worse=True)
+def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
+    pair = headline_pair(section)
     if pair is None:
         return ""
     attribute = section["attribute"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api.http.problems import MAX_FAULTS
 from tests.api.service import SPEC, Api, spec
 
 BEYOND_64_BITS = 2**64 + 1
@@ -311,3 +312,10 @@ def test_several_faults_are_counted_and_told_once(api: Api) -> None:
     two = api.post("/v1/experiments", json=spec(surprise=1, seed=-1)).json()
     assert two["detail"] == "2 faults, in /seed, /surprise"
     assert {fault["pointer"] for fault in two["errors"]} == {"/seed", "/surprise"}
+
+
+def test_an_answer_shows_no_more_faults_than_anybody_reads(api: Api) -> None:
+    answer = api.post("/v1/experiments", json={f"field_{number}": 1 for number in range(5000)})
+    assert len(_refused(answer)) == MAX_FAULTS
+    assert f"; the first {MAX_FAULTS} are shown" in answer.json()["detail"]
+    assert len(answer.content) < 20_000

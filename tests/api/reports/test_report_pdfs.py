@@ -11,6 +11,7 @@ from api.http.problems import ProblemError
 from api.services import report_pages
 from api.shared import page_printer
 from api.shared.page_printer import MAX_WAITING, PagePrinter
+from tests.api.ledgers.trainings import declared, group, opened, post
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, finish, finished
 from tests.reports.page.weasyprint_here import needs_pango
@@ -47,6 +48,27 @@ def test_the_report_is_had_as_a_pdf(api: Api, done: str) -> None:
     assert "groups-k2" in text
 
 
+def pages(api: Api, path: str) -> int:
+    """How many the PDF at a path has, in both doors."""
+    found = api.get(f"/v1{path}")
+    assert (found.status_code, found.content[:4]) == (200, b"%PDF"), found.text
+    count = len(PdfReader(io.BytesIO(found.content)).pages)
+    same = signed_in(api).get(path)
+    assert len(PdfReader(io.BytesIO(same.content)).pages) == count
+    return count
+
+
+@needs_pango
+def test_a_report_has_three_pages_at_most_and_its_appendix_on_request(api: Api, done: str) -> None:
+    assert 1 < pages(api, done) <= 3
+    assert pages(api, f"{done}?appendix=true") > 3
+    ledger = opened(api)
+    groups = {"sex": {"F": group(40, 20, 60, 30), "M": group(60, 20, 60, 10)}}
+    post(api, ledger, *(declared(one, ["a", "b"], groups=groups) for one in range(1, 96)))
+    path = f"/ledgers/{ledger}/report.pdf"
+    assert pages(api, path) <= pages(api, f"{path}?appendix=true") <= 3
+
+
 def test_a_report_is_printed_once_and_then_kept(api: Api, done: str, prints: list[str]) -> None:
     first, second = api.get(f"/v1{done}"), signed_in(api).get(done)
     assert first.content == second.content == PDF
@@ -62,7 +84,11 @@ def test_what_it_was_printed_as_before_is_removed(api, done, prints, monkeypatch
     for path in (done, other):
         assert api.get(f"/v1{path}").status_code == 200
     whole = report_pages.page_html
-    monkeypatch.setattr(report_pages, "page_html", lambda *args: whole(*args) + "<!-- signed -->")
+
+    def altered(*args: Any, **named: Any) -> str:
+        return whole(*args, **named) + "<!-- signed -->"
+
+    monkeypatch.setattr(report_pages, "page_html", altered)
     assert api.get(f"/v1{done}").status_code == 200
     kept = [path for path in api.settings.data_dir.rglob("report-pdfs/*/*") if path.is_file()]
     assert sorted(path.parent.name for path in kept) == sorted(

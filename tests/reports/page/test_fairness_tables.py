@@ -89,4 +89,6 @@ def test_what_bounds_a_cost_is_rounded_up(value, shown):
 def test_epsilon_and_leakage_are_never_shown_as_less_than_they_are(material):
     document = assemble(material())
     document["privacy"]["leakage_max"] = 2.40001
-    assert "<dd>2.401</dd>" in render(document)
+    text = render(document)
+    assert "at most 2.401:" in text
+    assert '<td class="number">2.401</td>' in text
