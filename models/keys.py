@@ -11,14 +11,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from models.database import Database, schema_state
 from models.person import Person
 from models.repositories import ApiKeyRepository, AuditLogRepository, ProjectRepository
-from models.vocabulary import SCOPES
+from models.vocabulary import SCOPES, useless_scopes
 
 
 def create_key(
     url: str, *, project: str, scopes: Sequence[str], name: str, person: Person | None = None
 ) -> dict[str, object]:
     """Makes a key, and its project if that is new; the answer has the plain text, only this once.
-    Raises RuntimeError for another schema, sqlalchemy.exc.SQLAlchemyError."""
+    Raises ValueError for scopes that open nothing, RuntimeError for another schema,
+    sqlalchemy.exc.SQLAlchemyError."""
+    if useless := useless_scopes(scopes):
+        raise ValueError(useless)
     database = Database(url)
     try:
         state = schema_state(database)

@@ -1,5 +1,6 @@
 """Names that callers see: scopes, actions of the audit log, webhook events."""
 
+from collections.abc import Collection
 from typing import Literal, get_args
 
 ProjectScope = Literal[
@@ -18,6 +19,14 @@ Scope = Literal[ProjectScope, "metrics:read"]
 a key that reads them (`fedaudit keys create`)."""
 PROJECT_SCOPES: tuple[str, ...] = get_args(ProjectScope)
 SCOPES: tuple[str, ...] = get_args(Scope)
+
+
+def useless_scopes(scopes: Collection[str]) -> str | None:
+    """What is missing where a scope alone opens nothing: signing needs the report that is signed.
+    None where each opens something."""
+    if "reports:sign" in scopes and "reports:read" not in scopes:
+        return "reports:sign alone opens nothing; add reports:read, to see what is signed"
+    return None
 
 
 OPEN = ("queued", "running", "cancelling")

@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
+from anyio.to_thread import run_sync
 from fastapi import BackgroundTasks, Depends, Query, Request
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
@@ -15,7 +17,7 @@ from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word
 from api.pages.templates import page
 from api.services.dispatch import UnitMessage, dispatch
 from api.shared.resources import Resources, Shared
-from api.shared.security import Caller
+from api.shared.security import SCHEMA_SECONDS, Caller
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository
 from models.vocabulary import Scope
@@ -131,6 +133,7 @@ async def _posted(request: Request, visitor: SignedIn, fields: OwnForm, resource
     """Raises ProblemError for a form that another site may have made."""
     word = fields.get(CSRF_FIELD)
     check_word(visitor, word if isinstance(word, str) else "")
+    await run_sync(partial(resources.check_schema, within=SCHEMA_SECONDS))
     return Visit(request, resources, visitor, fields)
 
 

@@ -16,7 +16,6 @@ from api.openapi import problems
 from api.shared.resources import Shared
 from api.shared.security import Credentials, identify
 from infrastructure.settings import SettingsError
-from models.database import schema_state
 from models.vocabulary import Scope
 
 router = APIRouter()
@@ -40,14 +39,9 @@ async def live() -> Health:
 def ready(resources: Shared) -> Health:
     """Whether the database answers and has the schema that this version needs."""
     try:
-        state = schema_state(resources.database)
+        resources.check_schema()
     except SQLAlchemyError:
         raise unavailable("the database does not answer") from None
-    if not state.matches:
-        raise unavailable(
-            f"the database's schema is {state.current or 'empty'} and {state.head} is needed; "
-            "run `fedaudit migrate`"
-        )
     return Health()
 
 

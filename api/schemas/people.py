@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, field_validator
 
 from api.schemas.base import Body, Page, PageParameters, Parameters, RowBody, UtcTime, of_row
 from fedaudit.ledger.statements import Concern, Decision
@@ -24,6 +24,7 @@ from models.vocabulary import (
     DeliveryState,
     ProjectScope,
     WebhookEvent,
+    useless_scopes,
 )
 
 Line = Annotated[
@@ -134,6 +135,13 @@ class KeyRequest(Body):
     scopes: Annotated[list[ProjectScope], Field(min_length=1, max_length=20)]
     person: PersonRequest | None = None
     """Whom it is for. It cannot be changed afterwards: make another key, and revoke this one."""
+
+    @field_validator("scopes")
+    @classmethod
+    def _each_opens_something(cls, scopes: list[ProjectScope]) -> list[ProjectScope]:
+        if useless := useless_scopes(scopes):
+            raise ValueError(useless)
+        return scopes
 
 
 class AuditLogParameters(PageParameters):

@@ -1,6 +1,7 @@
 """What the whole application shares: settings, database, queue, and data that was read."""
 
 import threading
+import time
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -9,6 +10,7 @@ from fastapi import Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from api.http.problems import unavailable
 from api.shared.concurrency import LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
 from api.shared.ledger_states import LedgerStates
@@ -16,7 +18,7 @@ from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
-from models.database import Database
+from models.database import Database, schema_state
 from models.repositories import Budgets, ProjectRepository, UploadRepository, gone_contents
 from models.tables.federations import PendingUpload
 
@@ -48,6 +50,7 @@ class Resources:
         self.streams = StreamPlaces()
         """Event streams that are open."""
         self._lock = threading.Lock()
+        self._schema_right_at = float("-inf")
 
     @property
     def queue(self) -> "Queue":
@@ -60,6 +63,19 @@ class Resources:
         from infrastructure.queue import Queue
 
         return Queue(self.settings)
+
+    def check_schema(self, *, within: float = 0.0) -> None:
+        """Raises ProblemError where the database's schema is not the one that this version needs;
+        not asked again where it was right `within` so many seconds."""
+        if time.monotonic() < self._schema_right_at + within:
+            return
+        state = schema_state(self.database)
+        if not state.matches:
+            raise unavailable(
+                f"the database's schema is {state.current or 'empty'} and {state.head} is needed; "
+                "run `fedaudit migrate`"
+            )
+        self._schema_right_at = time.monotonic()
 
     def may_read(self, project_id: str) -> "MayRead | None":
         """Which files below the sources folder a project may read; None where no map is declared

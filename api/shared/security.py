@@ -20,6 +20,9 @@ from models.tables.accounts import ApiKey
 from models.vocabulary import Scope
 
 _SECONDS = 60
+_READING = ("GET", "HEAD")
+SCHEMA_SECONDS = 2.0
+"""For so long a schema that was right is taken to be right."""
 
 
 def count_request(resources: Resources, project_id: str, scope: MutableMapping[str, Any]) -> None:
@@ -154,6 +157,8 @@ def allowed(scope: Scope) -> Callable[..., Caller]:
 
     def check(request: Request, resources: Shared, credentials: Credentials) -> Caller:
         caller = identify(resources, credentials)
+        if request.method not in _READING:
+            resources.check_schema(within=SCHEMA_SECONDS)
         count_request(resources, caller.project_id, request.scope)
         if not caller.may(scope):
             raise ProblemError(

@@ -19,6 +19,7 @@ from fedaudit.cli.output import (
     json_text,
     say,
     usage_error,
+    working,
     writable_folder,
     write_json,
 )
@@ -150,15 +151,16 @@ def _audit(
     folder = None if out is None else writable_folder(out)
     started = datetime.now(UTC)
     try:
-        rows = read_audit(spec, files=Files(file.parent))
-        report = audit_report(
-            rows,
-            AuditRequest(
-                audit_id=str(uuid_utils.uuid7()),
-                started_at=started,
-                rounding_key=secrets.token_bytes(_KEY_BYTES),
-            ),
-        )
+        with working(f"auditing {file.name}"):
+            rows = read_audit(spec, files=Files(file.parent))
+            report = audit_report(
+                rows,
+                AuditRequest(
+                    audit_id=str(uuid_utils.uuid7()),
+                    started_at=started,
+                    rounding_key=secrets.token_bytes(_KEY_BYTES),
+                ),
+            )
     except ImportError as error:
         raise CommandError(
             f"the figures are computed a second time by Fairlearn, which cannot be imported "

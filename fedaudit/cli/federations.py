@@ -8,20 +8,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.box import HORIZONTALS
 from rich.markup import escape
+from rich.table import Table
 
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value, readable
 from fedaudit.cli.output import (
     ExitCode,
+    print_records,
     say,
     sections_table,
     standard_output,
     usage_error,
+    working,
     write_json,
     write_line,
     write_text,
 )
 from fedaudit.cli.remote import Commands, argument, confirm, connected
+from fedaudit.number_text import bound_text, exact_text, room_text
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.labels import label_of
@@ -45,14 +50,14 @@ _FIGURES = ("leakage", "log_ratio", "epsilon")
 def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
     """What is known of a federation, on standard output; notes and faults below the table."""
     console, profile = standard_output(), federation["profile"] or {}
-    sections = {**dict(_sections(federation)), **dict(_budgets(budgets))}
-    console.print(sections_table([escape(federation["name"])], [_escaped(sections)]))
+    sections = _escaped(dict(_sections(federation)))
+    console.print(sections_table([escape(federation["name"])], [sections]))
     for note in profile.get("notes", []):
         console.print(f"[bold]Note.[/bold] {escape(note)}")
     for warning in federation.get("warnings", []):
         console.print(f"[bold]Warning.[/bold] {escape(warning)}")
     if budgets:
-        console.print(f"[bold]Budgets[/bold] count {escape(budgets[0]['scope'])}.")
+        _show_budgets(budgets)
     faults = [("Rejected.", one) for one in federation["reasons"]]
     faults += [("Warning.", one) for one in profile.get("warnings", [])]
     for title, fault in faults:
@@ -105,25 +110,42 @@ def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
         yield f"groups of {name}, by {attribute['of']}", _groups(attribute, labels.get(name, {}))
 
 
-def _budgets(budgets: Sequence[Json]) -> Iterator[tuple[str, dict[str, str]]]:
-    for number, budget in enumerate(budgets, start=1):
-        left_out = [f"{one['runs']} of {one['mechanism']}" for one in budget["uncounted"]]
-        others, total = budget["others"], budget["total"]
-        names = ("delta", "adjacency", "radius", "clip")
-        terms = [f"{name} {budget[name]}" for name in names if budget[name] is not None]
-        parts = [budget[name] for name in ("book", "figure", "observer", "unit_key")]
-        left = budget["reason"] if total is None else f"{budget['remaining']:.4g} of {total:.4g}"
-        yield (
-            # With a number, because of sections with one title only the last would be shown.
-            f"budget {number}: {', '.join(part for part in parts if part)}",
-            {
-                "of": ", ".join(terms) or "runs of any terms",
-                "spent, reserved": f"{budget['spent']:.4g}, {budget['reserved']:.4g}",
-                "by other projects": f"{others['spent']:.4g}, {others['reserved']:.4g}",
-                "left of the total": str(left),
-                "not counted": "; ".join(left_out) or "nothing",
-            },
-        )
+_TERMS = ("observer", "unit_key", "delta", "adjacency", "radius", "clip")
+
+
+def _show_budgets(budgets: Sequence[Json]) -> None:
+    """One table: what was spent is rounded up, what is left down."""
+    columns = {
+        "noise": [one["book"] for one in budgets],
+        "figure": [one["figure"] for one in budgets],
+        "of": [
+            "\n".join(f"{name} {one[name]}" for name in _TERMS if one[name] is not None)
+            for one in budgets
+        ],
+        "spent": [bound_text(one["spent"]) for one in budgets],
+        "reserved": [bound_text(one["reserved"]) for one in budgets],
+        "by others": [
+            bound_text(one["others"]["spent"] + one["others"]["reserved"]) for one in budgets
+        ],
+        "left": [
+            str(one["reason"])
+            if one["total"] is None
+            else f"{room_text(one['remaining'])} of {exact_text(one['total'])}"
+            for one in budgets
+        ],
+        "not counted": [
+            "\n".join(f"{left['runs']} of {left['mechanism']}" for left in one["uncounted"])
+            for one in budgets
+        ],
+    }
+    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+    shown = {head: cells for head, cells in columns.items() if any(cells)}
+    for head in shown:
+        table.add_column(head)
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*map(escape, cells))
+    print_records(table)
+    standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
 
 
 def _spread(profile: Json) -> str:
@@ -194,11 +216,12 @@ def federations_add(
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
     with connected() as client:
-        with readable(file) as content:
+        with readable(file) as content, working(f"sending {file.name}"):
             federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
             say(f"uploaded as {federation['id']}; waiting for its profile")
-            federation = client.profiled(federation["id"])
+            with working("profiling"):
+                federation = client.profiled(federation["id"])
     if as_json:
         write_json(federation)
     else:
@@ -462,6 +485,12 @@ def budget(
                 f"--radius: {radius!r} is neither `adaptive` nor a distance"
             ) from None
     setting = None if total is None else {**_setting(total, noise), **given}
+    missing = [f"--{name}" for name in ("delta", "adjacency", "observer") if name not in given]
+    if missing and setting is not None and setting["figure"] == "epsilon":
+        raise usage_error(
+            f"--set: an epsilon means something only with {', '.join(missing)}; as --set "
+            "epsilon=3 --delta 1e-5 --adjacency add-or-remove-one --observer final_model"
+        )
     with connected() as client:
         if setting is None:
             found = client.budgets(federation_id)
@@ -471,8 +500,7 @@ def budget(
         write_json(list(found))
         return
     if found:
-        standard_output().print(sections_table([], [_escaped(dict(_budgets(found)))]))
-        standard_output().print(f"They count {escape(found[0]['scope'])}.")
+        _show_budgets(found)
     else:
         say("nothing was spent on this data, and no total is set")
     _warn(found)

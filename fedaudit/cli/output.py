@@ -212,7 +212,8 @@ def printed(page: str, *, option: str) -> bytes:
     from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
 
     try:
-        return pdf_of(page)
+        with working("printing the pages"):
+            return pdf_of(page)
     except PdfUnavailableError as error:
         raise usage_error(f"{option}: {error}") from error
 
@@ -280,6 +281,20 @@ def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> lis
 
 
 @contextmanager
+def working(what: str) -> Iterator[None]:
+    """A sign of work whose length is not known, at a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=_console(stderr=True), transient=True) as signs:
+        signs.add_task(what, total=None)
+        yield
+
+
+@contextmanager
 def progress_bars(name: str, totals: Mapping[str, int]) -> Iterator[Callable[..., None]]:
     """A bar for each total, by what is counted, at a terminal; call what it gives with the counts
     done, in their order."""
@@ -287,7 +302,14 @@ def progress_bars(name: str, totals: Mapping[str, int]) -> Iterator[Callable[...
         yield lambda *_: None
         return
     from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),
@@ -295,6 +317,8 @@ def progress_bars(name: str, totals: Mapping[str, int]) -> Iterator[Callable[...
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=_console(stderr=True), transient=True) as bars:
         heads = (escape(name), *[""] * len(totals))

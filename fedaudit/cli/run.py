@@ -17,6 +17,7 @@ from fedaudit.cli.options import (
     SourcesDir,
     Spec,
     check_device,
+    folder_of,
     named_contents,
     read_spec,
     sources_dir_of_environment,
@@ -326,7 +327,7 @@ def run(
     with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
-            sources_dir=sources_dir or sources_dir_of_environment(),
+            sources_dir=sources_dir or sources_dir_of_environment() or folder_of(spec),
             device=device,
             progress=progress,
             open_artifact=named_contents(artifact or []).get,

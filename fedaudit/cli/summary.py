@@ -13,7 +13,7 @@ from fedaudit.fairness.disclosure import hidden_as
 from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
-from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.privacy import Privacy
@@ -156,7 +156,7 @@ def _gap(metric: Mapping[str, Any]) -> str:
 def _brief_outcome(gate: Mapping[str, Any]) -> str:
     if gate["outcome"] == "insufficient_evidence":
         return outcome_text(gate)
-    return f"{COLOURED[gate['outcome']]} at {gate['value']:.4g}"
+    return f"{COLOURED[gate['outcome']]} at {gate_value(gate['figure'], gate['value'])}"
 
 
 def show_audit(report: Mapping[str, Any]) -> None:

@@ -43,7 +43,7 @@ from fedaudit_client.client import Client, sweep_page
 from fedaudit_client.errors import ProblemError
 from fedaudit_client.wire import Json
 
-_HEAD_WIDTH = 16
+_HEAD_WIDTH, _MOST_PLANNED = 16, 20
 
 
 Cells = Sequence[str]
@@ -81,7 +81,11 @@ def show_cells(sweep: Json) -> None:
 
 
 def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
-    """The values of each cell of a sweep that is not submitted."""
+    """The values of each cell of a sweep that is not submitted; of many, those of each field."""
+    if len(cells) > _MOST_PLANNED:
+        for field, taken in varied_fields(cells).items():
+            _item(f"{field}: {', '.join(dict.fromkeys(map(value_words, taken)))}")
+        return
     numbers = [str(number) for number in range(1, len(cells) + 1)]
     values = _values(cells, taken=("cell",)) or {"values": ["the base as it is"] * len(cells)}
     _print({"cell": numbers, **values})
@@ -307,10 +311,10 @@ def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
         write_json({**found, "values": cells})
     else:
         write_line(f"{found['cells']} cells")
-        show_planned_cells(cells)
         if found["costs"] is not None:
             show_costs(found["costs"], found["facts"])
         show_warnings(found["warnings"])
+        show_planned_cells(cells)
     if not found["has_room"]:
         say(f"it would be refused: {found['detail']}")
         return ExitCode.FAILED

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import pwd
 import re
 import socket
 import threading
@@ -56,9 +57,15 @@ class RunningService:
 
 @contextmanager
 def running_service(
-    installation: Installation, *, host: str, port: int, device: str = "cpu"
+    installation: Installation,
+    *,
+    host: str,
+    port: int,
+    device: str = "cpu",
+    person: str | None = None,
 ) -> Iterator[RunningService]:
     """The service, ready to be used; all its processes have ended when the block is left.
+    `person`: whom the first key is for, where it is made now.
 
     Raises CommandError where it cannot start, or runs already on this data folder.
     """
@@ -71,7 +78,7 @@ def running_service(
     ):
         installation.migrate()
         installation = installation.with_signing_key()
-        key = _first_key(installation)
+        key = _first_key(installation, person)
         url = _url(host, listener.getsockname()[1])
         logs = installation.data_dir / "logs"
         supervisor = Supervisor(
@@ -199,13 +206,24 @@ def _url(host: str, port: int) -> str:
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
-def _first_key(installation: Installation) -> str:
+def _this_person() -> str | None:
+    """The person at this machine, by the name of their account; None where it has none."""
+    try:
+        account = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return None
+    return account.pw_gecos.split(",")[0].strip() or account.pw_name
+
+
+def _first_key(installation: Installation, person: str | None) -> str:
     """The key kept in the data folder; made when there is none yet."""
     path = installation.data_dir / "api-key"
     if path.exists():
         # An empty file holds no key at all, and none can be sent.
         return path.read_text("utf-8").strip() or _refuse_key(installation.data_dir)
-    created = installation.create_key(project=_PROJECT, scopes=SCOPES, name="fedaudit up")
+    created = installation.create_key(
+        project=_PROJECT, scopes=SCOPES, name="fedaudit up", person={"person": person}
+    )
     # A start that ends here must not leave half a key, which later ones would take for a whole.
     aside = path.with_name("api-key.partial")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -277,6 +295,13 @@ def up(
     device: Annotated[
         str, typer.Option(help="What trains: cpu, or cuda:0, where specs of device cpu wait.")
     ] = "cpu",
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="Whom the first key is for: sign-offs are in this name.",
+            show_default="the name of this account",
+        ),
+    ] = None,
     open_browser: Annotated[
         bool, typer.Option("--open", help="Open the pages in the browser.")
     ] = False,
@@ -290,7 +315,8 @@ def up(
     if port is None:
         # A bookmark needs the same address every time; a program reads the one that it is told.
         port = 0 if as_json else DEFAULT_PORT
-    with running_service(installation, host=host, port=port, device=device) as service:
+    who = person or _this_person()
+    with running_service(installation, host=host, port=port, device=device, person=who) as service:
         announce(service, as_json=as_json)
         if open_browser:
             open_pages(service.url)

@@ -15,6 +15,7 @@ from fedaudit.cli.output import (
     ExitCode,
     say,
     usage_error,
+    working,
     write_bytes,
     write_json,
     write_line,
@@ -57,7 +58,7 @@ def verify_command(
     trusted = trusted_keys(public_key)
     with _bundle(source, out) as path:
         try:
-            with opened_bundle(path) as evidence:
+            with opened_bundle(path) as evidence, working("checking every entry"):
                 found = verify(evidence, trusted=trusted)
         except NotABundleError as error:
             raise usage_error(f"{source} is no bundle: it {error}") from None

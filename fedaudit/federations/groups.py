@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +12,19 @@ from numpy.typing import NDArray
 from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.labels import as_read
+
+if TYPE_CHECKING:
+    # It brings Arrow, which the API starts without.
+    from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_GROUPS = 1000
 
 
 def read_sensitive(
-    rows: TableRows,
+    rows: "TableRows",
     names: Sequence[str],
     columns: Mapping[str, str] | None = None,
     *,

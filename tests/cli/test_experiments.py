@@ -134,6 +134,7 @@ def test_budgets_are_for_release_unless_asked_otherwise(call, protected):
         (("--set", "leakage"), "--set: '' is no number"),
         (("--set", "leakage=3", "--radius", "far"), "--radius: 'far' is neither"),
         (("--unit-key", "row"), "--unit-key goes with --set"),
+        (("--set", "epsilon=12", "--observer", "server"), "only with --delta, --adjacency; as"),
     ],
 )
 def test_what_is_no_budget_is_named(command, options, named):

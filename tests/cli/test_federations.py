@@ -54,7 +54,7 @@ def test_a_federation_from_upload_to_removal(call, data):
     assert json.loads(trained.stdout)["federation_id"] == federation["id"]
     _bind_and_free(call, federation["id"], by_id)
     shown = call("federations", "show", federation["id"]).stdout
-    for text in (": simulation, leakage, client_key=client", "no total is set", "Budgets count"):
+    for text in ("unit_key client_key=client", "no total is set", "They count"):
         assert text in shown
     asked = call("federations", "remove", federation["id"])
     assert asked.returncode == 2

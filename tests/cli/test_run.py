@@ -161,6 +161,12 @@ def people(tmp_path):
     }
 
 
+def test_data_are_found_beside_the_spec(command, small_spec, people, tmp_path):
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump({**small_spec, **people}))
+    done = command("run", tmp_path / "spec.yaml")
+    assert done.returncode == 0, done.stderr
+
+
 def test_records_with_budgets_leave_groups_in_the_ledger_and_a_table(run, people, tmp_path):
     done, report = run("--sources-dir", tmp_path, "--out", tmp_path / "results", **people)
     assert done.returncode == 0, done.stderr

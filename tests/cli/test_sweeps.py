@@ -84,6 +84,10 @@ def test_a_dry_run_tells_cells_and_costs_and_starts_nothing(call, small_sweep):
         call("sweep", "-", "--dry-run", "--json", stdin=json.dumps(small_sweep)).stdout
     )
     assert (told["cells"], told["values"]) == (2, [{NU: 1}, {NU: 3}])
+    many = {**small_sweep, "grid": {NU: [1, 3], "seed": list(range(12))}}
+    told = call("sweep", "-", "--dry-run", stdin=yaml.safe_dump(many)).stdout
+    assert f"{NU}: 1, 3\n  seed: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11" in told
+    assert told.index("What the sweep costs") < told.index("seed: 0")
     assert call("sweeps", "list", "--json").stdout == before
 
 

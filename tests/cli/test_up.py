@@ -33,6 +33,10 @@ def test_the_key_is_kept_for_its_owner_alone(service):
     assert path.stat().st_mode & 0o777 == 0o600
     assert status(f"{service.url}/v1/experiments") == 401
     assert status(f"{service.url}/v1/experiments", Authorization=f"Bearer {service.api_key}") == 200
+    keys = httpx.get(
+        f"{service.url}/v1/api-keys", headers={"Authorization": f"Bearer {service.api_key}"}
+    ).json()["items"]
+    assert keys[0]["person"]["name"], "so that sign-offs have a name"
     logs = {path.name for path in (service.data_dir / "logs").iterdir()}
     assert logs == {"api.log", "worker.log", "sweeper.log"}
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import ledger_lines
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
 from fedaudit.ledger.rows import (
     BundledRow,
     LedgerEntry,
@@ -25,11 +25,13 @@ from fedaudit.ledger.rows import (
     stored_fields,
     to_line,
 )
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
     Component,
     MechanismParameters,
     layer_components,
 )
+from tests.ledger.whole_chain import first_broken_link
 
 NAMES = ("10001", "ä", "b", "a", "")
 INPUTS = MechanismParameters(
@@ -443,3 +445,110 @@ def test_what_cannot_be_encoded_is_refused():
             encode(an_entry(subjects=np.array([0, 1, beyond], dtype=np.int32)), NAMES)
     with pytest.raises(ValueError, match="outcomes must lie between 0 and 2"):
         encode(an_entry(outcomes=np.array([0, 1, 3], dtype=np.uint8)), NAMES)
+
+
+CLUSTERS = np.array([1, -1, 0], np.int16)
+DIGESTS = [hashlib.sha256(bytes([number])).digest() for number in range(5)]
+
+
+def chained(experiment_id: str) -> list[tuple[bytes, np.ndarray, bytes]]:
+    previous, links = genesis(experiment_id), []
+    for digest in DIGESTS:
+        previous = link(previous, digest, CLUSTERS)
+        links.append((digest, CLUSTERS, previous))
+    return links
+
+
+def test_the_first_link_is_a_known_hash():
+    first = hashlib.sha256(b"fedaudit-ledger-genesis-1\x00" + b"experiment").digest()
+    assert genesis("experiment") == first
+    clusters = b"\x01\x00\xff\xff\x00\x00"
+    second = hashlib.sha256(b"fedaudit-ledger-link-2\x00" + first + DIGESTS[0] + clusters).digest()
+    assert link(first, DIGESTS[0], CLUSTERS) == second
+    assert link(first, DIGESTS[0], CLUSTERS.astype(np.int64)) == second
+
+
+def test_a_link_with_a_declaration_is_a_known_hash_and_no_other():
+    first, declaration = genesis("experiment"), hashlib.sha256(b"declared").digest()
+    clusters = b"\x01\x00\xff\xff\x00\x00"
+    hashed = b"fedaudit-ledger-link-3\x00" + first + DIGESTS[0] + declaration + clusters
+    found = link(first, DIGESTS[0], CLUSTERS, declaration=declaration)
+    assert found == hashlib.sha256(hashed).digest()
+    assert found != link(first, DIGESTS[0], CLUSTERS)
+    with pytest.raises(ValueError, match="declaration has 31 bytes"):
+        link(first, DIGESTS[0], CLUSTERS, declaration=declaration[1:])
+
+
+def test_an_intact_chain_verifies():
+    assert first_broken_link("e", chained("e")) is None
+    assert first_broken_link("e", []) is None
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_a_changed_entry_breaks_the_chain_where_it_stands(position):
+    links = chained("e")
+    forged = hashlib.sha256(b"forged").digest()
+    digest, clusters, stored = links[position]
+    for changed in ((forged, clusters, stored), (digest, clusters + 1, stored)):
+        links[position] = changed
+        assert first_broken_link("e", links) == position
+
+
+def test_a_removed_a_swapped_and_a_foreign_entry_break_the_chain():
+    links = chained("e")
+    assert first_broken_link("e", links[:2] + links[3:]) == 2
+    assert first_broken_link("e", [links[1], links[0], *links[2:]]) == 0
+    assert first_broken_link("another", links) == 0
+
+
+def test_links_and_digests_have_32_bytes():
+    with pytest.raises(ValueError, match="digest has 3 bytes"):
+        link(genesis("e"), b"abc", CLUSTERS)
+    with pytest.raises(ValueError, match="previous has 0 bytes"):
+        link(b"", DIGESTS[0], CLUSTERS)
+    with pytest.raises(ValueError, match="digest has 33 bytes"):
+        link(genesis("e"), DIGESTS[0] + b"a", CLUSTERS)
+
+
+ROWS = [
+    (round_, release, "client", "server", DIGESTS[round_ + release])
+    for round_ in (1, 2, 3)
+    for release in (0, 1)
+]
+
+
+@given(st.permutations(ROWS))
+def test_the_ledger_hash_does_not_depend_on_the_order_of_rows(rows):
+    assert ledger_hash(rows) == ledger_hash(ROWS)
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_the_ledger_hash_depends_on_every_field(position):
+    changed = list(ROWS[0])
+    changed[position] = (9, 9, "population", "final_model", DIGESTS[4])[position]
+    assert ledger_hash([tuple(changed), *ROWS[1:]]) != ledger_hash(ROWS)
+    assert ledger_hash(ROWS[1:]) != ledger_hash(ROWS)
+
+
+def test_two_entries_of_one_key_are_refused():
+    with pytest.raises(ValueError, match="two entries share"):
+        ledger_hash([ROWS[0], ROWS[0]])
+
+
+def test_curves_are_converted_after_they_were_added_up() -> None:
+    # Of the Gaussian mechanism at noise 2: alpha / (2 * 2^2).
+    curve = np.array(RDP_ORDERS) / 8
+    once, twice = (composed_epsilon(times * curve, 1e-5) for times in (1, 2))
+    # The exact Gaussian spends 1.993 once, and this bound a little more.
+    assert 1.993 < once < 2.25
+    assert once < twice < 2 * once
+    assert composed_epsilon(curve, 1e-3) < once
+
+
+def test_no_run_spends_nothing() -> None:
+    assert composed_epsilon(np.zeros(len(RDP_ORDERS)), 1e-5) == 0.0
+
+
+def test_a_curve_at_other_orders_is_refused() -> None:
+    with pytest.raises(ValueError, match="orders, not 3"):
+        composed_epsilon(np.ones(3), 1e-5)

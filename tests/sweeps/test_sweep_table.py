@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedaudit.sweeps.sweep_table import (
+    ABSENT,
     ONE_SEED,
     SURVIVORS,
     CellFigures,
     as_csv,
     as_markdown,
     direction,
+    short_names,
     spread,
     sweep_table,
+    value_words,
+    varied_fields,
 )
 
 FINITE = st.integers(-1_000_000, 1_000_000).map(float)
@@ -136,3 +140,43 @@ def test_text_from_data_is_no_formula_and_no_markup() -> None:
     )
     assert "'=1+1|x" in as_csv(table)
     assert "=1+1|x" not in as_markdown(table)
+
+
+def test_an_object_is_a_column_for_each_of_its_fields() -> None:
+    rows = [
+        {"privacy": {"mechanism": "none"}, "seed": 1},
+        {"privacy": {"mechanism": "laplace-l2", "cohort": {"rate": 0.5}}, "seed": 2},
+        {"privacy": None, "seed": 3},
+    ]
+    assert varied_fields(rows) == {
+        "privacy.mechanism": ["none", "laplace-l2", ABSENT],
+        "privacy.cohort.rate": [ABSENT, 0.5, ABSENT],
+        "privacy": [ABSENT, ABSENT, None],
+        "seed": [1, 2, 3],
+    }
+
+
+def test_values_are_told_as_a_spec_has_them() -> None:
+    assert [*map(value_words, ("k-means", None, True, 0.5, ["a"], ABSENT))] == [
+        *("k-means", "null", "true", "0.5", '["a"]', "")
+    ]
+
+
+def test_names_are_as_short_as_they_can_be_told_apart() -> None:
+    paths = ["a.local.step_size", "a.method.step_size", "b.rounds", "gates.0", "b.seed"]
+    assert short_names(paths, taken=["rounds"]) == [
+        *("local.step_size", "method.step_size", "b.rounds", "gates.0", "seed")
+    ]
+
+
+VALUES = [0.99, 0.97, 1.0, 0.9]
+
+
+@pytest.mark.parametrize("name", ["accuracy", "equalized_odds_difference[sex]"])
+def test_a_share_goes_no_further_than_it_can(name: str) -> None:
+    found, loss = spread(name, VALUES), spread("validation_loss", VALUES)
+    assert loss["high"] is not None
+    assert loss["high"] > 1
+    assert found["high"] == 1.0
+    assert found["low"] == loss["low"]
+    assert spread(name, [0.0, 0.01])["low"] == 0.0

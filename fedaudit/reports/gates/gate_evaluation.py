@@ -20,7 +20,7 @@ from fedaudit.reports.gates.gate_evidence import (
     personal_doubt,
     sweep_doubt,
 )
-from fedaudit.reports.gates.gate_results import WORST_FIRST
+from fedaudit.reports.gates.gate_results import WORST_FIRST, gate_value
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS
 from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp
@@ -104,8 +104,12 @@ def _judge(
         return INSUFFICIENT, why_not
     met = _is_met(value, gate)
     relation = "is" if met else "is not"
-    shown, bound = f"{value:.6g}", f"{gate.value:.6g}"
-    if shown == bound and value != gate.value:  # Few digits would hide the difference.
+    shown, bound = gate_value(gate.figure, value), f"{gate.value:.6g}"
+    alike = bound in (shown, f"{value:.4g}")
+    # Few digits would hide the difference, or a cost rounded up pass the bound that it meets.
+    if value == gate.value:
+        shown = bound
+    elif alike or _is_met(float(shown), gate) is not met:
         shown, bound = str(value), str(gate.value)
     sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:

@@ -7,10 +7,11 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from fedaudit.number_text import plain, table
+from fedaudit.number_text import at_most, plain, table
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS, GateOutcome
-from fedaudit.spec.gates import GateOp
+from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
 
+COSTS = frozenset(name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee)
 WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 OUTCOME_WORDS: dict[GateOutcome, str] = {
     "pass": "passed",
@@ -31,6 +32,11 @@ _ELEMENTS: dict[GateOutcome, str | None] = {
 _SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
 # Characters that XML 1.0 does not allow, even escaped.
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def gate_value(figure: str, value: float) -> str:
+    """A gate's figure in four digits, a cost rounded up, as everywhere."""
+    return at_most(value, digits=4) if figure in COSTS else f"{value:.4g}"
 
 
 def overall(evaluated: Sequence[Mapping[str, Any]]) -> GateOutcome | None:
@@ -165,7 +171,7 @@ def _row(gate: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         word if gate["outcome"] == PASS else f"**{word}**",
         _shown(condition(gate)),
-        "–" if value is None else f"{value:.4g}",
+        "–" if value is None else gate_value(gate["figure"], value),
         _shown(gate["reason"]),
     )
 

@@ -20,6 +20,7 @@ from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_pic
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
@@ -163,6 +164,7 @@ def page_environment() -> Environment:
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(
         outcomes=_OUTCOMES,
+        costs=COSTS,
         endings=ENDING_WORDS,
         charges_everyone=charges_everyone,
         favourable_words=favourable_words,

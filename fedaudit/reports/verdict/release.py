@@ -451,7 +451,8 @@ def _trust(guarantee: Mapping[str, Any]) -> list[str]:
 
 
 def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:
-    return f"{start} client took part in at most {privacy['participations_max']} rounds"
+    most = privacy["participations_max"]
+    return f"{start} client took part in at most {most} round{'' if most == 1 else 's'}"
 
 
 def _leakage(report: Mapping[str, Any]) -> list[str]:

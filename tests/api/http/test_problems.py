@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from benchmarks.served_api import http
@@ -98,6 +99,20 @@ def test_not_ready_on_another_schema(empty_database_url: str, tmp_path: Path) ->
         problem = _is_problem(client.get("/health/ready"), 503, "unavailable")
         assert "fedaudit migrate" in problem["detail"]
         assert client.get("/health/live").status_code == 200
+
+
+def test_nothing_is_written_on_the_schema_of_another_version(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.shared.security.SCHEMA_SECONDS", 0.0)
+    with running_api(settings_for(sqlite_url, tmp_path)) as api:
+        assert api.post("/v1/experiments", json=SPEC).status_code == 202
+        with api.database.write() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        for call in ("/v1/experiments", "/v1/ledgers"):
+            problem = _is_problem(api.post(call, json=SPEC), 503, "unavailable")
+            assert "fedaudit migrate" in problem["detail"]
+        assert api.get("/v1/experiments").status_code == 200
 
 
 # -- bodies that are too large ---------------------------------------------------------------------

@@ -58,6 +58,11 @@ def test_a_figure_just_beyond_its_bound_does_not_read_like_it(material):
     assert found["reason"] == "2.4000000001 is not at most 2.4"
     [found] = evaluate([Gate(figure="leakage_max", op="le", value=2.4000000001)], report)
     assert found["reason"] == "2.4 is at most 2.4"
+    report["privacy"]["leakage_max"] = 1.8941
+    [found] = evaluate([Gate(figure="leakage_max", op="le", value=2.4)], report)
+    assert found["reason"] == "1.895 is at most 2.4", "a cost is rounded up"
+    [found] = evaluate([Gate(figure="leakage_max", op="le", value=1.8945)], report)
+    assert found["reason"] == "1.8941 is at most 1.8945", "and never past the bound that it meets"
 
 
 def test_heuristic_figures_are_evidence_only_where_the_gate_says_so(material):

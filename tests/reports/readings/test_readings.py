@@ -2,14 +2,34 @@
 
 import copy
 import json
+import re
+from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.number_text import plain
-from fedaudit.reports.readings.readings import READINGS, reading
-from tests.reports.reading_documents import NAMES, documents
+from fedaudit.reports.readings.readings import (
+    READINGS,
+    NistReading,
+    model_card,
+    nist_800_226,
+    reading,
+    registry,
+)
+from fedaudit.reports.report import assemble
+from tests.reports.reading_documents import (
+    FIXED,
+    NAMES,
+    NOTHING,
+    WITHOUT_NOISE,
+    documents,
+    gaussian,
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,3 +51,316 @@ def test_escaped_text_marks_nothing_up(text):
     for mark in "*`<>[]{}|$#~&":
         assert bare.count(mark) == bare.count(f"\\{mark}")
     assert found.replace("\\", "") == " ".join(text.split()).replace("\\", "")
+
+
+TOPICS = [
+    "privacy parameters and unit",
+    "guarantee and adjacency",
+    "algorithm and utility",
+    "bias",
+    "security",
+    "side channels",
+    "trust model",
+    "data collection",
+]
+
+
+def _statements(found: NistReading, topic: str) -> dict[str, tuple[str, str]]:
+    [one] = [part for part in found.topics if part.topic == topic]
+    return {stated.question: (stated.status, stated.statement) for stated in one.statements}
+
+
+def test_topics_go_down_the_pyramid_and_each_has_a_status(material):
+    for document in documents(material).values():
+        found = nist_800_226(document)
+        assert [part.topic for part in found.topics] == TOPICS
+        assert [part.layer for part in found.topics] == ["top"] * 2 + ["middle"] * 4 + ["base"] * 2
+        for part in found.topics:
+            stated = {one.status for one in part.statements}
+            assert part.status == (stated.pop() if len(stated) == 1 else "answered in part")
+            assert all(one.statement for one in part.statements)
+
+
+def test_heuristic_is_never_a_whole_answer(material):
+    for spec, status in (({}, "answered in part"), (FIXED, "answered")):
+        document = assemble(material(spec))
+        stated = _statements(nist_800_226(document), TOPICS[1])
+        found = stated["Which guarantee is claimed, and is it proven?"]
+        assert found == (status, document["guarantee"]["statement"])
+
+
+@pytest.mark.parametrize(("noise", "begins"), [("simulation", "No. "), ("release", "Noise was")])
+def test_a_simulated_runs_model_has_no_guarantee(material, noise, begins):
+    found = nist_800_226(gaussian(material, noise=noise))
+    stated = _statements(found, TOPICS[1])["Does the guarantee hold for the model of this run?"]
+    assert stated[1].startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("spec", "who"),
+    [
+        ({}, "Each client adds noise before anything leaves it."),
+        (NOTHING, "Nobody adds noise."),
+        (WITHOUT_NOISE, "Nobody adds noise."),
+    ],
+)
+def test_who_adds_noise_follows_from_the_guarantee(material, spec, who):
+    found = nist_800_226(assemble(material(spec)))
+    stated = _statements(found, "trust model")[
+        "Against whom does the guarantee hold, and who is trusted?"
+    ]
+    assert stated[1].endswith(who)
+
+
+def test_what_lies_outside_the_run_is_not_shown(material):
+    found = nist_800_226(gaussian(material))
+    for topic, question in (
+        ("privacy parameters and unit", "What else was spent on the same data?"),
+        ("security", "Who can read the data and the updates, and how is that kept?"),
+        ("security", "Was the model attacked?"),
+        ("trust model", "Do the parties deserve that trust?"),
+        (
+            "data collection",
+            "How was it collected: with which consent, how little of it, how long kept?",
+        ),
+    ):
+        assert _statements(found, topic)[question][0] == "not shown by this run"
+
+
+SECTIONS = [
+    "Verdict",
+    "Model details",
+    "Intended use",
+    "Factors",
+    "Metrics",
+    "Evaluation data",
+    "Training data",
+    "Quantitative analyses",
+    "Privacy",
+    "Ethical considerations",
+    "Caveats",
+    "Evidence",
+]
+
+
+def test_every_section_is_there_and_says_something(material):
+    for document in documents(material).values():
+        parts = re.split(r"^## (.+)$", model_card(document), flags=re.MULTILINE)
+        assert parts[1::2] == SECTIONS
+        assert all(part.strip() for part in parts[2::2])
+
+
+def test_names_and_groups_are_escaped(material):
+    document = assemble(material())
+    document["fairness"][0]["groups"][0]["value"] = "a|b\n# c"
+    text = model_card(document)
+    assert "<script>" not in text
+    assert "\n---\n\n# Model card: \\<script\\>" in text
+    assert "| a\\|b \\# c | " in text
+
+
+def test_tables_are_regular_and_suppressed_groups_show_no_rate(material):
+    document = assemble(
+        material(
+            {
+                "fairness": {
+                    "sensitive": ["group"],
+                    "favourable": {"op": "ge", "value": 0},
+                    "minimum_group_size": 150,
+                }
+            }
+        )
+    )
+    text = model_card(document)
+    assert "| g1 | suppressed | suppressed | suppressed |" in text
+    widths = [
+        {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    ]
+    assert len(widths) >= 3
+    assert all(len(width) == 1 for width in widths)
+
+
+KEYS = {"library_name", "model_name", "tags", "metrics", "fedaudit"}
+"""Of these `ModelCardData` (huggingface_hub 2.4) names all but our own, which it takes as it is."""
+
+
+def in_front(text):
+    """The YAML in front of a card, and what follows."""
+    before, matter, after = re.split(r"^---$", text, maxsplit=2, flags=re.MULTILINE)
+    assert before == ""
+    return yaml.safe_load(matter), after
+
+
+def test_yaml_in_front_has_the_keys_of_the_hub(material):
+    for document in documents(material).values():
+        values, card = in_front(model_card(document))
+        assert set(values) <= KEYS
+        assert values["library_name"] == "fedaudit"
+        assert all(isinstance(one, str) for one in values["fedaudit"].values())
+        assert card.startswith("\n\n# Model card: ")
+
+
+def test_a_name_comes_back_from_the_yaml_as_it_is(material):
+    document = assemble(material())
+    name = '---\n"a: <b> & `c` \\ \x00\x85\u2028 ä 😀'
+    document["experiment"]["name"] = name
+    text = model_card(document)
+    assert in_front(text)[0]["model_name"] == name
+    assert "<b>" not in text
+
+
+def test_only_a_proven_epsilon_of_secret_noise_is_tagged_as_differential_privacy(material):
+    def tags(document):
+        return in_front(model_card(document))[0]["tags"]
+
+    assert tags(gaussian(material)) == ["federated-learning", "differential-privacy"]
+    for other in (gaussian(material, noise="simulation"), assemble(material())):
+        assert tags(other) == ["federated-learning"]
+        assert in_front(model_card(other))[0]["fedaudit"]["guarantee"].endswith("not in force")
+
+
+@pytest.mark.integrations
+def test_hugging_face_reads_the_card(material):
+    hub = pytest.importorskip("huggingface_hub", reason="needs the extra `integrations`")
+    document = gaussian(material)
+    card = hub.ModelCard(model_card(document), ignore_metadata_errors=False)
+    assert card.data.library_name == "fedaudit"
+    assert card.data.model_name == document["experiment"]["name"]
+    assert card.data.to_dict()["fedaudit"]["experiment_id"] == document["experiment"]["id"]
+    assert "# Model card" in card.text
+
+
+SCHEMA = Path(__file__).parents[4] / "shared/data/dp_registry/deployments-schema.yaml"
+TIER_3 = {
+    "basic": {
+        "name",
+        "data_curators",
+        "description",
+        "intended_use",
+        "data_product_type",
+        "data_product_region",
+        "publication_date",
+    },
+    "dp_variant": {"variant_name", "data_domain", "unprotected_quantities"},
+    "privacy_loss": {
+        "privacy_unit",
+        "privacy_unit_details",
+        "privacy_parameters",
+        "privacy_parameters_details",
+    },
+    "deployment_model": {
+        "model_name",
+        "actors",
+        "release_type",
+        "data_source_type",
+        "data_source_type_details",
+        "access_type",
+        "access_type_details",
+    },
+    "accounting": {"post_processing", "composition"},
+    "implementation": {"preprocessing_and_hyperparameter_tuning", "mechanisms", "justification"},
+    "administrative": {"sources", "notes", "registry_authors"},
+}
+"""The fields up to tier 3, but for the sector, which has no value for unknown."""
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {
+            name: leaf
+            for step, part in value.items()
+            for name, leaf in _leaves(part, f"{path}/{step}").items()
+        }
+    return {path: value}
+
+
+def test_every_field_up_to_tier_3_is_filled(material):
+    for name, document in documents(material).items():
+        record = registry(document)
+        assert set(record) == {"url_slug", "status", "tier", "deployment"}
+        assert (record["status"], record["tier"]) == ("Draft", 3)
+        for part, fields in TIER_3.items():
+            expected = fields - ({"variant_name"} if name == "nothing" else set())
+            assert expected <= set(record["deployment"][part]), part
+        assert all(leaf not in ("", []) for leaf in _leaves(record).values())
+
+
+def test_records_are_valid_by_the_registrys_own_schema(material):
+    if not SCHEMA.is_file():
+        pytest.skip(f"the registry's schema is not at {SCHEMA}")
+    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(
+        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+    )
+    for document in documents(material).values():
+        validator.validate(registry(document))
+
+
+def test_metric_privacy_is_custom_and_has_no_epsilon(material):
+    deployment = registry(assemble(material()))["deployment"]
+    assert deployment["dp_variant"]["variant_name"] == "Custom"
+    assert "Privacy relation: " in deployment["dp_variant"]["data_domain"]
+    assert deployment["privacy_loss"]["privacy_parameters"] == {}
+    details = deployment["privacy_loss"]["privacy_parameters_details"]
+    assert "Leakage under metric privacy (a cost within a distance, no epsilon): 2.4" in details
+    assert deployment["deployment_model"]["model_name"] == "Local"
+
+
+def test_an_epsilon_with_a_delta_is_approximate_dp(material):
+    document = gaussian(material)
+    deployment = registry(document)["deployment"]
+    assert deployment["dp_variant"]["variant_name"] == "Approximate DP"
+    assert deployment["privacy_loss"]["privacy_parameters"] == {
+        "epsilon": document["privacy"]["epsilon_max"],
+        "delta": 1e-3,
+    }
+    assert deployment["privacy_loss"]["privacy_unit_details"] == "zero-out (add-or-remove-one)"
+    assert "accountant rdp" in deployment["accounting"]["composition"]
+    assert "trusted" in deployment["deployment_model"]["model_name_details"]
+
+
+@pytest.mark.parametrize(("noise", "warned"), [("simulation", True), ("release", False)])
+def test_a_simulated_run_says_first_that_it_protects_nothing(material, noise, warned):
+    deployment = registry(gaussian(material, noise=noise))["deployment"]
+    for text in (
+        deployment["basic"]["description"],
+        deployment["privacy_loss"]["privacy_parameters_details"],
+    ):
+        assert text.startswith("The noise was simulated") == warned
+        assert ("not for release" in text) == warned
+
+
+@pytest.mark.parametrize("spec", [NOTHING, WITHOUT_NOISE])
+def test_without_a_guarantee_nobody_is_said_to_add_noise(material, spec):
+    found = registry(assemble(material(spec)))["deployment"]["deployment_model"]
+    assert found["model_name_details"] == "Data stay with the clients. Nobody adds noise."
+
+
+def test_what_the_run_cannot_know_is_not_made_up_and_is_listed(material):
+    record = registry(documents(material)["adaptive"])
+    notes = record["deployment"]["administrative"]["notes"]
+    unknown = [
+        path
+        for path, leaf in _leaves(record).items()
+        if str(leaf[0] if isinstance(leaf, list) else leaf).startswith("Not stated by this run")
+    ]
+    assert {path.rpartition("/")[2] for path in unknown} == {
+        "data_curators",
+        "intended_use",
+        "data_product_region",
+        "justification",
+        "registry_authors",
+    }
+    for path in (*unknown, "/deployment/basic/publication_date"):
+        assert f"`{path}`: " in notes
+    assert "data_product_sector" not in record["deployment"]["basic"]
+    assert "`/deployment/basic/data_product_sector`: left out" in notes
+
+
+def test_texts_of_the_caller_are_escaped(material):
+    record = registry(assemble(material()))
+    assert record["deployment"]["basic"]["name"] == "\\<script\\>alert(1)\\</script\\>"
+    assert record["url_slug"] == "script-alert-1-script-0190-1"
+    notes = record["deployment"]["administrative"]["notes"]
+    assert "epsilon \\* \\|\\|theta_i - theta_j\\|\\|" in notes

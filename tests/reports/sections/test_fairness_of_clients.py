@@ -114,7 +114,7 @@ def test_small_groups_show_nothing(material):
     for group in found["groups"][1:]:
         for figure in PAID:
             assert group[figure] is None
-            assert group["reasons"][figure].startswith("suppressed: fewer than 30 training rows")
+            assert "fewer than 30 training rows" in group["reasons"][figure]
 
 
 def test_with_an_epsilon_groups_have_participations(material):

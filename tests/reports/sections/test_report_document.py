@@ -2,14 +2,22 @@
 
 import json
 from dataclasses import replace
+from typing import Annotated
 
 import jsonschema
 import numpy as np
 import pytest
 
-from fedaudit.reports.report import Report, assemble, report_hash, schema
+from fedaudit.reports.audit_report import AuditReport
+from fedaudit.reports.report import RUN, Report, assemble, report_hash, schema
+from fedaudit.reports.sections.part import Part, Reasons, Shown, figure_rows
+from fedaudit.reports.sections.predictions import AUDIT
+from fedaudit.reports.sections.provenance import disclosure_limits
+from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
+from fedaudit.spec.parse import parse_spec
+from tests.spec.documents import HOSPITAL, changed
 
 SECTIONS = ("experiment", "guarantee", "privacy", "utility", "provenance", "integrity")
 NONE = {"privacy": {"mechanism": "none"}, "gates": []}
@@ -140,3 +148,141 @@ def test_the_hash_is_of_the_canonical_form(material):
     assert len(report_hash(report)) == 64
     assert report_hash({**report, "verdict": "fine"}) != report_hash(report)
     assert assemble(material()) == report
+
+
+JUDGED = {"gates", "gate_outcome", "verdict", "verdict_parts", "limits", "spec"}
+"""What follows from the sections, or repeats what was asked for."""
+
+
+@pytest.mark.parametrize(
+    ("document", "sections", "fixed"),
+    [(Report, RUN, {"report_version"}), (AuditReport, AUDIT, {"report_version", "subject"})],
+    ids=["run", "audit"],
+)
+def test_the_sections_make_the_whole_document(document, sections, fixed) -> None:
+    names = [one.name for one in sections]
+    reasons = {f"{name}_reason" for name in names} & set(document.model_fields)
+    left = set(document.model_fields) - set(names) - reasons - JUDGED - fixed
+    assert len(set(names)) == len(names)
+    assert left <= {"attacks", "advice", "answer"}  # an audit has none
+
+
+@pytest.mark.parametrize("section", [*RUN, *AUDIT], ids=lambda one: one.name)
+def test_what_is_not_checked_says_why(section) -> None:
+    assert callable(section.checked) or len(section.checked.split()) > 3
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_report_says_whether_projects_are_counted_apart(material, apart: bool) -> None:
+    found = " ".join(assemble(material(budgets_apart=apart))["limits"])
+    assert "kept in the federation's budget" in found
+    assert ("another project" in found) is apart
+
+
+SPEC = parse_spec(HOSPITAL)
+
+
+def test_what_the_owner_set_and_what_was_left() -> None:
+    policy = DisclosurePolicy(minimum_group_size=30, minimum_group_clients=2, edges={})
+    [sentence] = disclosure_limits(policy, SPEC)
+    assert "Set by the federation's owner: groups of 30 scored rows or more" in sentence
+    assert "of 2 clients or more, edges." in sentence
+    assert "Left to whoever asked: the favourable outcome" in sentence
+    assert "who is held out and scored" in sentence
+
+
+def test_without_a_policy_everything_was_left() -> None:
+    [sentence] = disclosure_limits(DisclosurePolicy(), SPEC)
+    assert "no disclosure policy" in sentence
+
+
+def test_nothing_is_said_of_runs_that_no_service_admitted_or_that_look_at_no_groups() -> None:
+    assert disclosure_limits(None, SPEC) == []
+    bare = parse_spec(changed(HOSPITAL, {"fairness": {}}))
+    assert disclosure_limits(DisclosurePolicy(), bare) == []
+
+
+class Example(Part):
+    """A section with a figure of each kind."""
+
+    cost: Annotated[float | None, Shown("Cost", "bound", of_everyone="Cost of everyone")]
+    other_cost: Annotated[float | None, Shown("Other cost", "bound")]
+    loss: Annotated[float | None, Shown("Loss", beside="constant_loss")]
+    share: Annotated[float | None, Shown("Share", where_given=True)]
+    multiplier: Annotated[float | None, Shown("Multiplier", "exact")] = None
+    constant_loss: float | None = None
+    reasons: Reasons
+
+
+VALUES = {
+    "cost": 1.00001,
+    "other_cost": 2.0,
+    "loss": 0.12344,
+    "share": 0.5,
+    "multiplier": 1.23456,
+    "constant_loss": 0.5,
+    "reasons": {},
+}
+
+
+def rows(**changes):
+    found = figure_rows(Example, {**VALUES, **changes})
+    return [(row.label, row.value, row.constant, row.note) for row in found]
+
+
+def test_figures_stand_in_the_order_of_the_fields_with_bounds_rounded_up():
+    assert rows() == [
+        ("Cost", "1.001", "", ""),
+        ("Other cost", "2", "", ""),
+        ("Loss", "0.1234", "0.5", ""),
+        ("Share", "0.5", "", ""),
+        ("Multiplier", "1.23456", "", ""),
+    ]
+
+
+def test_a_missing_figure_has_its_reason_once():
+    why = {"cost": "unbounded", "other_cost": "unbounded", "share": "no classes"}
+    found = rows(cost=None, other_cost=None, share=None, reasons=why)
+    assert found[0] == ("Cost", "–", "", "unbounded")
+    assert [label for label, *_ in found[1:]] == ["Loss", "Multiplier"]
+
+
+def test_figures_that_an_earlier_report_lacks_are_left_out():
+    earlier = {name: one for name, one in VALUES.items() if name != "multiplier"}
+    assert "multiplier" not in [row.name for row in figure_rows(Example, earlier)]
+
+
+def test_costs_of_everyone_are_labelled_so():
+    [first, *_] = figure_rows(Example, VALUES, charges_everyone=True)
+    assert first.label == "Cost of everyone"
+
+
+_FIXED = {"mechanism": "laplace-l2", "noise_multiplier": 3.0, "radius": 0.5, "clip": 0.2}
+
+
+def section(material, **privacy):
+    return assemble(material({"privacy": {**_FIXED, **privacy}}))["privacy"]
+
+
+def test_a_fixed_radius_with_a_clip_has_the_theorems_sum(material):
+    found = section(material)
+    # Four rounds of the busiest client, n = 3: each 2 * 0.2 * 3 / (3 * 0.5).
+    assert found["participations_max"] == 4
+    assert found["log_ratio_max"] == pytest.approx(4 * 0.8, rel=1e-15)
+    assert found["leakage_max"] == 4.0
+    assert "log_ratio_max" not in found["reasons"]
+
+
+def test_updates_that_lie_further_apart_than_the_radius_cost_more_than_the_convention(material):
+    found = section(material, clip=1.0)
+    assert found["log_ratio_max"] == pytest.approx(4 * found["leakage_max"], rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "why"),
+    [({"radius": "adaptive"}, "rates are secret"), ({"clip": None}, "not clipped")],
+)
+def test_without_public_rates_or_a_clip_there_is_none(material, privacy, why):
+    found = section(material, **privacy)
+    assert found["log_ratio_max"] is None
+    assert why in found["reasons"]["log_ratio_max"]

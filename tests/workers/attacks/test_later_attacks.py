@@ -87,7 +87,7 @@ def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(api, looks, en
     assert judged["outcome"] == "insufficient_evidence"
     [listed] = api.get("/v1/reports").json()["items"]
     assert listed["verdict"].startswith("No")
-    signer = key_of(api, "Ada", "reports:sign")
+    signer = key_of(api, "Ada", "reports:sign", "reports:read")
     path = f"/v1/experiments/{ended}/sign-offs"
     assert api.post(path, json={"decision": "approved"}, key=signer).status_code == 422
     noted = {"decision": "approved", "note": "The alarm is being looked into."}

@@ -1,0 +1,252 @@
+"""Which stored reports a version reads.
+
+What a report calls its groups and the favourable outcome follows from its spec.
+
+What a report states of its guarantee follows from the spec.
+
+The report's noise multiplier against its spec.
+
+For which rounds the held-out people may stand charged, wherever a run came to its end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaudit.cli.run import LocalRun, run_locally
+from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.ledger.columns import EntryColumns
+from fedaudit.ledger.rows import LedgerEntry, charges_report
+from fedaudit.reports.page.html import render
+from fedaudit.reports.report import Report, assemble, has_present_form
+from fedaudit.reports.sections.guarantee import noise_checks
+from fedaudit.reports.sections.held_out_privacy import ReportCharges
+from fedaudit.reports.sections.outcome_words import words_checks
+from fedaudit.reports.sections.provenance import sign_report
+from fedaudit.reports.verification.verification import Verification, verify
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.privacy import LeakageTarget
+from tests.reports import signed_run as small_run
+from tests.reports.sections.test_epsilon_report import SPECS, with_plan
+from tests.reports.signed_run import KEY, SignedRun, signed_run
+from tests.runs.test_blocks import NOISE
+from tests.training.specs import groups_spec
+
+
+def test_a_report_may_have_more_than_is_read_and_never_less(material) -> None:
+    """A version that drops a section goes on reading the reports that have it."""
+    report = assemble(material())
+    later = {**report, "retired": {"figure": 1.0}}
+    assert has_present_form(report)
+    assert has_present_form(later)
+    assert render(later) == render(report)
+    assert not any(
+        has_present_form({name: report[name] for name in report if name != missing})
+        for missing, field in Report.model_fields.items()
+        if field.is_required()
+    )
+    earlier = {name: part for name, part in report.items() if name != "answer"}
+    assert has_present_form(earlier)
+    assert render(earlier) == render(report)
+
+
+@pytest.fixture
+def report(material: Any) -> dict[str, Any]:
+    source = {
+        "source": "synthetic-groups",
+        "clients_per_group": [40, 20],
+        "labels": {"group": {"g1": "majority"}},
+    }
+    return assemble(material({"federation": source}))
+
+
+def outcomes(report: dict[str, Any]) -> list[str]:
+    return [one.outcome for one in words_checks(report)]
+
+
+def test_words_of_the_spec_pass(report):
+    assert outcomes(report) == ["pass"]
+    del report["fairness"][0]["favourable"]
+    assert outcomes(report) == ["fail"]
+
+
+def test_an_outcome_or_group_by_another_name_is_found(report: dict[str, Any]) -> None:
+    section = report["fairness"][0]
+    for changed in (
+        {**section, "favourable": "denied"},
+        {**section, "favourable": None},
+        {**section, "groups": [{**section["groups"][0], "label": "minority"}]},
+        {**section, "groups": [{**one, "label": None} for one in section["groups"]]},
+        {**section, "groups": [{"label": "majority"}]},
+        {**section, "groups": None},
+    ):
+        assert outcomes({**report, "fairness": [changed]}) == ["fail"], changed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("in_force", True), ("label", "formal"), ("conditions", {"leakage_max": "in its place"})],
+)
+def test_a_better_guarantee_is_found_though_the_report_was_signed_again(tmp_path, name, value):
+    run = signed_run()
+    assert run.report["guarantee"][name] != value
+    guarantee = {**run.report["guarantee"], name: value}
+    run.report = sign_report({**run.report, "guarantee": guarantee}, KEY)
+    with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
+        found = verify(evidence, trusted=[KEY.public])
+    assert found.verdict == "altered"
+    failed = [one.name for one in found.checks if one.outcome == "fail"]
+    assert set(failed) - {"report.answer"} == {f"report.guarantee.{name}"}
+
+
+def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):
+    run = signed_run()
+    answer = {"outcome": "release", "reasons": [{"code": "gates-passed", "text": "all passed"}]}
+    assert run.report["answer"]["outcome"] == "do-not-release"
+    run.report = sign_report({**run.report, "answer": answer}, KEY)
+    with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
+        found = verify(evidence, trusted=[KEY.public])
+    assert found.verdict == "altered"
+    assert [one.name for one in found.checks if one.outcome == "fail"] == ["report.answer"]
+
+
+def test_a_report_of_another_form_may_not_contradict_its_ledger(tmp_path):
+    """A new signature does not let a figure hide behind a missing field."""
+    run = signed_run()
+    left = {name: part for name, part in run.report.items() if name != "advice"}
+    privacy = {**left["privacy"], "leakage_max": left["privacy"]["leakage_max"] / 2}
+    outcomes = []
+    for report in (left, {**left, "privacy": privacy}):
+        run.report = sign_report(report, KEY)
+        with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
+            outcomes.append(verify(evidence, trusted=[KEY.public]))
+    honest, false = outcomes
+    assert [one.outcome for one in honest.checks if one.name == "report.form"] == ["unchecked"]
+    assert not [one.name for one in honest.checks if one.outcome == "fail"]
+    assert false.verdict == "altered"
+
+
+NAME = "report.noise_multiplier"
+
+
+def judged(run: SignedRun, folder: Path) -> Verification:
+    with opened_bundle(run.write(folder / "b.zip")) as evidence:
+        return verify(evidence, trusted=[KEY.public])
+
+
+def test_a_changed_multiplier_is_found_though_the_report_was_signed_again(tmp_path: Path) -> None:
+    run = signed_run()
+    assert judged(run, tmp_path).verdict == "valid"
+    privacy = {**run.report["privacy"], "noise_multiplier": 30.0}
+    run.report = sign_report({**run.report, "privacy": privacy}, KEY)
+    found = judged(run, tmp_path)
+    assert found.verdict == "altered"
+    assert [one.name for one in found.checks if one.outcome == "fail"] == [NAME]
+
+
+@pytest.mark.parametrize(("asked", "failed"), [(4.0, []), (3.9, ["report.target_met"])])
+def test_a_target_that_the_noise_does_not_meet_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: float, failed: list[str]
+) -> None:
+    # Six rounds of n / nu = 2 / 3.
+    privacy = small_run.SPEC.privacy.model_copy(update={"target": LeakageTarget(leakage=asked)})
+    monkeypatch.setattr(small_run, "SPEC", small_run.SPEC.model_copy(update={"privacy": privacy}))
+    found = judged(signed_run(), tmp_path)
+    assert "report.target_met" in [one.name for one in found.checks]
+    assert [one.name for one in found.checks if one.outcome == "fail"] == failed
+
+
+def outcome(found: Any, report: dict[str, Any]) -> str:
+    [one] = noise_checks(found.spec, report)
+    assert one.name == NAME
+    return one.outcome
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("factor", [0.99, 1.001, 10])
+def test_set_and_calibrated_noise_are_checked(material: Any, name: str, factor: float) -> None:
+    found, _ = with_plan(material, name)
+    report = assemble(found)
+    assert outcome(found, report) == "pass"
+    report["privacy"]["noise_multiplier"] *= factor
+    assert outcome(found, report) == "fail"
+
+
+@pytest.mark.parametrize("value", [None, True, "3", [], {}, 10**400, float("inf"), float("nan")])
+def test_a_multiplier_of_any_form_ends_in_an_outcome(material: Any, value: Any) -> None:
+    found = material()
+    report = assemble(found)
+    report["privacy"]["noise_multiplier"] = value
+    assert outcome(found, report) == "fail"
+
+
+def test_where_the_noise_follows_from_the_data_none_may_be_stated(material: Any) -> None:
+    found, _ = with_plan(material, "records", baseline="uniform")
+    report = assemble(found)
+    assert report["privacy"]["noise_multiplier"] is None
+    assert outcome(found, report) == "pass"
+    report["privacy"]["noise_multiplier"] = 2.0
+    assert outcome(found, report) == "fail"
+
+
+SPEC = groups_spec(
+    training__rounds=8,
+    training__stopping={"validate_every": 3},
+    fairness__noise={**NOISE, "rounds": True},
+)
+
+
+@pytest.fixture(scope="module")
+def done() -> LocalRun:
+    return run_locally(parse_spec(SPEC), sources_dir=None, device="cpu", progress=lambda _: None)
+
+
+def test_a_whole_run_charges_validated_rounds_and_its_report(done: LocalRun) -> None:
+    charges = ReportCharges(SPEC)
+    for entry in done.ledger.entries:
+        charges.read(EntryColumns.of_entries([entry]))
+    assert [one.outcome for one in charges.checks(done.report)] == ["pass", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "charged", "outcome"),
+    [
+        ([], [3, 6, 8], "pass"),  # it ended before its report
+        ([], [3, 6, 8, 9], "pass"),
+        ([], [3, 6, 9], "fail"),
+        ([7, 8], [3, 6, 9], "pass"),
+        # Training ended with a round that was played as one of many, or was known to be the last.
+        ([8], [3, 6, 9], "pass"),
+        ([8], [3, 6, 7, 9], "pass"),
+        ([8], [3, 9], "fail"),
+        ([8], [3, 6, 7, 8, 9], "fail"),
+    ],
+)
+def test_where_rounds_are_lost_others_may_be_the_last(done, lost, charged, outcome):
+    entries = done.ledger.entries
+    held_out = [entry for entry in entries if charges_report(entry.observer)]
+    charges = ReportCharges(SPEC)
+    for entry in entries:
+        if not charges_report(entry.observer):
+            lost_or_not = replace(entry, interrupted=entry.round in lost)
+            charges.read(EntryColumns.of_entries([lost_or_not]))
+    for entry in _as_often(held_out, charged):
+        charges.read(EntryColumns.of_entries([entry]))
+    assert [one.outcome for one in charges.checks(None)] == [outcome]
+
+
+def test_a_round_of_any_number_ends_in_a_verdict(done: LocalRun) -> None:
+    """Nothing is counted up to it."""
+    charges = ReportCharges(SPEC)
+    first, *_ = done.ledger.entries
+    for entry in (*done.ledger.entries, replace(first, round=2**63)):
+        charges.read(EntryColumns.of_entries([entry]))
+    assert next(iter(charges.checks(None))).outcome == "fail"
+
+
+def _as_often(held_out: list[LedgerEntry], rounds: Sequence[int]) -> list[LedgerEntry]:
+    """The charges of a run, the first ones in their order, for other rounds."""
+    return [replace(held_out[place], round=round_) for place, round_ in enumerate(rounds[:4])]
