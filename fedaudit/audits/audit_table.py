@@ -1,13 +1,11 @@
-"""Read the table of an audit; all faults that can be found are named together.
+"""The rows of an audit, read from its table; all faults that can be found are named together.
 
-Rows by what they hold, so that they are known again in another file.
-
-A table less a row is another file, whose rows have other numbers; audits of the two would give the
-row away as two audits of one file with other groups do. So a service numbers rows by a hash of what
-they hold, twice: by every column, whichever of them an audit names as truth and prediction, and by
-every column but these two, which a new model changes in every row. There are few numbers, so that
-sets of them are compared quickly, and two rows may share one: two sets then seem nearer than they
-are, never farther.
+Rows are known again in another file by what they hold. A table less a row is another file, whose
+rows have other numbers; audits of the two would give the row away as two audits of one file with
+other groups do. So a service numbers rows by a hash of what they hold, twice: by every column,
+whichever of them an audit names as truth and prediction, and by every column but these two, which a
+new model changes in every row. There are few numbers, so that sets of them are compared quickly,
+and two rows may share one: two sets then seem nearer than they are, never farther.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The binary encoding of a ledger entry: what the ledger's hashes are taken over.
+"""The binary encoding of a ledger entry, and the hashes that are taken over it.
 
     entry    = magic version round release kind observer flags inputs count subject*
     magic    = the 15 bytes "fedaudit-ledger"
@@ -41,10 +41,8 @@ the component, with its own n. In version 2 `epsilon` is what the subject has sp
 Positions in memory, ids, times, devices and the server's clusters are left out: the same run has
 the same bytes wherever, whenever and beside whatever else it was computed.
 
-The hash chain over a ledger, and the one hash that says whether two ledgers are the same.
-
-The chain binds the entries of one experiment, and the clusters stored beside them, in the order
-in which they were written; it shows that none was altered, removed from the middle or put in
+The hash chain binds the entries of one experiment, and the clusters stored beside them, in the
+order in which they were written; it shows that none was altered, removed from the middle or put in
 between. It cannot show that the newest entries were cut off: signed checkpoints do. The ledger hash
 names no experiment and no clusters, so two simulated runs of one spec and seed share it.
 

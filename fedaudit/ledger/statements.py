@@ -1,4 +1,4 @@
-"""What the service states and signs: canonical JSON (RFC 8785) in an envelope, with a version.
+"""What the service states and signs, with which keys: canonical JSON (RFC 8785) in an envelope.
 
 A *checkpoint* says how many entries a ledger had and where its chain stood: a hash chain does not
 show that its newest entries were deleted, a checkpoint that counts them does. A *sign-off* is what

@@ -1,20 +1,17 @@
-"""Networks of many clients and cells at once.
+"""Losses, networks of one set of parameters, and those of many clients and cells at once.
 
 After the first local step weights differ from client to client, so a matrix library has only tiny
 products to offer: small dense networks are written out by hand over [cells, clients] lanes, where
 each term is one long elementwise operation. Larger ones are computed one cell at a time by matrix
 products and autograd, so that a cell's numbers cannot depend on the stack.
 
-Losses of one row and their derivatives with respect to the network's outputs.
-
-A client's loss is the mean of its rows' values, or the root of that mean for `rmse`. Values are
-additive over rows, so that a loss without one row is a subtraction.
+Losses are of one row, with derivatives with respect to the network's outputs. A client's loss is
+the mean of its rows' values, or the root of that mean for `rmse`. Values are additive over rows, so
+that a loss without one row is a subtraction.
 
 Outputs lie on axis 0 and rows on the axis before the last two; everything else is elementwise, so
 a client's figures do not depend on what it is stacked with. Only operations whose result is the
 same in a vectorised body and in its tail are used (`exp`, `log`; not `sigmoid`, `softplus`).
-
-Networks of one set of parameters: operations, a client's network, and the loss of one record.
 
 For convolutions on a processor one client after the other is the fastest way: stacking clients
 needs grouped convolutions, which are slower than one client's own.

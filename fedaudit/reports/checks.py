@@ -1,9 +1,6 @@
-"""The result of one check, and the comparisons that all checks share.
-
-The canonical JSON (RFC 8785) of a report, which is hashed and signed.
-
-The package rfc8785 is the reference, and what it writes is written here: by orjson, many times as
-fast, where both write the same, and otherwise by the package itself.
+"""The result of one check, the comparisons that all share, and the canonical JSON (RFC 8785) that
+is hashed and signed. The package rfc8785 is the reference, and what it writes is written here: by
+orjson, many times as fast, where both write the same, and otherwise by the package itself.
 """
 
 import hashlib

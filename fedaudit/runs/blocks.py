@@ -1,4 +1,4 @@
-"""What a block of rounds leaves: ledger entries, figures, and the counts that are published."""
+"""What a block of rounds leaves, and where it goes: ledger entries, figures, published counts."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""An experiment before it runs: its limits, who is charged, what it can cost, what is stored."""
+"""An experiment before it runs: its noise, limits, who is charged, what it can cost, is stored."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,9 +1,8 @@
-"""The ordinary engine, the choice of an engine, and what identifies the machine.
+"""The ordinary engine, that of uneven clients, the choice of one, and what identifies the machine.
 
-Rounds computed length class by length class, for clients with very different numbers of rows.
-
-A class is padded to its own longest client, so a round costs what its rows cost. Everything runs on
-one thread: what a long sum adds up in which order depends on how many there are.
+Clients with very different numbers of rows are computed length class by length class. A class is
+padded to its own longest client, so a round costs what its rows cost. Everything runs on one
+thread: what a long sum adds up in which order depends on how many there are.
 """
 
 import math

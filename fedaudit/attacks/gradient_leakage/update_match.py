@@ -1,4 +1,4 @@
-"""The distance between the update of guessed images and the update that was sent.
+"""How good guessed images are, and how far their update is from the update that was sent.
 
 An update is taken in the units of a gradient: the sum of the gradients of its local steps.
 

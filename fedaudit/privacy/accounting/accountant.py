@@ -1,4 +1,4 @@
-"""The interface of every accountant of (epsilon, delta)-differential privacy.
+"""Accountants of (epsilon, delta)-differential privacy: their interface, Renyi orders, and losses.
 
 An accountant is made for one adjacency, states before composing which events it supports under it,
 and gives an upper bound on epsilon for everything composed so far. Metric privacy has no such

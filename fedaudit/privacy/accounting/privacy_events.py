@@ -1,4 +1,4 @@
-"""Events: what was done to the data, independent of the accountant.
+"""Events: what was done to the data, independent of the accountant; and parameters of mechanisms.
 
 An event is one release, or many equal ones, described by public numbers alone; an accountant
 (`fedaudit.privacy.accounting.accountant`) turns events into an epsilon. The ledger stores events,
@@ -9,9 +9,8 @@ norm that one unit (a record, a client) adds to the sum. The distance between tw
 depends on the adjacency, one clip where a unit is added or removed and two where it is replaced,
 and is the accountant's concern.
 
-What an accountant needs to know about a mechanism.
-
-Public numbers only, except for the events of record groups, whose rates follow from the budgets;
+The parameters are what an accountant needs to know about a mechanism: public numbers only, except
+for the events of record groups, whose rates follow from the budgets;
 the ledger that keeps them is confidential.
 """
 

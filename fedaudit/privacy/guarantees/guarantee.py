@@ -1,6 +1,5 @@
-"""The form of a guarantee, and sentences that several guarantees share.
-
-What metric privacy guarantees, said so that it never claims more than is proven.
+"""The form of a guarantee, sentences that several share, and what metric privacy guarantees, said
+so that it never claims more than is proven.
 
 What is proven (Galli et al., Lemma 4.1 and Theorem 4.2, in real arithmetic). The upload of a client
 is u = theta_j + delta, theta_j the hypothesis it chose and delta its update. With noise of a public

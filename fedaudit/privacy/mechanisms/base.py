@@ -1,6 +1,6 @@
 """The interface of every privacy mechanism, apart from how it draws its noise.
 
-There is one class per mechanism, each in a file of its own, found by the spec's literal
+There is one class per mechanism, in a separate file but for `none`, found by the spec's literal
 (`fedaudit.privacy.mechanisms.registry`). Facts that are true of every run of a mechanism are in its
 `MechanismFacts`, for callers that have only its name, such as a stored report or a form. Anything
 that depends on the parameters is answered by an instance, which is bound to a spec.

@@ -1,4 +1,4 @@
-"""A clip that follows a quantile of the updates' norms.
+"""A clip that follows a quantile of the updates' norms, and the public grid's width. No torch.
 
 Andrew et al., "Differentially private learning with adaptive clipping" (2021). Each client adds
 one bit, whether its update lay within the clip, less one half; the sum of the bits is noised, and

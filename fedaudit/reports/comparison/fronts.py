@@ -1,9 +1,6 @@
-"""Warnings where figures that stand side by side may not mean the same.
-
-The shape of a comparison of several reports.
-
-Everywhere the order of experiments is the order in which they were asked for. A value that is None
-has its reason beside it.
+"""The shape of a comparison of several reports, its warnings where figures side by side may not
+mean the same, and its fronts. Everywhere the order of experiments is the order in which they were
+asked for. A value that is None has its reason beside it.
 """
 
 from collections.abc import Callable, Iterator, Sequence

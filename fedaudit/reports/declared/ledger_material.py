@@ -1,4 +1,4 @@
-"""What the report of a declared ledger is made from, and verified against."""
+"""What the report of a declared ledger is made from and verified against, with its gaps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

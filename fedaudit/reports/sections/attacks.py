@@ -421,7 +421,7 @@ def _attack_limits(material: Any) -> list[str]:
     return [_NO_GUARANTEE, _CONFIDENTIAL, *first]
 
 
-# What is checked: `evidence_checks` of `verification.statements`, with later attacks.
+# What is checked: `evidence_checks` of `verification.checkpoints`, with later attacks.
 ATTACKS = Section[Any, RunEvidence](
     "attacks",
     handed_over("attacks"),

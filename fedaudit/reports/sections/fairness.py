@@ -1,4 +1,4 @@
-"""The fields of the section `fairness`."""
+"""The fields of the section `fairness`, and its figures from counts as they are."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, assert_never

@@ -1,4 +1,4 @@
-"""The sections `sweep` and `repeats`: the other runs beside this one."""
+"""The sections `model`, `sweep` and `repeats`: the file of the hypotheses, and other runs."""
 
 from typing import Annotated, Any
 

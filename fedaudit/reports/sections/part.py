@@ -1,4 +1,4 @@
-"""What the parts of all reports have in common."""
+"""What parts and sections of all reports have in common, and which figures people are shown."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

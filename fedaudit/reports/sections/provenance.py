@@ -1,4 +1,5 @@
-"""The sections `experiment`, `data` and `provenance`: what was run, on what, and by which code."""
+"""The sections `experiment`, `data`, `provenance` and `integrity`: what was run, on what, by which
+code, and what binds the report to its ledger and signer."""
 
 import platform
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,5 @@
-"""Whether a ledger agrees with its checkpoints, or with the statement on its erased names."""
+"""Whether signed statements are right, and agree with ledger and report: checkpoints, sign-offs,
+later attacks, and what stands for erased names."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

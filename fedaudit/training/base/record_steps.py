@@ -1,12 +1,11 @@
-"""Local steps with record-level privacy, for all participating silos in lock-step.
+"""Optimisers, and local steps with record-level privacy for all participating silos in lock-step.
 
 DP-SGD (Abadi et al. 2016) with each record's own probability of inclusion (rPDP-SGD, CCS 2024). A
 silo's result depends on its own records, its number and the step, not on the silos beside it.
 
-Optimisers of local steps, and of the server between rounds.
-
-Everything is elementwise over the parameters and written as single products, sums, quotients and
-roots, so that a client's step, and a cell's round, do not depend on what they are stacked with.
+In optimisers, of local steps and of the server between rounds, everything is elementwise over the
+parameters and written as single products, sums, quotients and roots, so that a client's step, and a
+cell's round, do not depend on what they are stacked with.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The results of rounds and of a run, and the interface of trainers. No torch.
+"""The results of rounds and of a run, when training ends, and the interface of trainers. No torch.
 
 Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) is made on demand.
 """
