@@ -1,17 +1,11 @@
-"""Text columns as codes into their distinct values, and the target of a classifier as classes."""
+"""Text columns as codes into their distinct values, and classes by their labels."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fedaudit.federations.errors import error_at, listed
-
-if TYPE_CHECKING:  # an API loads no pyarrow
-    from fedaudit.federations.reading.table_rows import TableRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,30 +54,6 @@ def number_in(text: str) -> float | None:
 MAX_CLASSES = 1000
 
 
-def class_levels(rows: "TableRows", target: str, *, positive: str | None) -> Levels:
-    """The target's distinct values as classes: sorted by number if all are numbers, else as text.
-
-    With `positive` there must be two classes, and it becomes the second. Raises InvalidInputError.
-    """
-    where = "/federation/target"
-    levels = rows.levels(target, where, numeric=True)
-    rows.refuse(levels.codes < 0, target, where, "is empty", "fill the gap or leave the row out")
-    count = len(levels.values)
-    if count < 2:
-        raise error_at(
-            where,
-            f"{target!r} has one value only, and a classifier needs at least two classes; name "
-            "another target",
-        )
-    if count > MAX_CLASSES:
-        raise error_at(
-            where,
-            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; for "
-            "a target that is a number train `linear` or `mlp` with `rmse` or `mse`",
-        )
-    return levels if positive is None else _with_positive_last(levels, positive)
-
-
 def find_class(classes: Sequence[str], label: str | float) -> int | None:
     """The class that a label names, as text or as a number (1, 1.0 and "1" are the same)."""
     (index,) = find_classes(classes, [str(label)])
@@ -96,21 +66,3 @@ def find_classes(classes: Sequence[str], labels: Sequence[str]) -> list[int]:
     by_number = {number_in(name): index for name, index in by_text.items()}
     by_number.pop(None, None)
     return [by_text.get(label, by_number.get(number_in(label), -1)) for label in labels]
-
-
-def _with_positive_last(levels: Levels, positive: str) -> Levels:
-    where = "/federation/positive"
-    if len(levels.values) != 2:
-        raise error_at(
-            where,
-            f"the target has {len(levels.values)} classes, and a positive class is for two; leave "
-            "it out",
-        )
-    chosen = find_class(levels.values, positive)
-    if chosen is None:
-        raise error_at(
-            where, f"the target has no class {positive!r}; it has {listed(levels.values)}"
-        )
-    if chosen == 1:
-        return levels
-    return Levels(levels.values[::-1], 1 - levels.codes)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
-from fedaudit.federations.levels import Levels, levels_of
+from fedaudit.federations.errors import error_at, listed
+from fedaudit.federations.levels import MAX_CLASSES, Levels, find_class, levels_of
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
@@ -254,3 +254,45 @@ def gathered_rows(
         path.unlink()
     columns = dict(zip(table.column_names, table.columns, strict=True))
     return TableRows(source, columns, np.concatenate(numbers))
+
+
+def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Levels:
+    """The target's distinct values as classes: sorted by number if all are numbers, else as text.
+
+    With `positive` there must be two classes, and it becomes the second. Raises InvalidInputError.
+    """
+    where = "/federation/target"
+    levels = rows.levels(target, where, numeric=True)
+    rows.refuse(levels.codes < 0, target, where, "is empty", "fill the gap or leave the row out")
+    count = len(levels.values)
+    if count < 2:
+        raise error_at(
+            where,
+            f"{target!r} has one value only, and a classifier needs at least two classes; name "
+            "another target",
+        )
+    if count > MAX_CLASSES:
+        raise error_at(
+            where,
+            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; for "
+            "a target that is a number train `linear` or `mlp` with `rmse` or `mse`",
+        )
+    return levels if positive is None else _with_positive_last(levels, positive)
+
+
+def _with_positive_last(levels: Levels, positive: str) -> Levels:
+    where = "/federation/positive"
+    if len(levels.values) != 2:
+        raise error_at(
+            where,
+            f"the target has {len(levels.values)} classes, and a positive class is for two; leave "
+            "it out",
+        )
+    chosen = find_class(levels.values, positive)
+    if chosen is None:
+        raise error_at(
+            where, f"the target has no class {positive!r}; it has {listed(levels.values)}"
+        )
+    if chosen == 1:
+        return levels
+    return Levels(levels.values[::-1], 1 - levels.codes)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
-from fedaudit.federations.levels import Levels, class_levels
+from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import (
     WORTH_A_MAP,
     MapFolder,
@@ -31,7 +31,7 @@ from fedaudit.federations.mapped import (
 from fedaudit.federations.packing import Rows, check_clients, pack
 from fedaudit.federations.reading.source_files import DataRoom, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows, gathered_rows
+from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows
 from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
 from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
 from fedaudit.federations.table.columns import BUDGETS, Columns, find_columns
