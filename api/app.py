@@ -22,8 +22,6 @@ from api.routers import (
     experiment_tables,
     experiments,
     federations,
-    gates,
-    keys,
     ledgers,
     reports,
     service,
@@ -46,9 +44,9 @@ _VERSIONED = (
     federations.router,
     audits.router,
     artifacts.router,
-    gates.router,
+    reports.gates_router,
     ledgers.router,
-    keys.router,
+    webhooks.keys_router,
     webhooks.router,
 )
 

@@ -13,7 +13,7 @@ from infrastructure.logs import configure_logs
 from infrastructure.queue import RUN_UNIT, celery_app, queue_name
 from workers.context import WorkerContext
 from workers.health import Heartbeat
-from workers.run_unit import run_unit
+from workers.turns import Turns, run_next
 
 log = structlog.get_logger()
 
@@ -46,11 +46,12 @@ def consumer_with(heartbeat: Heartbeat) -> type[Consumer]:
 
 def register(app: Celery, context: WorkerContext) -> None:
     """Let the app run units with the context."""
+    turns = Turns(context.database, ("auto", context.device_kind))
 
     @app.task(name=RUN_UNIT)  # type: ignore[untyped-decorator]  # celery has no types
     def _run(unit_id: str) -> None:
         try:
-            run_unit(context, unit_id)
+            run_next(context, turns, unit_id)
         except Exception:
             # The lease expires, and the sweeper then wakes a worker again.
             log.exception("unit left to its lease", unit_id=unit_id)

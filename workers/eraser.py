@@ -10,7 +10,6 @@ from fedaudit.ledger.audit import ErasingLedger
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.statements import ErasureReceipt, SigningKey, what_remains
 from infrastructure.storage import Storage
-from models.audit_chain import written_time
 from models.clock import utc_now
 from models.database import AWAY, Database
 from models.repositories import (
@@ -22,10 +21,11 @@ from models.repositories import (
     LedgerRepository,
     SubjectSetRepository,
 )
-from models.repositories.packed_rows import RowSource, stored_rows
+from models.repositories.ledger import RowSource, stored_rows
+from models.tables.base import written_time
 from models.tables.federations import Erasure
+from workers.flush import charge_interrupted_rounds
 from workers.proof.signing import sign_as_stored, use_key
-from workers.resume import charge_interrupted_rounds
 
 log = structlog.get_logger()
 

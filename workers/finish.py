@@ -46,9 +46,8 @@ from models.repositories import (
 )
 from models.values import FinalFigures, IndexedFigure, ReportIndex
 from models.vocabulary import ENDED
-from workers.flush import DatabaseSink, RunningExperiment
+from workers.flush import DatabaseSink, RunningExperiment, charge_interrupted_rounds
 from workers.proof.signing import sign_as_stored, sign_checkpoint
-from workers.resume import charge_interrupted_rounds
 
 if TYPE_CHECKING:  # profiling loads no torch
     from fedaudit.attacks.attack import AttackOutcome

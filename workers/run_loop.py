@@ -23,7 +23,7 @@ from fedaudit.training.engine import backend
 from fedaudit.training.stack import open_stack
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
-from workers.attacks.attack_watch import (
+from workers.attacks.attacked_experiment import (
     AttacksCancelledError,
     AttacksStoppedError,
     FollowedRuns,

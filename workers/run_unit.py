@@ -13,22 +13,20 @@ from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
 from models.vocabulary import ENDED
 from workers.attacks.later_attacks_unit import LaterAttacksRun
-from workers.audit_unit import AuditRun
+from workers.audit_unit import AuditRun, ProfileRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
 from workers.context import ProjectFiles, WorkerContext
 from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
-from workers.flush import RunningExperiment
-from workers.profile_unit import ProfileRun
-from workers.resume import load_cell, resume_experiment
-from workers.upkeep import tidy_maps
+from workers.flush import RunningExperiment, load_cell, resume_experiment
+from workers.sweeper import tidy_maps
 
 log = structlog.get_logger()
 
 
-def run_unit(context: WorkerContext, unit_id: str) -> None:
+def run_unit(context: WorkerContext, unit_id: str) -> bool:
     """Run a unit if this worker obtains the claim; returns when it has ended, was given back or was
-    lost."""
+    lost. False where there was no claim to be had."""
     with context.database.write() as session:
         claim = UnitRepository(session).claim(
             unit_id,
@@ -43,7 +41,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
                 beside.take_apart(unit_id, held=True)
             beside.take_in(unit_id, most=context.settings.stack_cells)
     if claim is None:
-        return
+        return False
     with (
         structlog.contextvars.bound_contextvars(unit_id=unit_id, fence=claim.fence),
         Lease(
@@ -64,6 +62,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
             log.exception("attempt failed", attempt=claim.attempts)
             run.give_up(error)
     tidy_maps(context.settings, context.database)
+    return True
 
 
 class UnitRun(ClaimedUnit):

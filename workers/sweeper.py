@@ -1,4 +1,5 @@
-"""`python -m workers.sweeper`: publishes waiting messages, and reclaims units of lost workers.
+"""`python -m workers.sweeper`: publishes waiting messages, reclaims units of lost workers, and
+removes expired files and rows, and maps of gone data.
 
 Any number may run; a row in the database gives the duty to one of them at a time. Webhooks are
 delivered beside it, by each of them.
@@ -9,9 +10,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from time import monotonic
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,21 +28,37 @@ from fedaudit.spec.disclosure import DisclosureFloor
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.secrets_key import SecretsKeyError
 from infrastructure.settings import Settings
-from infrastructure.storage import Storage
+from infrastructure.storage import (
+    Storage,
+    StorageError,
+    artifact_key,
+    attack_files_key,
+    model_key,
+    record_table_key,
+)
 from models.database import AWAY, Database
 from models.repositories import (
+    ArtifactRepository,
+    AuditLogRepository,
+    CheckpointRepository,
     ExperimentRepository,
+    ExpiredFileRepository,
+    IdempotencyRepository,
     LedgerRepository,
+    OldFileRepository,
     OutboxRepository,
     SweeperLeaseRepository,
     UnitRepository,
     UnitStackRepository,
     fail_unit,
+    gone_contents,
 )
+from models.repositories.files import OldFile
 from models.tables.experiments import Unit
-from models.values import ReclaimedUnit
+from models.values import FileKind, ReclaimedUnit
 from workers.context import start
 from workers.eraser import Eraser
+from workers.flush import charge_interrupted_rounds, context_of_interrupted
 from workers.proof.declared_signing import DeclaredLedgerSigner
 from workers.proof.signing import (
     AuditLogSigner,
@@ -47,9 +67,126 @@ from workers.proof.signing import (
     announce_key,
     sign_as_stored,
 )
-from workers.resume import charge_interrupted_rounds, context_of_interrupted
-from workers.upkeep import Expiry
 from workers.webhooks import WebhookDispatcher
+
+
+def tidy_maps(settings: Settings, database: Database) -> None:
+    """Remove maps of contents that were deleted or erased everywhere, and those long unused."""
+    if settings.maps_dir is None or not settings.maps_dir.is_dir():
+        return
+    from fedaudit.federations.mapped import MapFolder
+
+    folder = MapFolder(settings.maps_dir, settings.max_mapped_bytes)
+    try:
+        folder.tidy(partial(gone_contents, database))
+    except (OSError, SQLAlchemyError) as error:
+        log.warning("mapped data not tidied", detail=type(error).__name__)
+
+
+_EVERY_SECONDS = 60.0
+_ARTIFACTS_EVERY_SECONDS = 3600.0
+"""Whether one is needed is looked up in the specs of its project's experiments."""
+_REMOVED_AT_ONCE = 100
+_KEYS = {
+    "artifact": artifact_key,
+    "attack-files": attack_files_key,
+    "model": model_key,
+    "record-table": record_table_key,
+}
+
+
+class Expiry:
+    """Removes what is older than the settings allow, some of it in each turn."""
+
+    def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
+        self._settings = settings
+        self._database = database
+        self._storage = storage
+        self._next = self._next_artifacts = 0.0
+
+    def expire(self) -> None:
+        """A turn, at most once a minute. Raises SQLAlchemyError."""
+        now = monotonic()
+        if now < self._next:
+            return
+        self._next = now + _EVERY_SECONDS
+        days = self._settings.keep_results_days
+        if days is not None:
+            with self._database.read() as session:
+                files = OldFileRepository(session)
+                old = [
+                    *files.results(days, _REMOVED_AT_ONCE),
+                    *files.later_attacks(days, _REMOVED_AT_ONCE),
+                ]
+            self._note(old, days)
+        days = self._settings.keep_artifacts_days
+        if days is not None and now >= self._next_artifacts:
+            self._next_artifacts = now + _ARTIFACTS_EVERY_SECONDS
+            with self._database.read() as session:
+                brought = OldFileRepository(session).artifacts(days, _REMOVED_AT_ONCE)
+            self._note(brought, days)
+        self._remove()
+        self._forget_rows()
+        tidy_maps(self._settings, self._database)
+
+    def _note(self, files: Sequence[OldFile], kept_days: int) -> None:
+        """One transaction a project, with its entry in the audit log."""
+        by_project = defaultdict[str, list[OldFile]](list)
+        for one in files:
+            by_project[one.project_id].append(one)
+        for project_id, some in by_project.items():
+            with self._database.write() as session:
+                gone = ExpiredFileRepository(session, project_id)
+                artifacts = ArtifactRepository(session, project_id)
+                counted = defaultdict[FileKind, int](int)
+                for one in some:
+                    if one.kind == "artifact" and not artifacts.expire(
+                        one.owner, kept_days=kept_days
+                    ):
+                        continue
+                    gone.note(
+                        one.kind,
+                        one.owner,
+                        reason="expired",
+                        kept_days=kept_days,
+                        is_stored=one.is_stored,
+                    )
+                    counted[one.kind] += one.is_stored
+                for kind, count in sorted(counted.items()):
+                    if not count:
+                        continue
+                    AuditLogRepository(session, project_id).enter(
+                        "files.expired",
+                        kind,
+                        by=None,
+                        origin="sweeper",
+                        files=count,
+                        kept_days=kept_days,
+                    )
+
+    def _remove(self) -> None:
+        with self._database.read() as session:
+            waiting = OldFileRepository(session).to_remove(_REMOVED_AT_ONCE)
+        for file in waiting:
+            try:
+                with self._database.write() as session:
+                    files = OldFileRepository(session)
+                    # Locked: whoever brings the same file again waits, or took the note away.
+                    if files.lock(file):
+                        self._storage.delete(_KEYS[file.kind](file.project_id, file.owner))
+                        files.removed(file)
+            except StorageError as error:
+                log.warning("expired files wait", detail=str(error)[:200])
+                return
+
+    def _forget_rows(self) -> None:
+        checkpoints = timedelta(days=self._settings.keep_checkpoints_days)
+        with self._database.write() as session:
+            CheckpointRepository(session).forget_ended(checkpoints, limit=_REMOVED_AT_ONCE)
+        repeats = timedelta(days=self._settings.keep_idempotency_days)
+        with self._database.write() as session:
+            IdempotencyRepository(session).forget(repeats, limit=10 * _REMOVED_AT_ONCE)
+
 
 log = structlog.get_logger()
 

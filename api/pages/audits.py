@@ -95,7 +95,7 @@ def _answer(form: Visit) -> Response:
             parts = [part.strip() for part in typed[name].split(",") if part.strip()]
             if parts:
                 value[name] = parts
-        asked = ask_for_audit(form.resources, form.caller, value, form.once)
+        asked = ask_for_audit(form.call, value, form.once)
     except InvalidInputError as error:
         return _form(form, typed, faults=faults_by_field(error, _field_of), status=422)
     except ProblemError as error:

@@ -109,5 +109,5 @@ def comparison_page(
         raise ProblemError(
             422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
         )
-    found = comparison_of(visit.resources, visit.caller, chosen)
+    found = comparison_of(visit.call, chosen)
     return visit.page("compare.html", view=_view(found), axis_text=axis_text)

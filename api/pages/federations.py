@@ -84,7 +84,7 @@ def set_federation_budget(federation_id: str, form: FederationsForm) -> Response
         for name in ("total", "delta", "clip"):
             if values[name] is not None:
                 values[name] = _number(name, values[name])
-        set_budget(form.resources, form.caller, federation_id, validated(BudgetSetting, values))
+        set_budget(form.call, federation_id, validated(BudgetSetting, values))
     except InvalidInputError as error:
         if not form.may("federations:read"):
             # The page around the form shows the profile.
@@ -98,7 +98,7 @@ def erasure_page(
     federation_id: str, number: _ErasureNumber, visit: FederationsVisit
 ) -> HTMLResponse:
     """What was removed and what remains, by the signed receipt."""
-    found = shown_erasure(visit.resources, visit.caller, federation_id, number)
+    found = shown_erasure(visit.call, federation_id, number)
     return visit.page("erasure.html", found=found, erasure=found.body)
 
 
@@ -107,7 +107,7 @@ def erasure_receipt(
     federation_id: str, number: _ErasureNumber, visit: FederationsVisit
 ) -> Response:
     """The receipt as it was signed (DSSE). Raises ProblemError before it is."""
-    found = shown_erasure(visit.resources, visit.caller, federation_id, number).body
+    found = shown_erasure(visit.call, federation_id, number).body
     if found.receipt is None:
         raise not_found("receipt: the erasure is not done yet")
     name = f"{found.federation_id}-erasure-{number}-receipt.json"
@@ -126,9 +126,9 @@ def _shown(
         row = find_federation(session, visit.caller, federation_id)
         erasures = ErasureRepository(session, visit.project_id).of(row.id)
         changes = change_page(session, visit.caller, _CHANGES, row.id)
-    found = federation_body(visit.resources, row, caller=visit.caller)
+    found = federation_body(row, call=visit.call)
     profile = found.profile or {}
-    budgets = budgets_of(visit.resources, visit.caller, found.id)
+    budgets = budgets_of(visit.call, found.id)
     return visit.page(
         "federation.html",
         status=422 if faults else 200,
@@ -142,7 +142,7 @@ def _shown(
             labels_of_spec(found.registration).get(profile.get("target", ""), {}),
         ),
         favourable=outcome_of_profile(profile, found.registration),
-        disclosure=_disclosure(get_disclosure(visit.resources, visit.caller, found.id)),
+        disclosure=_disclosure(get_disclosure(visit.call, found.id)),
         budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
         budget_scope=budgets[0].scope if budgets else "",
         changes=[(_change_words(one), one) for one in changes.items],

@@ -31,10 +31,10 @@ def ledger_page(
     below: Annotated[int | None, Query(ge=1, le=MAX_ROUND + 1)] = None,
 ) -> HTMLResponse:
     """What was declared, and its totals."""
-    resources, caller = visit.resources, visit.caller
-    rounds = ledger_rounds(resources, caller, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
-    ledger = shown_ledger(resources, caller, ledger_id)
-    report = report_of(resources, caller, ledger_id).document if visit.may("reports:read") else {}
+    call = visit.call
+    rounds = ledger_rounds(call, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
+    ledger = shown_ledger(call, ledger_id)
+    report = report_of(call, ledger_id).document if visit.may("reports:read") else {}
     return visit.page(
         "ledger.html", ledger=ledger, found=rounds, below=below, answer=report.get("answer")
     )
@@ -43,7 +43,7 @@ def ledger_page(
 @router.get("/report")
 def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
     """The report: the page that can be kept, with a line of links above it."""
-    document = report_of(visit.resources, visit.caller, ledger_id).document
+    document = report_of(visit.call, ledger_id).document
     base = f"/ledgers/{ledger_id}"
     links = [
         *([Link(base, "Ledger")] if visit.may("experiments:read") else []),
@@ -59,7 +59,7 @@ def ledger_report_pdf(
     ledger_id: str, visit: ReportsVisit, *, appendix: Appendix = False
 ) -> Response:
     """The report on paper, as a file."""
-    document = report_of(visit.resources, visit.caller, ledger_id).document
+    document = report_of(visit.call, ledger_id).document
     page = render_declared(document, appendix=appendix)
     return pdf_response(visit.resources.printer.pdf(page), ledger_id)
 
@@ -67,7 +67,7 @@ def ledger_report_pdf(
 @router.get("/verification")
 def ledger_verification_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report still agrees with what is stored, everything recomputed."""
-    found = verify_ledger(visit.resources, visit.caller, ledger_id)
+    found = verify_ledger(visit.call, ledger_id)
     base = f"/ledgers/{ledger_id}"
     return visit.page("verification.html", verification=found, base=base, declared=True)
 
@@ -75,6 +75,6 @@ def ledger_verification_page(ledger_id: str, visit: ReportsVisit) -> HTMLRespons
 @router.get("/bundle.zip")
 def ledger_bundle_file(ledger_id: str, visit: LedgerVisit) -> Response:
     """Everything that a verification without the service needs."""
-    chunks = ledger_bundle(visit.resources, visit.caller, ledger_id)
-    note_export(visit.resources, visit.caller, ledger_id, "bundle")
+    chunks = ledger_bundle(visit.call, ledger_id)
+    note_export(visit.call, ledger_id, "bundle")
     return as_file(chunks, f"{ledger_id}-bundle.zip", "application/zip")

@@ -19,8 +19,8 @@ from api.services.admission import parse_inherited, plan
 from api.services.attacks import find_judged
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
-from api.services.experiment_proposals import proposal_for
 from api.services.lookups import find_experiment
+from api.services.pending_uploads import proposal_for
 from api.services.submission import plan_others, submit, try_admission
 from fedaudit.reports.verdict.advice import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
@@ -97,7 +97,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
     try:
         if shown.by_document:
             written = decode_text(shown.text(DOCUMENT))
-            spec = parse_inherited(form.resources, form.caller, written)
+            spec = parse_inherited(form.call, written)
         else:
             built = build(typed, {row.id: row.registration or {} for row in choices})
             spec = parse_spec(built.value)
@@ -105,7 +105,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
             return _page(form, replace(shown, preview=_preview(form, spec)))
         value = spec.model_dump(mode="json")
         again = IdempotentRequest.of(shown.once, _ROUTE, value)
-        submitted = submit(form.resources, form.caller, value, again)
+        submitted = submit(form.call, value, again)
     except InvalidInputError as error:
         shown = replace(shown, faults=faults_of(error.errors, built, typed))
         return _page(form, shown, status=422)
@@ -131,7 +131,7 @@ def _suited(
         if row.id == federation_id:
             policy = policy_of(row)
             try:
-                proposed = proposal_for(visit.resources, visit.caller, row, ProposalAim())
+                proposed = proposal_for(visit.call, row, ProposalAim())
             except (ProblemError, InvalidInputError) as error:
                 found = ProfileDefaults({fields.SOURCE: row.id, "/name": row.name}, (str(error),))
             else:
@@ -141,9 +141,9 @@ def _suited(
 
 
 def _preview(visit: Visit, spec: ExperimentSpec) -> dict[str, Any]:
-    planned = plan(visit.resources, visit.caller, spec)
-    others = plan_others(visit.resources, visit.caller, planned)
-    return preview(planned, try_admission(visit.resources, visit.caller, planned, others))
+    planned = plan(visit.call, spec)
+    others = plan_others(visit.call, planned)
+    return preview(planned, try_admission(visit.call, planned, others))
 
 
 def _choices(visit: Visit) -> list[Federation]:

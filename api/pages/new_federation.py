@@ -73,7 +73,7 @@ async def registration_page(
     header: Annotated[bool, Query()] = True,
 ) -> HTMLResponse:
     """What is proposed for a table: with `client_key` or `target` where these are known."""
-    upload = await run_sync(find_upload, visit.resources, visit.caller, upload_id)
+    upload = await run_sync(find_upload, visit.call, upload_id)
     known = {"client_key": client_key or None, "target": target or None}
     look = partial(look_at, visit.resources, upload, header=header, **known)
     try:
@@ -88,7 +88,7 @@ async def registration_page(
 async def post_registration(upload_id: str, form: FederationsForm) -> Response:
     """Register the table as corrected, or discard it. A faulty form is shown again."""
     if form.text("action") == "discard":
-        await run_sync(discard, form.resources, form.caller, upload_id)
+        await run_sync(discard, form.call, upload_id)
         return RedirectResponse("/federations/new", status_code=303)
     return await form.run(partial(_answer, form, upload_id))
 
@@ -98,12 +98,12 @@ def _answer(form: Visit, upload_id: str) -> Response:
     made = typed_registration(typed)
     try:
         registration = _parsed(made.value, made.faults)
-        registered = register_pending(form.resources, form.caller, upload_id, registration)
+        registered = register_pending(form.call, upload_id, registration)
     except (InvalidInputError, ProblemError) as error:
         status = error.status if isinstance(error, ProblemError) else 422
         if status not in _SHOWN_BESIDE:
             raise
-        upload = find_upload(form.resources, form.caller, upload_id)
+        upload = find_upload(form.call, upload_id)
         looked = look_at(form.resources, upload, header=not typed.get("header"))
         refusal = None if error.errors else str(error)
         sheet = RegistrationSheet(upload, looked, typed, faults_at(error.errors, made), refusal)
@@ -128,13 +128,14 @@ def _parsed(value: object, faults: list[FieldError]) -> Registration:
 
 
 async def _take(visit: Visit, upload_id: str) -> None:
-    resources, caller = visit.resources, visit.caller
-    await run_sync(check_room, resources, caller)
+    await run_sync(check_room, visit.call)
     accept = partial(check_word, visit.visitor)
-    incoming = IncomingForm(resources, caller.project_id, upload_id, word=CSRF_FIELD, check=accept)
+    incoming = IncomingForm(
+        visit.resources, visit.project_id, upload_id, word=CSRF_FIELD, check=accept
+    )
     async with received(visit.request, incoming):
         arrived = await run_sync(incoming.finish)
-        await run_sync(keep_upload, resources, caller, arrived, upload_id)
+        await run_sync(keep_upload, visit.call, arrived, upload_id)
 
 
 def _begun(upload: PendingUpload, looked: LookedAt, *, header: bool) -> RegistrationSheet:
@@ -152,7 +153,7 @@ def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTM
         "new_federation.html",
         status=status,
         fault=fault,
-        waiting=waiting_uploads(visit.resources, visit.caller),
+        waiting=waiting_uploads(visit.call),
         largest=visit.resources.settings.max_upload_bytes,
     )
 

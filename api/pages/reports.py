@@ -17,6 +17,7 @@ from api.pages.templates import fragment, has_template
 from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
+from api.services.artifacts import model_file
 from api.services.attacks import (
     attack_file,
     attack_list,
@@ -31,7 +32,6 @@ from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf
 from api.services.reports import sign_off_report, sign_offs_of
-from api.services.result_files import model_file
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
@@ -70,7 +70,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     again = IdempotentRequest.of(form.once, route, draft)
     try:
         asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
-        sign_off_report(form.resources, form.caller, experiment_id, asked, again)
+        sign_off_report(form.call, experiment_id, asked, again)
     except InvalidInputError as error:
         fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
         return _shown(form, experiment_id, draft=draft, fault=fault)
@@ -91,7 +91,7 @@ def saved_page(
 @router.get(f"{_OF}/report.pdf")
 def saved_pdf(experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False) -> Response:
     """The report on paper, as a file."""
-    pdf = stored_pdf(visit.resources, visit.caller, experiment_id, appendix=appendix)
+    pdf = stored_pdf(visit.call, experiment_id, appendix=appendix)
     return pdf_response(pdf, experiment_id)
 
 
@@ -105,7 +105,7 @@ def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
 @router.get(f"{_OF}/model")
 def saved_model(experiment_id: str, visit: ReportsVisit) -> Response:
     """The trained hypotheses as a file, where they may leave."""
-    return model_file(visit.resources, visit.caller, experiment_id)
+    return model_file(visit.call, experiment_id)
 
 
 @router.get(f"{_OF}/verification")
@@ -153,7 +153,7 @@ def bundle_file(experiment_id: str, visit: LedgerVisit) -> Response:
     with visit.reading() as session:
         experiment = find_experiment(session, visit.caller, experiment_id)
         chunks = bundle_of(visit.resources.database, session, experiment)
-    note_export(visit.resources, visit.caller, experiment.id, "bundle")
+    note_export(visit.call, experiment.id, "bundle")
     return as_file(chunks, f"{experiment.id}-bundle.zip", "application/zip")
 
 
@@ -180,17 +180,10 @@ def later_attack_file_of(
 def _attack_file(
     visit: Visit, experiment_id: str, position: int, name: str, later_id: str | None = None
 ) -> Response:
-    found = attack_file(
-        visit.resources,
-        visit.caller,
-        experiment_id,
-        position=position,
-        name=name,
-        later_id=later_id,
-    )
+    found = attack_file(visit.call, experiment_id, position=position, name=name, later_id=later_id)
     later = "" if later_id is None else f"later/{later_id}/"
     form = f"attacks/{later}{position}/{name}"
-    note_export(visit.resources, visit.caller, experiment_id, form)
+    note_export(visit.call, experiment_id, form)
     of = experiment_id if later_id is None else f"{experiment_id}-{later_id}"
     return file_response(found, f"{of}-{position}-{name}")
 
@@ -303,9 +296,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
-        for attack in attack_list(visit.resources, visit.caller, experiment_id).items:
+        for attack in attack_list(visit.call, experiment_id).items:
             found += _attack_files(f"{base}/attacks", attack, "Attack")
-        for request in later_list(visit.resources, visit.caller, experiment_id).items:
+        for request in later_list(visit.call, experiment_id).items:
             what = f"Later attacks {request.number}, attack"
             for attack in request.items:
                 found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)

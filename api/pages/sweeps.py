@@ -84,7 +84,7 @@ def sweep_table_markdown(sweep_id: str, visit: ReportsVisit) -> Response:
 @router.post("/cancel")
 def post_sweep_cancel(sweep_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the end of every cell."""
-    return form.to(f"/sweeps/{cancel_sweep(form.resources, form.caller, sweep_id).id}")
+    return form.to(f"/sweeps/{cancel_sweep(form.call, sweep_id).id}")
 
 
 @router.post("/retry")
@@ -93,7 +93,7 @@ async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResp
 
     def queued() -> SubmittedSweep:
         again = IdempotentRequest.of(form.once, f"POST /sweeps/{sweep_id}/retry", None)
-        return retry_sweep(form.resources, form.caller, sweep_id, again)
+        return retry_sweep(form.call, sweep_id, again)
 
     submitted = await form.run(queued)
     return form.to(f"/sweeps/{submitted.sweep.id}", *submitted.messages)

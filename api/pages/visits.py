@@ -17,7 +17,7 @@ from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word
 from api.pages.templates import page
 from api.services.dispatch import UnitMessage, dispatch
 from api.shared.resources import Resources, Shared
-from api.shared.security import SCHEMA_SECONDS, Caller
+from api.shared.security import SCHEMA_SECONDS, Call, Caller
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository
 from models.vocabulary import Scope
@@ -44,6 +44,11 @@ class Visit:
     def caller(self) -> Caller:
         """Who asks, as the services know them."""
         return self.visitor.caller
+
+    @property
+    def call(self) -> Call:
+        """What the services need of the visit."""
+        return Call(self.resources, self.caller)
 
     @property
     def project_id(self) -> str:

@@ -13,7 +13,6 @@ from api.openapi import BINARY, located, problems
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ArtifactBody, ArtifactPage
 from api.services.artifacts import artifact_page, delete_artifact, find_artifact, store_artifact
-from api.shared.resources import Shared
 from api.shared.security import ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.base import Text
 
@@ -39,8 +38,7 @@ _UPLOAD: dict[str, Any] = {
 async def upload_artifact(
     *,
     request: Request,
-    caller: ExperimentsWriter,
-    resources: Shared,
+    call: ExperimentsWriter,
     response: Response,
     name: Annotated[Text | None, Query(description="What the list calls the file.")] = None,
 ) -> ArtifactBody:
@@ -52,7 +50,7 @@ async def upload_artifact(
     if media_type(request) != _BINARY:
         message = f"send the file as it is, with the header Content-Type: {_BINARY}"
         raise ProblemError(415, "unsupported-media-type", message)
-    largest = resources.settings.max_artifact_bytes
+    largest = call.resources.settings.max_artifact_bytes
     data = bytearray()
     try:
         async for chunk in request.stream():
@@ -62,7 +60,7 @@ async def upload_artifact(
                 raise ProblemError(413, "payload-too-large", detail)
     except ClientDisconnect:
         raise broke_off() from None
-    body, new = await run_sync(partial(store_artifact, resources, caller, bytes(data), name=name))
+    body, new = await run_sync(partial(store_artifact, call, bytes(data), name=name))
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/artifacts/{body.id}"
     return body
@@ -70,20 +68,20 @@ async def upload_artifact(
 
 @router.get("", responses=problems())
 def list_artifacts(
-    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
+    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
 ) -> ArtifactPage:
     """The project's files of parameters, newest first, and the experiments that start from them."""
-    return artifact_page(resources, caller, parameters)
+    return artifact_page(call, parameters)
 
 
 @router.get("/{artifact_id}", responses=problems(404, 410))
-def get_artifact(artifact_id: str, caller: ExperimentsReader, resources: Shared) -> ArtifactBody:
+def get_artifact(artifact_id: str, call: ExperimentsReader) -> ArtifactBody:
     """What is in a file of parameters."""
-    return find_artifact(resources, caller, artifact_id)
+    return find_artifact(call, artifact_id)
 
 
 @router.delete("/{artifact_id}", status_code=204, responses=problems(404, 410))
-def remove_artifact(artifact_id: str, caller: ExperimentsWriter, resources: Shared) -> Response:
+def remove_artifact(artifact_id: str, call: ExperimentsWriter) -> Response:
     """Delete a file of parameters. Experiments that still wait to start from it will fail."""
-    delete_artifact(resources, caller, artifact_id)
+    delete_artifact(call, artifact_id)
     return Response(status_code=204)

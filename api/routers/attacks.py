@@ -26,7 +26,6 @@ from api.services.attacks import (
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest, dispatch
 from api.services.lookups import find_later_attacks
-from api.shared.resources import Shared
 from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
 
 router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
@@ -47,9 +46,8 @@ _LOCATION = {"Location": {"description": "What is asked for.", "schema": {"type"
 async def attack_experiment(
     *,
     experiment_id: str,
-    caller: ExperimentsWriter,
+    call: ExperimentsWriter,
     value: JsonBody,
-    resources: Shared,
     background: BackgroundTasks,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
@@ -61,47 +59,42 @@ async def attack_experiment(
     route = f"POST /v1/experiments/{experiment_id}/attacks"
     idempotency = IdempotentRequest.of(idempotency_key, route, value)
     # The run's data are loaded, which may take long.
-    asked = await resources.loads.run(
-        caller.project_id,
-        partial(ask_for_attacks, resources, caller, experiment_id, value, idempotency),
+    asked = await call.resources.loads.run(
+        call.project_id, partial(ask_for_attacks, call, experiment_id, value, idempotency)
     )
     if asked.unit_message is not None:
-        background.add_task(dispatch, resources, asked.unit_message)
+        background.add_task(dispatch, call.resources, asked.unit_message)
     response.headers["Location"] = f"/v1/experiments/{experiment_id}/attacks/later/{asked.row.id}"
 
     def answer() -> LaterAttacksBody:
-        with resources.database.read() as session:
-            return later_body(resources, session, caller, asked.row)
+        with call.reading() as session:
+            return later_body(session, call, asked.row)
 
     return await run_sync(answer)
 
 
 @router.get("/later", responses=problems(404))
-def list_later_attacks(
-    experiment_id: str, caller: ReportsReader, resources: Shared
-) -> LaterAttacksList:
+def list_later_attacks(experiment_id: str, call: ReportsReader) -> LaterAttacksList:
     """Every request for attacks after the report was signed, whatever became of it."""
-    return later_list(resources, caller, experiment_id)
+    return later_list(call, experiment_id)
 
 
 @router.get("/later/{later_id}", responses=problems(404))
-def get_later_attacks(
-    experiment_id: str, later_id: str, caller: ReportsReader, resources: Shared
-) -> LaterAttacksBody:
+def get_later_attacks(experiment_id: str, later_id: str, call: ReportsReader) -> LaterAttacksBody:
     """One request for attacks, and what they found."""
-    with resources.database.read() as session:
-        row = find_later_attacks(session, caller, experiment_id, later_id)
-        return later_body(resources, session, caller, row)
+    with call.reading() as session:
+        row = find_later_attacks(session, call.caller, experiment_id, later_id)
+        return later_body(session, call, row)
 
 
 @router.post("/later/{later_id}/cancel", responses=problems(404, 409))
 def cancel_later_attacks(
-    experiment_id: str, later_id: str, caller: ExperimentsWriter, resources: Shared
+    experiment_id: str, later_id: str, call: ExperimentsWriter
 ) -> LaterAttacksBody:
     """Ask for their end. What they have found by then stays, and counts."""
-    row = cancel_attacks(resources, caller, experiment_id, later_id)
-    with resources.database.read() as session:
-        return later_body(resources, session, caller, row)
+    row = cancel_attacks(call, experiment_id, later_id)
+    with call.reading() as session:
+        return later_body(session, call, row)
 
 
 @router.get(
@@ -113,22 +106,19 @@ def get_later_attack_file(
     later_id: str,
     position: Annotated[int, Path(ge=0, le=19)],
     name: Annotated[str, Path(max_length=100)],
-    caller: LedgerReader,
-    resources: Shared,
+    call: LedgerReader,
 ) -> Response:
     """One file of an attack, such as the scores of every record."""
-    found = attack_file(
-        resources, caller, experiment_id, position=position, name=name, later_id=later_id
-    )
+    found = attack_file(call, experiment_id, position=position, name=name, later_id=later_id)
     form = f"attacks/later/{later_id}/{position}/{name}"
-    note_export(resources, caller, experiment_id, form)
+    note_export(call, experiment_id, form)
     return file_response(found, f"{experiment_id}-{later_id}-{position}-{name}")
 
 
 @router.get("", responses=problems(404))
-def get_attacks(experiment_id: str, caller: LedgerReader, resources: Shared) -> AttackList:
+def get_attacks(experiment_id: str, call: LedgerReader) -> AttackList:
     """The attacks of the experiment's report, with their files."""
-    return attack_list(resources, caller, experiment_id)
+    return attack_list(call, experiment_id)
 
 
 @router.get("/{position}/{name}", response_class=Response, responses=FILE_RESPONSES)
@@ -136,10 +126,9 @@ def get_attack_file(
     experiment_id: str,
     position: Annotated[int, Path(ge=0, le=19)],
     name: Annotated[str, Path(max_length=100)],
-    caller: LedgerReader,
-    resources: Shared,
+    call: LedgerReader,
 ) -> Response:
     """One file of an attack, such as the scores of every record."""
-    found = attack_file(resources, caller, experiment_id, position=position, name=name)
-    note_export(resources, caller, experiment_id, f"attacks/{position}/{name}")
+    found = attack_file(call, experiment_id, position=position, name=name)
+    note_export(call, experiment_id, f"attacks/{position}/{name}")
     return file_response(found, f"{experiment_id}-{position}-{name}")

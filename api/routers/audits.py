@@ -28,15 +28,14 @@ from api.services.dispatch import dispatch
 from api.services.lookups import list_page
 from api.services.report_pages import page_response
 from api.shared.data_faults import shown_faults
-from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
+from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.spec.audits import AuditSpec, parse_audit
 from models.repositories import AuditRepository
-from models.tables.reports import PredictionAudit
+from models.tables.experiments import PredictionAudit
 
 router = APIRouter(prefix="/audits", tags=["audits"])
 
@@ -56,9 +55,8 @@ AuditReading = Literal["impact-ratio"]
 )
 async def create_audit(
     *,
-    caller: ExperimentsWriter,
+    call: ExperimentsWriter,
     value: JsonBody,
-    resources: Shared,
     background: BackgroundTasks,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
@@ -69,38 +67,37 @@ async def create_audit(
     `errors` state what does not fit once a worker has read it.
     """
     # The file is read to its end for its hash, which may take as long as loading it.
-    asked = await resources.loads.run(
-        caller.project_id, partial(ask_for_audit, resources, caller, value, idempotency_key)
+    asked = await call.resources.loads.run(
+        call.project_id, partial(ask_for_audit, call, value, idempotency_key)
     )
     if asked.unit_message is not None:
-        background.add_task(dispatch, resources, asked.unit_message)
+        background.add_task(dispatch, call.resources, asked.unit_message)
     response.headers["Location"] = f"/v1/audits/{asked.row.id}"
-    return await run_sync(partial(_body, asked.row, caller=caller))
+    return await run_sync(partial(_body, asked.row, caller=call.caller))
 
 
 @router.get("", responses=problems())
 def list_audits(
-    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
+    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
 ) -> AuditPage:
     """The project's audits, newest first."""
-    with resources.database.read() as session:
-        rows = AuditRepository(session, caller.project_id).list
-        bodies = partial(map, partial(_body, caller=caller))
+    with call.reading() as session:
+        rows = AuditRepository(session, call.project_id).list
+        bodies = partial(map, partial(_body, caller=call.caller))
         return list_page(AuditPage, "audits", parameters, rows, bodies)
 
 
 @router.get("/{audit_id}", responses=problems(404))
-def get_audit(audit_id: str, caller: ExperimentsReader, resources: Shared) -> AuditBody:
+def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
     """One audit: how it stands, and what is to be mended where it failed."""
-    with resources.database.read() as session:
-        return _body(find_audit(session, caller, audit_id), caller=caller)
+    with call.reading() as session:
+        return _body(find_audit(session, call.caller, audit_id), caller=call.caller)
 
 
 @router.get("/{audit_id}/report", response_class=Response, responses=_REPORT)
 def get_audit_report(
     audit_id: str,
-    caller: ReportsReader,
-    resources: Shared,
+    call: ReportsReader,
     accept: Accept,
     name: Annotated[AuditReading | None, Query(alias="reading")] = None,
 ) -> Response:
@@ -108,7 +105,7 @@ def get_audit_report(
 
     The `reading` of impact ratios is JSON, whatever is accepted; the others are of trainings.
     """
-    row = _audited(resources, caller, audit_id)
+    row = _audited(call, audit_id)
     if name is not None:
         report = row.report or {}
         as_of_run = as_report_of_run(report, parse_audit(report["spec"]))
@@ -117,49 +114,43 @@ def get_audit_report(
 
 
 @router.get("/{audit_id}/report.json", response_class=Response, responses=_DOCUMENT)
-def get_audit_document(audit_id: str, caller: ReportsReader, resources: Shared) -> Response:
+def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
-    return _document(_audited(resources, caller, audit_id))
+    return _document(_audited(call, audit_id))
 
 
 @router.get("/{audit_id}/report.html", response_class=Response, responses=_PAGE)
-def get_audit_page(audit_id: str, caller: ReportsReader, resources: Shared) -> Response:
+def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
-    return _page(_audited(resources, caller, audit_id))
+    return _page(_audited(call, audit_id))
 
 
 @router.get("/{audit_id}/report.pdf", response_class=Response, responses=_PDF_FILE)
-def get_audit_pdf(
-    audit_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
-) -> Response:
+def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
-    report = _audited(resources, caller, audit_id).report or {}
+    report = _audited(call, audit_id).report or {}
     page = render_audit(report, appendix=appendix)
-    return pdf_response(resources.printer.pdf(page), audit_id)
+    return pdf_response(call.resources.printer.pdf(page), audit_id)
 
 
 @router.get("/{audit_id}/report/verification", responses=problems(404))
-def verify_audit_report(
-    audit_id: str, caller: ReportsReader, resources: Shared
-) -> AuditVerification:
+def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification:
     """Check the report: its signature, and all that follows from its published figures.
 
     `not_verified` lists what no check can verify: the rows are not kept.
     """
-    with resources.database.read() as session:
-        return verify_audit(session, caller, audit_id)
+    with call.reading() as session:
+        return verify_audit(session, call.caller, audit_id)
 
 
 @router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=_BUNDLE)
-def get_audit_bundle(
-    audit_id: str, caller: ReportsReader, resources: Shared, accept: Accept
-) -> StreamingResponse:
+def get_audit_bundle(audit_id: str, call: ReportsReader, accept: Accept) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
     It holds nothing beyond the report.
     """
-    with resources.database.read() as session:
-        chunks = audit_bundle(session, caller, audit_id)
+    with call.reading() as session:
+        chunks = audit_bundle(session, call.caller, audit_id)
     return bundle_response(chunks, audit_id, accept)
 
 
@@ -167,9 +158,9 @@ def _body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
     return AuditBody.of(row, faults=shown_faults(row.faults, caller=caller))
 
 
-def _audited(resources: Resources, caller: Caller, audit_id: str) -> PredictionAudit:
-    with resources.database.read() as session:
-        return find_audited(session, caller, audit_id)
+def _audited(call: Call, audit_id: str) -> PredictionAudit:
+    with call.reading() as session:
+        return find_audited(session, call.caller, audit_id)
 
 
 def _document(row: PredictionAudit) -> Response:

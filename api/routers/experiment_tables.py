@@ -29,9 +29,9 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
+from api.services.artifacts import record_table
 from api.services.audit_log import note_export
 from api.services.lookups import find_experiment, names_of
-from api.services.result_files import record_table
 from api.services.tables import (
     BEGINNING,
     MEDIA_TYPES,
@@ -47,8 +47,8 @@ from api.services.tables import (
     page_reasons,
     read_page,
 )
-from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, ExperimentsReader, LedgerReader
+from api.shared.resources import Resources
+from api.shared.security import Call, ExperimentsReader, LedgerReader
 from fedaudit.spec.base import Text
 from models.tables.experiments import Experiment
 
@@ -70,18 +70,17 @@ _RECORD_TABLE = contents("The whole table.", {MEDIA_TYPES["csv"]: TEXT}, 404)
 def list_rounds(
     *,
     experiment_id: str,
-    caller: ExperimentsReader,
+    call: ExperimentsReader,
     parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
     accept: Accept,
 ) -> RoundPage | StreamingResponse:
     """The figures of each round, in order. CSV, NDJSON and Parquet carry all of them."""
     form = asked_form(accept)
     if form is not None:
-        return export_rounds(experiment_id, form, caller, parameters, resources)
+        return export_rounds(experiment_id, form, call, parameters)
     start = _start_of("rounds", parameters, _AFTER_ROUND)
-    with resources.database.read() as session:
-        table = RoundTable(caller.project_id, find_experiment(session, caller, experiment_id).id)
+    with call.reading() as session:
+        table = RoundTable(call.project_id, find_experiment(session, call.caller, experiment_id).id)
         page = read_page(table, session, start=start, limit=parameters.limit)
     following = encode_cursor("rounds", page.next)
     return RoundPage.model_validate({"items": page.lines, "next_cursor": following})
@@ -91,67 +90,60 @@ def list_rounds(
 def export_rounds(
     experiment_id: str,
     form: Form,
-    caller: ExperimentsReader,
+    call: ExperimentsReader,
     _parameters: Annotated[Parameters, Query()],
-    resources: Shared,
 ) -> StreamingResponse:
     """The figures of every round as a file."""
-    found = _found(resources, caller, experiment_id)
-    return _file(resources, RoundTable(caller.project_id, found.id), "rounds", form, found)
+    found = _found(call, experiment_id)
+    return _file(call.resources, RoundTable(call.project_id, found.id), "rounds", form, found)
 
 
 @router.get("/privacy-ledger", response_model=LedgerPage, responses=LEDGER_FILE)
 def list_ledger(
     *,
     experiment_id: str,
-    caller: LedgerReader,
+    call: LedgerReader,
     parameters: Annotated[LedgerParameters, Query()],
-    resources: Shared,
     accept: Accept,
 ) -> Response:
     """What each round cost each subject. Files carry all that the filters let through."""
     form = asked_form(accept)
     if form is not None:
-        return export_ledger(experiment_id, form, caller, parameters, resources)
-    table = partial(_ledger_table, resources, caller, experiment_id, parameters)
-    return ledger_page(resources, "ledger", parameters, table)
+        return export_ledger(experiment_id, form, call, parameters)
+    table = partial(_ledger_table, call, experiment_id, parameters)
+    return ledger_page(call.resources, "ledger", parameters, table)
 
 
 @router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
 def export_ledger(
-    experiment_id: str,
-    form: Form,
-    caller: LedgerReader,
-    filters: Annotated[LedgerFilters, Query()],
-    resources: Shared,
+    experiment_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> StreamingResponse:
     """What each round cost each subject, as a file."""
-    table = _ledger_table(resources, caller, experiment_id, filters)
-    note_export(resources, caller, experiment_id, form)
+    table = _ledger_table(call, experiment_id, filters)
+    note_export(call, experiment_id, form)
     name = f"{experiment_id}-privacy-ledger"
-    return export(table, resources.database, what="ledger", form=form, file_name=name)
+    return export(table, call.resources.database, what="ledger", form=form, file_name=name)
 
 
 @router.get("/fairness", response_model=FairnessPage, responses=LEDGER_FILE)
 def list_fairness(
     *,
     experiment_id: str,
-    caller: ExperimentsReader,
+    call: ExperimentsReader,
     parameters: Annotated[FairnessParameters, Query()],
-    resources: Shared,
     accept: Accept,
 ) -> FairnessPage | StreamingResponse:
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
     form = asked_form(accept)
     if form is not None:
-        return export_fairness(experiment_id, form, caller, parameters, resources)
+        return export_fairness(experiment_id, form, call, parameters)
     start = _start_of("fairness", parameters, _AFTER_ATTRIBUTE)
-    with resources.database.read() as session:
-        experiment = find_experiment(session, caller, experiment_id)
-        table = FairnessTable(caller.project_id, experiment.id, parameters)
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        table = FairnessTable(call.project_id, experiment.id, parameters)
         page = read_page(table, session, start=start, limit=parameters.limit)
     groups = None
-    if caller.may("ledger:read"):
+    if call.caller.may("ledger:read"):
         groups = [line for row in page.begun for line in group_lines(row, experiment.attributes)]
     return FairnessPage.model_validate(
         {
@@ -167,37 +159,33 @@ def list_fairness(
 def export_fairness(
     experiment_id: str,
     form: Form,
-    caller: ExperimentsReader,
+    call: ExperimentsReader,
     filters: Annotated[FairnessFilters, Query()],
-    resources: Shared,
 ) -> StreamingResponse:
     """The gaps between groups in every round, as a file; never the counts."""
-    found = _found(resources, caller, experiment_id)
-    table = FairnessTable(caller.project_id, found.id, filters)
-    return _file(resources, table, "fairness", form, found)
+    found = _found(call, experiment_id)
+    table = FairnessTable(call.project_id, found.id, filters)
+    return _file(call.resources, table, "fairness", form, found)
 
 
 @router.get("/record-table", response_class=StreamingResponse, responses=_RECORD_TABLE)
 def get_record_table(
-    experiment_id: str,
-    caller: LedgerReader,
-    _parameters: Annotated[Parameters, Query()],
-    resources: Shared,
+    experiment_id: str, call: LedgerReader, _parameters: Annotated[Parameters, Query()]
 ) -> StreamingResponse:
     """What every single record spent, as CSV: only of a `record-personalised` run.
 
     Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
     epsilon against each observer, empty where nothing was noised.
     """
-    table = record_table(resources, caller, experiment_id)
-    note_export(resources, caller, experiment_id, "record-table")
+    table = record_table(call, experiment_id)
+    note_export(call, experiment_id, "record-table")
     headers = {"Content-Disposition": f'attachment; filename="{experiment_id}-record-table.csv"'}
     return StreamingResponse(table, media_type=MEDIA_TYPES["csv"], headers=headers)
 
 
-def _found(resources: Resources, caller: Caller, experiment_id: str) -> Experiment:
-    with resources.database.read() as session:
-        return find_experiment(session, caller, experiment_id)
+def _found(call: Call, experiment_id: str) -> Experiment:
+    with call.reading() as session:
+        return find_experiment(session, call.caller, experiment_id)
 
 
 def _file(
@@ -207,13 +195,11 @@ def _file(
     return export(table, resources.database, what=what, form=form, file_name=name)
 
 
-def _ledger_table(
-    resources: Resources, caller: Caller, experiment_id: str, filters: LedgerFilters
-) -> LedgerTable:
-    with resources.database.read() as session:
-        found = find_experiment(session, caller, experiment_id)
+def _ledger_table(call: Call, experiment_id: str, filters: LedgerFilters) -> LedgerTable:
+    with call.reading() as session:
+        found = find_experiment(session, call.caller, experiment_id)
         names = names_of(session, found)
-    return LedgerTable(caller.project_id, found.id, names, filters, salt=found.ledger_salt)
+    return LedgerTable(call.project_id, found.id, names, filters, salt=found.ledger_salt)
 
 
 def asked_form(accept: str) -> Form | None:

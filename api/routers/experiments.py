@@ -26,8 +26,7 @@ from api.services.dispatch import IdempotentRequest, dispatch
 from api.services.experiments import EventLog, experiment_body, experiment_page, submitted_body
 from api.services.lookups import find_experiment
 from api.services.submission import Submitted, cancel, plan_others, retry, submit, try_admission
-from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
+from api.shared.security import Call, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import ApiKeyRepository, ExperimentRepository
 
@@ -48,19 +47,18 @@ events_router = APIRouter(prefix="/experiments", tags=["events"])
 )
 async def submit_experiment(
     *,
-    caller: ExperimentsWriter,
+    call: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
-    resources: Shared,
     background: BackgroundTasks,
     idempotency_key: IdempotencyHeader = None,
 ) -> Response:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
 
     def validate() -> JSONResponse:
-        planned = plan(resources, caller, parse_inherited(resources, caller, value))
-        others = plan_others(resources, caller, planned)
-        trial = try_admission(resources, caller, planned, others)
+        planned = plan(call, parse_inherited(call, value))
+        others = plan_others(call, planned)
+        trial = try_admission(call, planned, others)
         found = ValidationBody(
             spec=planned.spec.model_dump(mode="json"),
             spec_hash=spec_hash(planned.spec),
@@ -75,41 +73,35 @@ async def submit_experiment(
 
     def queue() -> Response:
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
-        submitted = submit(resources, caller, value, idempotency)
-        return _accepted(submitted, caller, resources, background)
+        submitted = submit(call, value, idempotency)
+        return _accepted(submitted, call, background)
 
     answer = validate if parameters.validate_only else queue
-    return await resources.loads.run(caller.project_id, answer)
+    return await call.resources.loads.run(call.project_id, answer)
 
 
 @router.get("", response_model=ExperimentPage, responses=problems())
 def list_experiments(
-    caller: ExperimentsReader,
-    parameters: Annotated[ExperimentParameters, Query()],
-    resources: Shared,
+    call: ExperimentsReader, parameters: Annotated[ExperimentParameters, Query()]
 ) -> Response:
     """The project's experiments, newest first unless sorted otherwise."""
-    return json_answer(experiment_page(resources, caller, parameters))
+    return json_answer(experiment_page(call, parameters))
 
 
 @router.get("/{experiment_id}", responses=problems(404))
-def get_experiment(
-    experiment_id: str, caller: ExperimentsReader, resources: Shared
-) -> ExperimentBody:
+def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBody:
     """One experiment."""
-    with resources.database.read() as session:
-        row = find_experiment(session, caller, experiment_id)
-        tags = ExperimentRepository(session, caller.project_id).tags([row.id])
-    return experiment_body(row, list(tags[row.id]), caller=caller)
+    with call.reading() as session:
+        row = find_experiment(session, call.caller, experiment_id)
+        tags = ExperimentRepository(session, call.project_id).tags([row.id])
+    return experiment_body(row, list(tags[row.id]), caller=call.caller)
 
 
 @router.post("/{experiment_id}/cancel", responses=problems(404, 409))
-def cancel_experiment(
-    experiment_id: str, caller: ExperimentsWriter, resources: Shared
-) -> ExperimentBody:
+def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
-    cancelled = cancel(resources, caller, experiment_id)
-    return experiment_body(cancelled.experiment, cancelled.tags, caller=caller)
+    cancelled = cancel(call, experiment_id)
+    return experiment_body(cancelled.experiment, cancelled.tags, caller=call.caller)
 
 
 @router.post(
@@ -121,47 +113,46 @@ def cancel_experiment(
 async def retry_experiment(
     *,
     experiment_id: str,
-    caller: ExperimentsWriter,
-    resources: Shared,
+    call: ExperimentsWriter,
     background: BackgroundTasks,
     idempotency_key: IdempotencyHeader = None,
 ) -> Response:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
 
     def answer() -> Response:
-        with resources.database.read() as session:
-            row = find_experiment(session, caller, experiment_id)
+        with call.reading() as session:
+            row = find_experiment(session, call.caller, experiment_id)
         route = f"POST /v1/experiments/{row.id}/retry"
         idempotency = IdempotentRequest.of(idempotency_key, route, None)
-        submitted = retry(resources, caller, row, idempotency)
-        return _accepted(submitted, caller, resources, background)
+        submitted = retry(call, row, idempotency)
+        return _accepted(submitted, call, background)
 
-    return await resources.loads.run(caller.project_id, answer)
+    return await call.resources.loads.run(call.project_id, answer)
 
 
-def _accepted(
-    submitted: Submitted, caller: Caller, resources: Resources, background: BackgroundTasks
-) -> Response:
+def _accepted(submitted: Submitted, call: Call, background: BackgroundTasks) -> Response:
     if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, resources, submitted.unit_message)
+        background.add_task(dispatch, call.resources, submitted.unit_message)
     location = {"Location": f"/v1/experiments/{submitted.experiment.id}"}
-    return json_answer(submitted_body(submitted, caller=caller), status_code=202, headers=location)
-
-
-def _event_log(experiment_id: str, caller: ExperimentsReader, resources: Shared) -> EventLog:
-    with resources.database.read() as session:
-        found = find_experiment(session, caller, experiment_id)
-    return EventLog(
-        resources,
-        caller.project_id,
-        found.id,
-        in_force=lambda session: ApiKeyRepository(session).is_in_force(caller.secret_hash),
+    return json_answer(
+        submitted_body(submitted, caller=call.caller), status_code=202, headers=location
     )
 
 
-async def _place(caller: ExperimentsReader, resources: Shared) -> AsyncIterator[None]:
-    async with resources.streams.place(caller.key_id):
+def _event_log(experiment_id: str, call: ExperimentsReader) -> EventLog:
+    with call.reading() as session:
+        found = find_experiment(session, call.caller, experiment_id)
+    return EventLog(
+        call.resources,
+        call.project_id,
+        found.id,
+        in_force=lambda session: ApiKeyRepository(session).is_in_force(call.caller.secret_hash),
+    )
+
+
+async def _place(call: ExperimentsReader) -> AsyncIterator[None]:
+    async with call.resources.streams.place(call.caller.key_id):
         yield
 
 

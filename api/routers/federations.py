@@ -34,9 +34,8 @@ from api.services.disclosure import set_disclosure as change_disclosure
 from api.services.disclosure import set_simulation as change_simulation
 from api.services.dispatch import dispatch
 from api.services.erasures import erase, newest_erasure
-from api.services.experiment_proposals import propose_spec
 from api.services.lookups import change_page, find_federation, list_page
-from api.services.pending_uploads import propose_registration
+from api.services.pending_uploads import propose_registration, propose_spec
 from api.services.registrations import (
     Registered,
     correct_registration,
@@ -47,8 +46,7 @@ from api.services.registrations import (
     remove,
 )
 from api.services.uploads import IncomingUpload, received
-from api.shared.resources import Resources, Shared
-from api.shared.security import Administrator, Caller, FederationsReader, FederationsWriter
+from api.shared.security import Administrator, Call, FederationsReader, FederationsWriter
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.registration import Registration
@@ -81,8 +79,7 @@ _NO_PROFILE: dict[FederationStatus, str] = {
 async def register_federation(
     *,
     request: Request,
-    caller: FederationsWriter,
-    resources: Shared,
+    call: FederationsWriter,
     background: BackgroundTasks,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
@@ -92,19 +89,19 @@ async def register_federation(
     The same content is one federation however often it is sent: what was spent on it stays spent.
     """
     if media_type(request) == "multipart/form-data":
-        registered = await _upload(request, caller, resources, idempotency_key)
+        registered = await _upload(request, call, idempotency_key)
     else:
         value = await read_value(request)
         # The file is read to its end, which may take as long as loading it.
-        registered = await resources.loads.run(
-            caller.project_id, partial(register_path, resources, caller, value, idempotency_key)
+        registered = await call.resources.loads.run(
+            call.project_id, partial(register_path, call, value, idempotency_key)
         )
     if registered.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, resources, registered.unit_message)
+        background.add_task(dispatch, call.resources, registered.unit_message)
     response.status_code = _status_of(registered)
     response.headers["Location"] = f"/v1/federations/{registered.row.id}"
-    return await run_sync(partial(federation_body, resources, registered.row, caller=caller))
+    return await run_sync(partial(federation_body, registered.row, call=call))
 
 
 def _status_of(registered: Registered) -> int:
@@ -112,52 +109,46 @@ def _status_of(registered: Registered) -> int:
     return 200 if registered.row.status == "ready" else 202
 
 
-async def _upload(
-    request: Request, caller: Caller, resources: Resources, idempotency_key: str | None
-) -> Registered:
-    incoming = IncomingUpload(resources, caller.project_id, new_id())
+async def _upload(request: Request, call: Call, idempotency_key: str | None) -> Registered:
+    incoming = IncomingUpload(call.resources, call.project_id, new_id())
     async with received(request, incoming):
         arrived = await run_sync(incoming.finish)
-        return await run_sync(register_upload, resources, caller, arrived, idempotency_key)
+        return await run_sync(register_upload, call, arrived, idempotency_key)
 
 
 @router.get("", responses=problems())
 def list_federations(
-    caller: FederationsReader,
-    parameters: Annotated[FederationParameters, Query()],
-    resources: Shared,
+    call: FederationsReader, parameters: Annotated[FederationParameters, Query()]
 ) -> FederationPage:
     """The project's federations, newest first: each is data that experiments are run on."""
-    with resources.database.read() as session:
-        bodies = partial(federation_bodies, session, caller=caller)
+    with call.reading() as session:
+        bodies = partial(federation_bodies, session, caller=call.caller)
         rows = partial(
-            FederationRepository(session, caller.project_id).list, status=parameters.status
+            FederationRepository(session, call.project_id).list, status=parameters.status
         )
         return list_page(FederationPage, "federations", parameters, rows, bodies)
 
 
 @router.get("/{federation_id}", responses=problems(404))
-def get_federation(
-    federation_id: str, caller: FederationsReader, resources: Shared
-) -> FederationBody:
+def get_federation(federation_id: str, call: FederationsReader) -> FederationBody:
     """One federation."""
-    with resources.database.read() as session:
-        found = find_federation(session, caller, federation_id)
-    return federation_body(resources, found, caller=caller)
+    with call.reading() as session:
+        found = find_federation(session, call.caller, federation_id)
+    return federation_body(found, call=call)
 
 
 @router.delete("/{federation_id}", status_code=204, responses=problems(404, 409))
-def delete_federation(federation_id: str, caller: FederationsWriter, resources: Shared) -> Response:
+def delete_federation(federation_id: str, call: FederationsWriter) -> Response:
     """Delete the file and its profile. Experiments, reports and what was spent stay."""
-    remove(resources, caller, federation_id)
+    remove(call, federation_id)
     return Response(status_code=204)
 
 
 @router.get("/{federation_id}/profile", responses=problems(404, 409))
-def get_profile(federation_id: str, caller: FederationsReader, resources: Shared) -> dict[str, Any]:
+def get_profile(federation_id: str, call: FederationsReader) -> dict[str, Any]:
     """What the data looks like: sizes, names, and shares of groups that are large enough."""
-    with resources.database.read() as session:
-        found = find_federation(session, caller, federation_id)
+    with call.reading() as session:
+        found = find_federation(session, call.caller, federation_id)
     profile = shown_profile(found)
     if found.status != "ready" or profile is None:
         faults = found.reasons or []
@@ -167,9 +158,9 @@ def get_profile(federation_id: str, caller: FederationsReader, resources: Shared
 
 
 @router.get("/{federation_id}/budget", responses=problems(404))
-def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared) -> BudgetList:
+def get_budgets(federation_id: str, call: FederationsReader) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
-    return BudgetList(items=budgets_of(resources, caller, federation_id))
+    return BudgetList(items=budgets_of(call, federation_id))
 
 
 @router.put(
@@ -177,9 +168,7 @@ def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared
     responses=problems(404, 409, 415),
     openapi_extra=request_body(BudgetSetting),
 )
-def set_budget(
-    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
-) -> BudgetList:
+def set_budget(federation_id: str, call: FederationsWriter, value: JsonBody) -> BudgetList:
     """Set one budget. A total below what is spent only stops what is still to come.
 
     Where another project owns the content, its total cannot be raised, and a smaller one holds for
@@ -187,20 +176,17 @@ def set_budget(
     and the history has who did so.
     """
     setting = validated(BudgetSetting, value)
-    return BudgetList(items=change_budget(resources, caller, federation_id, setting))
+    return BudgetList(items=change_budget(call, federation_id, setting))
 
 
 @router.get("/{federation_id}/history", responses=problems(404))
 def list_federation_changes(
-    federation_id: str,
-    caller: FederationsReader,
-    parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
+    federation_id: str, call: FederationsReader, parameters: Annotated[PageParameters, Query()]
 ) -> ChangePage:
     """Who set which budget, disclosure policy or rule on simulated noise, and when."""
-    with resources.database.read() as session:
-        found = find_federation(session, caller, federation_id)
-        return change_page(session, caller, parameters, found.id)
+    with call.reading() as session:
+        found = find_federation(session, call.caller, federation_id)
+        return change_page(session, call.caller, parameters, found.id)
 
 
 @router.put(
@@ -208,25 +194,21 @@ def list_federation_changes(
     responses=problems(404, 415),
     openapi_extra=request_body(SimulationSetting),
 )
-def set_simulation(
-    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
-) -> FederationBody:
+def set_simulation(federation_id: str, call: FederationsWriter, value: JsonBody) -> FederationBody:
     """Allow or forbid experiments whose noise is drawn from their seed.
 
     Where it is forbidden, so are experiments without noise. It holds for what is submitted from
     then on.
     """
     setting = validated(SimulationSetting, value)
-    changed = change_simulation(resources, caller, federation_id, setting)
-    return federation_body(resources, changed, caller=caller)
+    changed = change_simulation(call, federation_id, setting)
+    return federation_body(changed, call=call)
 
 
 @router.get("/{federation_id}/disclosure", responses=problems(404))
-def get_disclosure(
-    federation_id: str, caller: FederationsReader, resources: Shared
-) -> DisclosureBody:
+def get_disclosure(federation_id: str, call: FederationsReader) -> DisclosureBody:
     """What its owner lets anyone ask of the federation's groups, and the service's floor."""
-    return read_disclosure(resources, caller, federation_id)
+    return read_disclosure(call, federation_id)
 
 
 @router.put(
@@ -234,14 +216,12 @@ def get_disclosure(
     responses=problems(404, 415),
     openapi_extra=request_body(DisclosurePolicy),
 )
-def set_disclosure(
-    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
-) -> DisclosureBody:
+def set_disclosure(federation_id: str, call: FederationsWriter, value: JsonBody) -> DisclosureBody:
     """Set the whole policy; a field that is left out is left to each request.
 
     It binds what is submitted, retried or registered from then on, and stays with the content.
     """
-    return change_disclosure(resources, caller, federation_id, value)
+    return change_disclosure(call, federation_id, value)
 
 
 @router.post(
@@ -249,14 +229,14 @@ def set_disclosure(
     responses=problems(404, 409, 415, 429),
     openapi_extra=request_body(ProposalRequest),
 )
-async def propose(caller: FederationsWriter, value: JsonBody, resources: Shared) -> ProposalBody:
+async def propose(call: FederationsWriter, value: JsonBody) -> ProposalBody:
     """Propose a registration for a table, from its first rows. Nothing is stored.
 
     Categories and codes are values of the data: keys that may write federations may see them.
     """
     asked = validated(ProposalRequest, value)
-    return await resources.loads.run(
-        caller.project_id, partial(propose_registration, resources, caller, asked)
+    return await call.resources.loads.run(
+        call.project_id, partial(propose_registration, call, asked)
     )
 
 
@@ -266,7 +246,7 @@ async def propose(caller: FederationsWriter, value: JsonBody, resources: Shared)
     openapi_extra=request_body(SpecProposalRequest),
 )
 async def propose_experiment(
-    federation_id: str, caller: FederationsReader, value: JsonBody, resources: Shared
+    federation_id: str, call: FederationsReader, value: JsonBody
 ) -> SpecProposalBody:
     """Propose an experiment on the federation, with the reason of each choice. Nothing is stored.
 
@@ -274,8 +254,8 @@ async def propose_experiment(
     value and no outcome is looked at. `expected_useful` is a rule of thumb.
     """
     asked = validated(SpecProposalRequest, value)
-    work = partial(propose_spec, resources, caller, federation_id, asked)
-    return await resources.loads.run(caller.project_id, work)
+    work = partial(propose_spec, call, federation_id, asked)
+    return await call.resources.loads.run(call.project_id, work)
 
 
 @router.put(
@@ -290,9 +270,8 @@ async def propose_experiment(
 async def set_registration(
     *,
     federation_id: str,
-    caller: FederationsWriter,
+    call: FederationsWriter,
     value: JsonBody,
-    resources: Shared,
     background: BackgroundTasks,
     response: Response,
 ) -> FederationBody:
@@ -300,13 +279,11 @@ async def set_registration(
 
     While it is rejected, or no experiment used it. `path` may be left out, as the file is known.
     """
-    registered = await run_sync(
-        partial(correct_registration, resources, caller, federation_id, value)
-    )
+    registered = await run_sync(partial(correct_registration, call, federation_id, value))
     if registered.unit_message is not None:
-        background.add_task(dispatch, resources, registered.unit_message)
+        background.add_task(dispatch, call.resources, registered.unit_message)
     response.status_code = _status_of(registered)
-    return await run_sync(partial(federation_body, resources, registered.row, caller=caller))
+    return await run_sync(partial(federation_body, registered.row, call=call))
 
 
 @router.post(
@@ -318,7 +295,7 @@ async def set_registration(
     openapi_extra=request_body(ErasureRequest),
 )
 def erase_federation(
-    federation_id: str, caller: Administrator, value: JsonBody, resources: Shared, answer: Response
+    federation_id: str, call: Administrator, value: JsonBody, answer: Response
 ) -> Any:
     """Remove the data about the federation's people, for good; spending and signatures stay.
 
@@ -327,12 +304,12 @@ def erase_federation(
     registers the same content again. `remains` lists what stays and why.
     """
     asked = validated(ErasureRequest, value)
-    made, is_new = erase(resources, caller, federation_id, reference=asked.reference)
+    made, is_new = erase(call, federation_id, reference=asked.reference)
     answer.status_code = 202 if is_new else 200
     return ErasureBody.of(made)
 
 
 @router.get("/{federation_id}/erasure", responses=problems(404))
-def get_erasure(federation_id: str, caller: FederationsReader, resources: Shared) -> ErasureBody:
+def get_erasure(federation_id: str, call: FederationsReader) -> ErasureBody:
     """The federation's last erasure: how far it is, and its signed receipt once it is done."""
-    return ErasureBody.of(newest_erasure(resources, caller, federation_id))
+    return ErasureBody.of(newest_erasure(call, federation_id))

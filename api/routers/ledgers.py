@@ -26,8 +26,16 @@ from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.base import IdempotencyHeader, PageParameters
-from api.schemas.experiment_tables import LedgerFilters, LedgerPage, LedgerParameters, Verification
-from api.schemas.ledger_bodies import DeclaredLedgerList, LedgerBody, PostedRounds, ReservationBody
+from api.schemas.experiment_tables import (
+    DeclaredLedgerList,
+    LedgerBody,
+    LedgerFilters,
+    LedgerPage,
+    LedgerParameters,
+    PostedRounds,
+    ReservationBody,
+    Verification,
+)
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.round_posting import post_rounds
@@ -44,9 +52,8 @@ from api.services.ledgers.stored_ledgers import (
 )
 from api.services.report_pages import page_response
 from api.services.tables import Form, LedgerTable, export
-from api.shared.resources import Resources, Shared
 from api.shared.security import (
-    Caller,
+    Call,
     ExperimentsReader,
     ExperimentsWriter,
     LedgerReader,
@@ -71,9 +78,8 @@ _KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
     openapi_extra=request_body(LedgerTerms),
 )
 def create_ledger(
-    caller: ExperimentsWriter,
+    call: ExperimentsWriter,
     value: JsonBody,
-    resources: Shared,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
 ) -> LedgerBody:
@@ -84,19 +90,19 @@ def create_ledger(
     """
     terms = validated(LedgerTerms, value)
     idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/ledgers", value)
-    made = open_ledger(resources, caller, terms, idempotency)
+    made = open_ledger(call, terms, idempotency)
     response.headers["Location"] = f"/v1/ledgers/{made.id}"
-    return shown_ledger(resources, caller, made.id)
+    return shown_ledger(call, made.id)
 
 
 @router.get("", responses=problems())
 def list_ledgers(
-    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
+    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
 ) -> DeclaredLedgerList:
     """The project's ledgers, newest first."""
     cursor = decode_cursor("ledgers", parameters.cursor, _KEY)
-    with resources.database.read() as session:
-        page = DeclaredLedgerRepository(session, caller.project_id).list(
+    with call.reading() as session:
+        page = DeclaredLedgerRepository(session, call.project_id).list(
             cursor=cursor, limit=parameters.limit
         )
     return DeclaredLedgerList(
@@ -106,9 +112,9 @@ def list_ledgers(
 
 
 @router.get("/{ledger_id}", responses=problems(404))
-def get_ledger(ledger_id: str, caller: ExperimentsReader, resources: Shared) -> LedgerBody:
+def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
     """One ledger, and what its rounds come to."""
-    return shown_ledger(resources, caller, ledger_id)
+    return shown_ledger(call, ledger_id)
 
 
 @router.post(
@@ -116,15 +122,13 @@ def get_ledger(ledger_id: str, caller: ExperimentsReader, resources: Shared) -> 
     responses=problems(404, 409, 415),
     openapi_extra=request_body(RoundsRequest),
 )
-def declare_rounds(
-    ledger_id: str, caller: ExperimentsWriter, value: JsonBody, resources: Shared
-) -> PostedRounds:
+def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> PostedRounds:
     """Declare rounds that ran: all of them are entered, or none.
 
     Numbers ascend and may leave gaps, which stay on record. The same round with the same content
     changes nothing and is answered alike; with another content it is refused.
     """
-    terms, rows = post_rounds(resources, caller, ledger_id, value)
+    terms, rows = post_rounds(call, ledger_id, value)
     return PostedRounds(ledger_id=ledger_id, rounds=[posted_round(terms, row) for row in rows])
 
 
@@ -135,22 +139,20 @@ def declare_rounds(
     openapi_extra=request_body(ReservationRequest),
 )
 def reserve_declared_round(
-    ledger_id: str, number: Number, caller: ExperimentsWriter, value: JsonBody, resources: Shared
+    ledger_id: str, number: Number, call: ExperimentsWriter, value: JsonBody
 ) -> Response:
     """Ask, before anybody trains, whether a round may run, and with whom.
 
     What is admitted is held until the round is declared, for a day at most, and replaces what was
     held for the same round.
     """
-    return json_answer(reserve_round(resources, caller, ledger_id, number, value))
+    return json_answer(reserve_round(call, ledger_id, number, value))
 
 
 @router.delete("/{ledger_id}/rounds/{number}/reservation", status_code=204, responses=problems(404))
-def release_reservation(
-    ledger_id: str, number: Number, caller: ExperimentsWriter, resources: Shared
-) -> None:
+def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter) -> None:
     """Give back what is held for a round that will not run."""
-    release_round(resources, caller, ledger_id, number)
+    release_round(call, ledger_id, number)
 
 
 _REPORT = contents("The report.", {JSON: schema_of(DeclaredReport), HTML: TEXT}, 404)
@@ -163,102 +165,89 @@ _BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404)
 def list_declared_entries(
     *,
     ledger_id: str,
-    caller: LedgerReader,
+    call: LedgerReader,
     parameters: Annotated[LedgerParameters, Query()],
-    resources: Shared,
     accept: Accept,
 ) -> Response:
     """What each declared round cost each client. Files carry all that the filters let through."""
     form = asked_form(accept)
     if form is not None:
-        return export_declared_entries(ledger_id, form, caller, parameters, resources)
-    table = partial(_table, resources, caller, ledger_id, parameters)
-    return ledger_page(resources, "declared-ledger", parameters, table)
+        return export_declared_entries(ledger_id, form, call, parameters)
+    table = partial(_table, call, ledger_id, parameters)
+    return ledger_page(call.resources, "declared-ledger", parameters, table)
 
 
 @router.get(
     "/{ledger_id}/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE
 )
 def export_declared_entries(
-    ledger_id: str,
-    form: Form,
-    caller: LedgerReader,
-    filters: Annotated[LedgerFilters, Query()],
-    resources: Shared,
+    ledger_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> StreamingResponse:
     """What each declared round cost each client, as a file."""
-    table = _table(resources, caller, ledger_id, filters)
-    note_export(resources, caller, ledger_id, form)
+    table = _table(call, ledger_id, filters)
+    note_export(call, ledger_id, form)
     name = f"{ledger_id}-privacy-ledger"
-    return export(table, resources.database, what="ledger", form=form, file_name=name)
+    return export(table, call.resources.database, what="ledger", form=form, file_name=name)
 
 
 @router.get("/{ledger_id}/report", response_class=Response, responses=_REPORT)
-def get_ledger_report(
-    ledger_id: str, caller: ReportsReader, resources: Shared, accept: Accept
-) -> Response:
+def get_ledger_report(ledger_id: str, call: ReportsReader, accept: Accept) -> Response:
     """The report as JSON or as a page, by the header Accept; signed within seconds of a round."""
     as_page = preferred(accept, (JSON, HTML)) == HTML
     form = get_ledger_report_page if as_page else get_ledger_report_document
-    return form(ledger_id, caller, resources)
+    return form(ledger_id, call)
 
 
 @router.get("/{ledger_id}/report.json", response_class=Response, responses=_REPORT)
-def get_ledger_report_document(
-    ledger_id: str, caller: ReportsReader, resources: Shared
-) -> Response:
+def get_ledger_report_document(ledger_id: str, call: ReportsReader) -> Response:
     """The report as JSON."""
-    return JSONResponse(report_of(resources, caller, ledger_id).document)
+    return JSONResponse(report_of(call, ledger_id).document)
 
 
 @router.get("/{ledger_id}/report.html", response_class=Response, responses=_PAGE)
-def get_ledger_report_page(ledger_id: str, caller: ReportsReader, resources: Shared) -> Response:
+def get_ledger_report_page(ledger_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     # Imported here because most calls do not need templates.
     from fedaudit.reports.page.html import render_declared
 
-    return page_response(render_declared(report_of(resources, caller, ledger_id).document))
+    return page_response(render_declared(report_of(call, ledger_id).document))
 
 
 @router.get("/{ledger_id}/report.pdf", response_class=Response, responses=_PDF_FILE)
 def get_ledger_report_pdf(
-    ledger_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
+    ledger_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     from fedaudit.reports.page.html import render_declared
 
-    document = report_of(resources, caller, ledger_id).document
+    document = report_of(call, ledger_id).document
     page = render_declared(document, appendix=appendix)
-    return pdf_response(resources.printer.pdf(page), ledger_id)
+    return pdf_response(call.resources.printer.pdf(page), ledger_id)
 
 
 @router.get("/{ledger_id}/report/verification", responses=problems(404))
-def verify_ledger_report(ledger_id: str, caller: ReportsReader, resources: Shared) -> Verification:
+def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored entries: digests, chain, epsilons and hashes anew.
 
     `experiment_id` of the answer is the ledger's.
     """
-    return verify_ledger(resources, caller, ledger_id)
+    return verify_ledger(call, ledger_id)
 
 
 @router.get("/{ledger_id}/bundle", response_class=StreamingResponse, responses=_BUNDLE)
-def get_ledger_bundle(
-    ledger_id: str, caller: LedgerReader, resources: Shared, accept: Accept
-) -> StreamingResponse:
+def get_ledger_bundle(ledger_id: str, call: LedgerReader, accept: Accept) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, entries, checkpoints, keys.
 
     Up to the newest signed report.
     """
-    chunks = ledger_bundle(resources, caller, ledger_id)
-    note_export(resources, caller, ledger_id, "bundle")
+    chunks = ledger_bundle(call, ledger_id)
+    note_export(call, ledger_id, "bundle")
     return bundle_response(chunks, ledger_id, accept)
 
 
-def _table(
-    resources: Resources, caller: Caller, ledger_id: str, filters: LedgerFilters
-) -> LedgerTable:
-    with resources.database.read() as session:
-        found = find_ledger(session, caller, ledger_id)
+def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
+    with call.reading() as session:
+        found = find_ledger(session, call.caller, ledger_id)
     return LedgerTable(
-        caller.project_id, found.id, found.names, filters, rows=DeclaredEntryRepository
+        call.project_id, found.id, found.names, filters, rows=DeclaredEntryRepository
     )

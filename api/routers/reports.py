@@ -1,4 +1,4 @@
-"""Audit reports: read, verified, signed off, listed and compared."""
+"""Audit reports: read, verified, signed off, listed, compared, and judged by gates."""
 
 from typing import Annotated, Any
 
@@ -22,20 +22,75 @@ from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_o
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import Verification
 from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
-from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
-from api.services.attacks import find_judged
+from api.schemas.reports import (
+    ComparisonParameters,
+    GatesEvaluation,
+    GatesRequest,
+    ReportPage,
+    ReportParameters,
+)
+from api.services.artifacts import SAFETENSORS, model_file, stored_layout
+from api.services.attacks import find_judged, judged_document
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
+from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf
 from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
-from api.services.result_files import SAFETENSORS, model_file, stored_layout
-from api.shared.resources import Shared
-from api.shared.security import FederationsReader, LedgerReader, ReportsReader, ReportsSigner
+from api.services.sweeps import with_costs_of_now
+from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison
+from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
+from fedaudit.reports.report import OTHER_FORM, has_present_form
 from fedaudit.reports.report import Report as ReportDocument
+from fedaudit.spec.gates import refuse_percentages
+from fedaudit.spec.parse import parse_admitted
+from models.repositories import ReportRepository
+
+gates_router = APIRouter(prefix="/gates", tags=["gates"])
+
+
+@gates_router.post(
+    "/evaluations", responses=problems(404, 415), openapi_extra=request_body(GatesRequest)
+)
+def evaluate_gates(call: ReportsReader, value: JsonBody) -> GatesEvaluation:
+    """Whether the report of an experiment, or of a declared ledger, meets each gate, fails it, or
+    lacks the evidence."""
+    asked = validated(GatesRequest, value)
+    refuse_percentages(asked.gates or ())
+    if asked.ledger_id is None:
+        evaluated = _of_experiment(call, asked)
+    else:
+        report = report_of(call, asked.ledger_id)
+        evaluated = evaluate(asked.gates or (), report.document)
+    return GatesEvaluation.model_validate(
+        {
+            "experiment_id": asked.experiment_id,
+            "ledger_id": asked.ledger_id,
+            "outcome": overall(evaluated),
+            "reason": None if evaluated else "no gate was given",
+            "gates": evaluated,
+        }
+    )
+
+
+def _of_experiment(call: Call, asked: GatesRequest) -> list[dict[str, Any]]:
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, asked.experiment_id or "")
+        gates = asked.gates
+        if gates is None:
+            gates = parse_admitted(experiment.spec).gates
+        report = ReportRepository(session, call.project_id).get(experiment.id)
+        if report is None:
+            return without_report(gates, f"the experiment has no report: it is {experiment.status}")
+        if not has_present_form(report.document):
+            return without_report(gates, OTHER_FORM)
+        document = judged_document(session, report)
+        return evaluate(gates, with_costs_of_now(session, call.caller, experiment.id, document))
+
 
 router = APIRouter(tags=["reports"])
 
@@ -60,8 +115,7 @@ _MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
 @router.get(f"{_OF}/report", response_class=Response, responses=_REPORT)
 def get_report(
     experiment_id: str,
-    caller: ReportsReader,
-    resources: Shared,
+    call: ReportsReader,
     accept: Accept,
     name: Annotated[ReadingName | None, Query(alias="reading")] = None,
 ) -> Response:
@@ -71,11 +125,9 @@ def get_report(
     """
     if name is None:
         as_page = preferred(accept, (JSON, HTML)) == HTML
-        return (get_report_page if as_page else get_report_document)(
-            experiment_id, caller, resources
-        )
-    with resources.database.read() as session:
-        judged = find_judged(session, caller, experiment_id)
+        return (get_report_page if as_page else get_report_document)(experiment_id, call)
+    with call.reading() as session:
+        judged = find_judged(session, call.caller, experiment_id)
     found = reading(judged, name)
     if isinstance(found, str):
         return Response(found, media_type="text/markdown")
@@ -83,80 +135,76 @@ def get_report(
 
 
 @router.get(f"{_OF}/report.json", response_class=Response, responses=_DOCUMENT)
-def get_report_document(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
+def get_report_document(experiment_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
-    with resources.database.read() as session:
-        return JSONResponse(find_stored_report(session, caller, experiment_id).document)
+    with call.reading() as session:
+        return JSONResponse(find_stored_report(session, call.caller, experiment_id).document)
 
 
 @router.get(f"{_OF}/report.html", response_class=Response, responses=_PAGE)
 def get_report_page(
-    experiment_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
+    experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as one page without scripts."""
-    return stored_page(resources.database, caller, experiment_id, appendix=appendix)
+    return stored_page(call.resources.database, call.caller, experiment_id, appendix=appendix)
 
 
 @router.get(f"{_OF}/report.pdf", response_class=Response, responses=_PDF_FILE)
 def get_report_pdf(
-    experiment_id: str, caller: ReportsReader, resources: Shared, *, appendix: Appendix = False
+    experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix.
 
     It is printed when first asked for, which may take some seconds.
     """
-    pdf = stored_pdf(resources, caller, experiment_id, appendix=appendix)
+    pdf = stored_pdf(call, experiment_id, appendix=appendix)
     return pdf_response(pdf, experiment_id)
 
 
 @router.get(f"{_OF}/report/verification", responses=problems(404))
-def verify_report(experiment_id: str, caller: ReportsReader, resources: Shared) -> Verification:
+def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
-    return verification_of(resources.database, caller, experiment_id)
+    return verification_of(call.resources.database, call.caller, experiment_id)
 
 
 @router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=_BUNDLE)
-def get_bundle(
-    experiment_id: str, caller: LedgerReader, resources: Shared, accept: Accept
-) -> StreamingResponse:
+def get_bundle(experiment_id: str, call: LedgerReader, accept: Accept) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
     Also of an experiment that failed or was cancelled, then without a report.
     """
-    with resources.database.read() as session:
-        experiment = find_experiment(session, caller, experiment_id)
-        chunks = bundle_of(resources.database, session, experiment)
-    note_export(resources, caller, experiment.id, "bundle")
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        chunks = bundle_of(call.resources.database, session, experiment)
+    note_export(call, experiment.id, "bundle")
     return bundle_response(chunks, experiment.id, accept)
 
 
 @router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)
-def get_model(experiment_id: str, caller: ReportsReader, resources: Shared) -> StreamingResponse:
+def get_model(experiment_id: str, call: ReportsReader) -> StreamingResponse:
     """The trained hypotheses that the report's figures are of, as safetensors.
 
     409 where they may not leave: where no proven guarantee covers them, or its noise was simulated.
     The detail says which, and what to change in the spec; the report says the same.
     """
-    return model_file(resources, caller, experiment_id)
+    return model_file(call, experiment_id)
 
 
 @router.get(f"{_OF}/model-layout", responses=problems(404, 409))
-def get_model_layout(
-    experiment_id: str, caller: FederationsReader, resources: Shared
-) -> dict[str, Any]:
+def get_model_layout(experiment_id: str, call: FederationsReader) -> dict[str, Any]:
     """The inputs and outputs of the trained model: features, scales and classes, in order.
 
     Confidential: it discloses the classes and columns of the data. The part that the spec declares
     is in the model's file too. 409 where the model may not leave.
     """
-    return stored_layout(resources, caller, experiment_id)
+    return stored_layout(call, experiment_id)
 
 
 @router.get(f"{_OF}/sign-offs", responses=problems(404))
-def list_sign_offs(experiment_id: str, caller: ReportsReader, resources: Shared) -> SignOffList:
+def list_sign_offs(experiment_id: str, call: ReportsReader) -> SignOffList:
     """The sign-offs of the report, oldest first."""
-    with resources.database.read() as session:
-        return SignOffList.of(sign_offs_of(session, caller, experiment_id))
+    with call.reading() as session:
+        return SignOffList.of(sign_offs_of(session, call.caller, experiment_id))
 
 
 @router.post(
@@ -167,9 +215,8 @@ def list_sign_offs(experiment_id: str, caller: ReportsReader, resources: Shared)
 )
 def create_sign_off(
     experiment_id: str,
-    caller: ReportsSigner,
+    call: ReportsSigner,
     value: JsonBody,
-    resources: Shared,
     idempotency_key: IdempotencyHeader = None,
 ) -> SignOffBody:
     """Approve, reject or send back exactly the report that is stored, in the key's person's name.
@@ -179,26 +226,22 @@ def create_sign_off(
     asked = validated(SignOffRequest, value)
     route = f"POST /v1/experiments/{experiment_id}/sign-offs"
     idempotency = IdempotentRequest.of(idempotency_key, route, value)
-    return SignOffBody.of(sign_off_report(resources, caller, experiment_id, asked, idempotency))
+    return SignOffBody.of(sign_off_report(call, experiment_id, asked, idempotency))
 
 
 @router.get("/reports", responses=problems())
 def list_reports(
-    caller: ReportsReader, parameters: Annotated[ReportParameters, Query()], resources: Shared
+    call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
 ) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
-    return report_page(resources, caller.project_id, parameters)
+    return report_page(call.resources, call.project_id, parameters)
 
 
 @router.get("/comparisons", responses=problems(404, 409))
 def compare_reports(
-    caller: ReportsReader, parameters: Annotated[ComparisonParameters, Query()], resources: Shared
+    call: ReportsReader, parameters: Annotated[ComparisonParameters, Query()]
 ) -> Comparison:
     """Reports side by side: figures, differences between their specs, and Pareto fronts."""
     return comparison_of(
-        resources,
-        caller,
-        parameters.experiment_id,
-        fairness=parameters.fairness,
-        utility=parameters.utility,
+        call, parameters.experiment_id, fairness=parameters.fairness, utility=parameters.utility
     )

@@ -32,8 +32,7 @@ from api.services.sweeps import (
     table_of,
     try_sweep,
 )
-from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
+from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.spec.sweeps import SweepSpec
 from fedaudit.sweeps.sweep_table import as_csv, as_markdown
 from models.repositories import SweepRepository
@@ -58,10 +57,9 @@ _TABLE = contents("The table.", _FORMS, 404)
 )
 async def submit_sweep_of_experiments(
     *,
-    caller: ExperimentsWriter,
+    call: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
-    resources: Shared,
     background: BackgroundTasks,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
@@ -73,43 +71,41 @@ async def submit_sweep_of_experiments(
 
     def answer() -> SubmittedSweepBody | JSONResponse:
         if parameters.validate_only:
-            checked = try_sweep(resources, caller, value)
+            checked = try_sweep(call, value)
             return JSONResponse(checked.model_dump(mode="json"))
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/sweeps", value)
-        submitted = submit_sweep(resources, caller, value, idempotency)
-        return _accepted(submitted, caller, resources, background, response)
+        submitted = submit_sweep(call, value, idempotency)
+        return _accepted(submitted, call, background, response)
 
-    return await resources.loads.run(caller.project_id, answer)
+    return await call.resources.loads.run(call.project_id, answer)
 
 
 @router.get("", responses=problems())
 def list_sweeps(
-    caller: ExperimentsReader, parameters: Annotated[PageParameters, Query()], resources: Shared
+    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
 ) -> SweepPage:
     """The project's sweeps, newest first."""
-    with resources.database.read() as session:
-        rows = SweepRepository(session, caller.project_id).list
-        bodies = partial(listed_bodies, session, caller)
+    with call.reading() as session:
+        rows = SweepRepository(session, call.project_id).list
+        bodies = partial(listed_bodies, session, call.caller)
         return list_page(SweepPage, "sweeps", parameters, rows, bodies)
 
 
 @router.get("/{sweep_id}", responses=problems(404))
-def get_sweep(sweep_id: str, caller: ExperimentsReader, resources: Shared) -> SweepBody:
+def get_sweep(sweep_id: str, call: ExperimentsReader) -> SweepBody:
     """One sweep: its cells, how far they are, and what they cost together."""
-    with resources.database.read() as session:
-        return sweep_body(session, caller, find_sweep(session, caller, sweep_id))
+    with call.reading() as session:
+        return sweep_body(session, call.caller, find_sweep(session, call.caller, sweep_id))
 
 
 @router.get("/{sweep_id}/table", response_class=Response, responses=_TABLE)
-def get_sweep_table(
-    sweep_id: str, caller: ReportsReader, resources: Shared, accept: Accept
-) -> Response:
+def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Response:
     """Every combination with its figures over seeds, as JSON, CSV or Markdown by the header Accept.
 
     A figure is called best in a row only where its interval is disjoint from those of all others.
     """
-    with resources.database.read() as session:
-        found = table_of(session, caller, find_sweep(session, caller, sweep_id))
+    with call.reading() as session:
+        found = table_of(session, call.caller, find_sweep(session, call.caller, sweep_id))
     form = preferred(accept, (JSON, _CSV, _MARKDOWN))
     if form == _CSV:
         return Response(as_csv(found), media_type=_CSV)
@@ -119,13 +115,11 @@ def get_sweep_table(
 
 
 @router.post("/{sweep_id}/cancel", responses=problems(404, 409))
-def cancel_sweep_of_experiments(
-    sweep_id: str, caller: ExperimentsWriter, resources: Shared
-) -> SweepBody:
+def cancel_sweep_of_experiments(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     """Ask for the end of every cell that has not ended."""
-    sweep = cancel_sweep(resources, caller, sweep_id)
-    with resources.database.read() as session:
-        return sweep_body(session, caller, sweep)
+    sweep = cancel_sweep(call, sweep_id)
+    with call.reading() as session:
+        return sweep_body(session, call.caller, sweep)
 
 
 @router.post(
@@ -136,8 +130,7 @@ def cancel_sweep_of_experiments(
 async def retry_cells(
     *,
     sweep_id: str,
-    caller: ExperimentsWriter,
-    resources: Shared,
+    call: ExperimentsWriter,
     background: BackgroundTasks,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
@@ -150,21 +143,17 @@ async def retry_cells(
     def answer() -> SubmittedSweepBody:
         route = f"POST /v1/sweeps/{sweep_id}/retry"
         idempotency = IdempotentRequest.of(idempotency_key, route, None)
-        submitted = retry_sweep(resources, caller, sweep_id, idempotency)
-        return _accepted(submitted, caller, resources, background, response)
+        submitted = retry_sweep(call, sweep_id, idempotency)
+        return _accepted(submitted, call, background, response)
 
-    return await resources.loads.run(caller.project_id, answer)
+    return await call.resources.loads.run(call.project_id, answer)
 
 
 def _accepted(
-    submitted: SubmittedSweep,
-    caller: Caller,
-    resources: Resources,
-    background: BackgroundTasks,
-    response: Response,
+    submitted: SubmittedSweep, call: Call, background: BackgroundTasks, response: Response
 ) -> SubmittedSweepBody:
     # After the answer: a broker that is away must not keep the caller waiting.
-    background.add_task(dispatch, resources, *submitted.messages)
+    background.add_task(dispatch, call.resources, *submitted.messages)
     response.headers["Location"] = f"/v1/sweeps/{submitted.sweep.id}"
-    with resources.database.read() as session:
-        return submitted_body(session, caller, submitted.sweep, submitted.warnings)
+    with call.reading() as session:
+        return submitted_body(session, call.caller, submitted.sweep, submitted.warnings)

@@ -1,4 +1,4 @@
-"""Webhooks of the key's project, and their deliveries."""
+"""API keys, the audit log, the keys that the service signs with, webhooks and deliveries."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -10,8 +10,16 @@ from api.http.problems import conflict, invalid, not_found
 from api.openapi import located, problems, request_body
 from api.schemas.base import PageParameters
 from api.schemas.people import (
+    AuditLogPage,
+    AuditLogParameters,
+    AuditLogVerification,
     DeliveryBody,
     DeliveryPage,
+    KeyBody,
+    KeyList,
+    KeyRequest,
+    KeyRotationParameters,
+    NewKeyBody,
     NewSecretBody,
     RotationParameters,
     WebhookBody,
@@ -19,7 +27,9 @@ from api.schemas.people import (
     WebhookPage,
     WebhookRequest,
 )
-from api.services.lookups import find_webhook, note
+from api.schemas.reports import SigningKeyBody, SigningKeyList
+from api.services.audit_log import audit_log_page, verify_audit_log
+from api.services.lookups import find_webhook, found_by, note
 from api.services.webhooks import (
     delivery_page,
     get_webhook_body,
@@ -28,12 +38,99 @@ from api.services.webhooks import (
     send_test,
     webhook_page,
 )
-from api.shared.resources import Resources, Shared
-from api.shared.security import Administrator, Caller
+from api.shared.resources import Resources
+from api.shared.security import Administrator, Caller, ReportsReader
 from infrastructure.outbound import AddressRefusedError, check_url
 from models.identifiers import is_id
-from models.repositories import WebhookEndpointRepository
-from models.tables.operations import WebhookEndpoint
+from models.repositories import ApiKeyRepository, SigningKeyRepository, WebhookEndpointRepository
+from models.tables.accounts import WebhookEndpoint
+
+keys_router = APIRouter(tags=["keys"])
+
+
+@keys_router.get("/api-keys", responses=problems())
+def list_keys(call: Administrator) -> KeyList:
+    """Every key of the project, without its secret."""
+    with call.reading() as session:
+        keys = ApiKeyRepository(session).list(call.project_id)
+    return KeyList(items=[KeyBody.of(key) for key in keys])
+
+
+@keys_router.post(
+    "/api-keys", status_code=201, responses=problems(415), openapi_extra=request_body(KeyRequest)
+)
+def create_key(call: Administrator, value: JsonBody) -> NewKeyBody:
+    """Make a key of this project; its secret is shown this once."""
+    asked = validated(KeyRequest, value)
+    with call.writing() as session:
+        key, plain = ApiKeyRepository(session).create(
+            project_id=call.project_id,
+            name=asked.name,
+            scopes=list(dict.fromkeys(asked.scopes)),
+            person=None if asked.person is None else asked.person.stored(),
+            created_by=call.caller.actor,
+        )
+        person = None if key.person is None else key.person["name"]
+        about = {"name": key.name, "scopes": list(key.scopes), "person": person}
+        note(session, call.caller, "key.created", key.id, **about)
+    return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
+
+
+@keys_router.post("/api-keys/{key_id}/rotation", responses=problems(404))
+def rotate_key(
+    key_id: str, call: Administrator, parameters: Annotated[KeyRotationParameters, Query()]
+) -> NewKeyBody:
+    """Replace a key's secret; the new one is shown this once.
+
+    The old one opens the key too until `previous_until`, and so do the sessions at the pages that
+    were begun with it. A secret that was still let in beside the replaced one ends at once.
+    """
+    seconds = parameters.overlap_seconds
+    with call.writing() as session:
+        keys = ApiKeyRepository(session)
+        key, plain = found_by(
+            lambda id_: keys.rotate(call.project_id, id_, overlap=timedelta(seconds=seconds)),
+            key_id,
+            "key in force",
+        )
+        note(session, call.caller, "key.rotated", key_id, overlap_seconds=seconds)
+    return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
+
+
+@keys_router.delete("/api-keys/{key_id}", status_code=204, responses=problems(404))
+def revoke_key(key_id: str, call: Administrator) -> Response:
+    """End a key at once."""
+    with call.writing() as session:
+        if not (is_id(key_id) and ApiKeyRepository(session).revoke(call.project_id, key_id)):
+            raise not_found("key in force")
+        note(session, call.caller, "key.revoked", key_id)
+    return Response(status_code=204)
+
+
+@keys_router.get("/audit-log", responses=problems())
+def list_audit_log(
+    call: Administrator, parameters: Annotated[AuditLogParameters, Query()]
+) -> AuditLogPage:
+    """Who did what in the project, newest first: ids, names and settings, never data."""
+    return audit_log_page(call, parameters)
+
+
+@keys_router.get("/audit-log/verification", responses=problems())
+def verify_log(call: Administrator) -> AuditLogVerification:
+    """Computes every link anew, and compares the log with the newest signed head."""
+    return verify_audit_log(call)
+
+
+@keys_router.get("/signing-keys", responses=problems())
+def list_signing_keys(call: ReportsReader) -> SigningKeyList:
+    """Every public key, also the retired ones, oldest first.
+
+    A signature is trusted only as far as the channel by which its key was received.
+    """
+    with call.reading() as session:
+        keys = SigningKeyRepository(session).list()
+    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys])
+
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -43,10 +140,10 @@ _MOST = 20
 
 @router.get("", responses=problems())
 def list_webhooks(
-    caller: Administrator, parameters: Annotated[PageParameters, Query()], resources: Shared
+    call: Administrator, parameters: Annotated[PageParameters, Query()]
 ) -> WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
-    return webhook_page(resources, caller, parameters)
+    return webhook_page(call, parameters)
 
 
 @router.post(
@@ -55,15 +152,13 @@ def list_webhooks(
     responses=problems(409, 415) | located(201, "Registered.", "webhook"),
     openapi_extra=request_body(WebhookRequest),
 )
-def create_webhook(
-    caller: Administrator, value: JsonBody, resources: Shared, response: Response
-) -> NewSecretBody:
+def create_webhook(call: Administrator, value: JsonBody, response: Response) -> NewSecretBody:
     """Register an address; the secret that its deliveries are signed with is shown this once."""
     asked = validated(WebhookRequest, value)
-    _check_url(resources, asked.url)
-    secret, stored = new_webhook_secret(resources.settings)
-    with resources.database.write() as session:
-        endpoints = WebhookEndpointRepository(session, caller.project_id)
+    _check_url(call.resources, asked.url)
+    secret, stored = new_webhook_secret(call.resources.settings)
+    with call.writing() as session:
+        endpoints = WebhookEndpointRepository(session, call.project_id)
         if endpoints.count() >= _MOST:
             raise conflict(f"the project has {_MOST} webhooks already; delete one first")
         row = endpoints.add(
@@ -71,61 +166,56 @@ def create_webhook(
             events=list(dict.fromkeys(asked.events)),
             description=asked.description,
             secret=stored,
-            by=caller.actor,
+            by=call.caller.actor,
         )
-        note(session, caller, "webhook.created", row.id, events=list(row.events))
+        note(session, call.caller, "webhook.created", row.id, events=list(row.events))
     response.headers["Location"] = f"/v1/webhooks/{row.id}"
     return _with_secret(row, secret)
 
 
 @router.get("/{webhook_id}", responses=problems(404))
-def get_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> WebhookBody:
+def get_webhook(webhook_id: str, call: Administrator) -> WebhookBody:
     """One webhook."""
-    return get_webhook_body(resources, caller, webhook_id)
+    return get_webhook_body(call, webhook_id)
 
 
 @router.patch(
     "/{webhook_id}", responses=problems(404, 415), openapi_extra=request_body(WebhookChange)
 )
-def change_webhook(
-    webhook_id: str, caller: Administrator, value: JsonBody, resources: Shared
-) -> WebhookBody:
+def change_webhook(webhook_id: str, call: Administrator, value: JsonBody) -> WebhookBody:
     """Change an address, its events, or whether it is enabled; its secret stays.
 
     Waiting deliveries are sent to the new address. A disabled webhook gets nothing new.
     """
     asked = validated(WebhookChange, value)
     if asked.url is not None:
-        _check_url(resources, asked.url)
-    with resources.database.write() as session:
-        row = find_webhook(session, caller, webhook_id, lock=True)
+        _check_url(call.resources, asked.url)
+    with call.writing() as session:
+        row = find_webhook(session, call.caller, webhook_id, lock=True)
         changes = asked.model_dump(include={"url", "events", "description"}, exclude_none=True)
-        changes |= _enabling(row, asked.enabled, caller)
-        WebhookEndpointRepository(session, caller.project_id).change(
-            row, by=caller.actor, **changes
+        changes |= _enabling(row, asked.enabled, call.caller)
+        WebhookEndpointRepository(session, call.project_id).change(
+            row, by=call.caller.actor, **changes
         )
         body = WebhookBody.of(row)
-        note(session, caller, "webhook.changed", row.id, changed=sorted(changes))
+        note(session, call.caller, "webhook.changed", row.id, changed=sorted(changes))
     return body
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(404))
-def delete_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> Response:
+def delete_webhook(webhook_id: str, call: Administrator) -> Response:
     """Delete a webhook with its deliveries; waiting ones are never sent."""
-    with resources.database.write() as session:
-        endpoints = WebhookEndpointRepository(session, caller.project_id)
+    with call.writing() as session:
+        endpoints = WebhookEndpointRepository(session, call.project_id)
         if not (is_id(webhook_id) and endpoints.delete(webhook_id)):
             raise not_found("webhook")
-        note(session, caller, "webhook.deleted", webhook_id)
+        note(session, call.caller, "webhook.deleted", webhook_id)
     return Response(status_code=204)
 
 
 @router.post("/{webhook_id}/rotate-secret", responses=problems(404))
 def rotate_webhook_secret(
-    webhook_id: str,
-    caller: Administrator,
-    parameters: Annotated[RotationParameters, Query()],
-    resources: Shared,
+    webhook_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
 ) -> NewSecretBody:
     """Replace the secret; the new one is shown this once.
 
@@ -133,17 +223,17 @@ def rotate_webhook_secret(
     beside the replaced one ends at once.
     """
     overlap = timedelta(seconds=parameters.overlap_seconds)
-    with resources.database.write() as session:
-        row = find_webhook(session, caller, webhook_id, lock=True)
-        secret, stored = new_webhook_secret(resources.settings)
-        WebhookEndpointRepository(session, caller.project_id).change(
+    with call.writing() as session:
+        row = find_webhook(session, call.caller, webhook_id, lock=True)
+        secret, stored = new_webhook_secret(call.resources.settings)
+        WebhookEndpointRepository(session, call.project_id).change(
             row,
-            by=caller.actor,
+            by=call.caller.actor,
             secret=stored,
             previous_secret=row.secret if overlap else None,
             previous_until=datetime.now(UTC) + overlap if overlap else None,
         )
-        note(session, caller, "webhook.secret-rotated", row.id)
+        note(session, call.caller, "webhook.secret-rotated", row.id)
     return _with_secret(row, secret)
 
 
@@ -171,19 +261,16 @@ def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
 
 @router.get("/{webhook_id}/deliveries", responses=problems(404))
 def list_webhook_deliveries(
-    webhook_id: str,
-    caller: Administrator,
-    parameters: Annotated[PageParameters, Query()],
-    resources: Shared,
+    webhook_id: str, call: Administrator, parameters: Annotated[PageParameters, Query()]
 ) -> DeliveryPage:
     """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
-    return delivery_page(resources, caller, webhook_id, parameters)
+    return delivery_page(call, webhook_id, parameters)
 
 
 @router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))
-def test_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> DeliveryBody:
+def test_webhook(webhook_id: str, call: Administrator) -> DeliveryBody:
     """Send the event `webhook.test`, as any other is sent; its delivery says how that went."""
-    return send_test(resources, caller, webhook_id)
+    return send_test(call, webhook_id)
 
 
 @router.post(
@@ -191,8 +278,6 @@ def test_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> D
     status_code=202,
     responses=problems(404, 409),
 )
-def redeliver_webhook(
-    webhook_id: str, delivery_id: str, caller: Administrator, resources: Shared
-) -> DeliveryBody:
+def redeliver_webhook(webhook_id: str, delivery_id: str, call: Administrator) -> DeliveryBody:
     """Send a delivery again, under the same `webhook-id`, with a whole schedule of retries."""
-    return send_again(resources, caller, webhook_id, delivery_id)
+    return send_again(call, webhook_id, delivery_id)

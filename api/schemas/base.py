@@ -9,6 +9,7 @@ from fastapi import Header
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.spec.base import Described
 from fedaudit.spec.errors import refuse_at
 from models.repositories.reports import EPSILON
 
@@ -43,12 +44,10 @@ class Page(BaseModel, Generic[Item]):
     next_cursor: str | None
 
 
-class Body(BaseModel):
+class Body(Described):
     """A body that is sent to the service: unknown fields and silent conversions are refused."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class Parameters(BaseModel):

@@ -24,9 +24,17 @@ from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.privacy import Clip, Delta, Epsilon, Radius
 from fedaudit.spec.registration import parse_registration
 from fedaudit.spec.sources import FederationId, FilePath
-from models.leakage_terms import LeakageRadius, LeakageTerms
 from models.tables.federations import Erasure, Federation
-from models.values import Budget, BudgetFigure, BudgetsAcross, FederationStatus, Gap, Simulation
+from models.values import (
+    Budget,
+    BudgetFigure,
+    BudgetsAcross,
+    FederationStatus,
+    Gap,
+    LeakageRadius,
+    LeakageTerms,
+    Simulation,
+)
 
 
 class FederationBody(BaseModel):

@@ -14,9 +14,8 @@ from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.spec.base import Text
 from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
-from models.tables.accounts import AuditEntry
-from models.tables.operations import WebhookDelivery, WebhookEndpoint
-from models.tables.reports import SignOff
+from models.tables.accounts import AuditEntry, WebhookDelivery, WebhookEndpoint
+from models.tables.experiments import SignOff
 from models.vocabulary import (
     WEBHOOK_EVENTS,
     AuditAction,

@@ -36,7 +36,7 @@ from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import FairnessFigure, Gate
 from models.repositories.reports import SORT_KEYS
-from models.tables.reports import PredictionAudit
+from models.tables.experiments import PredictionAudit
 from models.values import AuditStatus
 
 _SORTED_BY = (*SORT_KEYS, *FIGURES)

@@ -9,8 +9,7 @@ from api.http.problems import conflict
 from api.services.disclosure import refuse_below_floor
 from api.shared.data_faults import faults_for, reads_data
 from api.shared.federation_data import Uploads, ready_federation, usable
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, PlanLimits, plan_experiment
@@ -34,49 +33,47 @@ if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
 
 
-def parse_inherited(resources: Resources, caller: Caller, value: Any) -> ExperimentSpec:
+def parse_inherited(call: Call, value: Any) -> ExperimentSpec:
     """The spec in a decoded value, completed by the registration of the federation that it names
     by `id`. Raises InvalidInputError naming the fields."""
     federation_id = federation_id_of(value)
     if federation_id is None or not is_id(federation_id):
         return parse_spec(value)
-    with resources.database.read() as session:
-        row = FederationRepository(session, caller.project_id).get(federation_id)
+    with call.reading() as session:
+        row = FederationRepository(session, call.project_id).get(federation_id)
     if row is None or row.registration is None:
         return parse_spec(value)
     return parse_spec(with_registration(value, row.registration))
 
 
-def load_for(resources: Resources, caller: Caller, spec: ExperimentSpec) -> "LoadedFederation":
+def load_for(call: Call, spec: ExperimentSpec) -> "LoadedFederation":
     """The spec's data, if the caller may use them so. Whether a spec fits a file discloses
     something of its cells, even in one bit. Without the scope `federations:read` a file must be
     registered, and the spec use the registered columns, groups and rules alone. Raises
     InvalidInputError."""
     uploads = Uploads(
-        caller.project_id,
-        database=resources.database,
-        storage=resources.storage,
-        sources_dir=resources.settings.sources_dir,
-        may_read=resources.may_read(caller.project_id),
+        call.project_id,
+        database=call.resources.database,
+        storage=call.resources.storage,
+        sources_dir=call.resources.settings.sources_dir,
+        may_read=call.resources.may_read(call.project_id),
     )
     source = spec.federation
-    if not reads_data(caller) and isinstance(source, FileSource):
-        row = _bound(resources, caller, spec, source)
+    if not reads_data(call.caller) and isinstance(source, FileSource):
+        row = _bound(call, spec, source)
         # By its id, so that only the content is read that was registered.
         known = source.model_copy(update={"path": None, "id": row.id})
         spec = spec.model_copy(update={"federation": known})
-    return resources.federations.load(spec, uploads=uploads)
+    return call.resources.federations.load(spec, uploads=uploads)
 
 
-def _bound(
-    resources: Resources, caller: Caller, spec: ExperimentSpec, source: FileSource
-) -> Federation:
-    with resources.database.read() as session:
+def _bound(call: Call, spec: ExperimentSpec, source: FileSource) -> Federation:
+    with call.reading() as session:
         row: Federation | None
         if source.id is not None:
-            row = ready_federation(session, caller.project_id, source.id)
+            row = ready_federation(session, call.project_id, source.id)
         else:
-            federations = FederationRepository(session, caller.project_id)
+            federations = FederationRepository(session, call.project_id)
             row = federations.registered_at(source.path or "")
     if row is None or row.registration is None:
         where = "/federation/path" if source.id is None else "/federation/id"
@@ -103,24 +100,24 @@ def not_registered(pointer: str, to_do: str) -> InvalidInputError:
     return InvalidInputError([FieldError(pointer, message, of_spec=True)])
 
 
-def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
+def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
     """Load the data and project the cost; no transaction. Nothing below the service's floor of
     disclosure is loaded. Raises InvalidInputError, which quotes data only to callers who may read
     them."""
-    settings = resources.settings
+    settings = call.resources.settings
     refuse_below_floor(settings, spec.fairness)
     limits = PlanLimits(
         model_bytes=settings.max_model_bytes,
         planned_records=settings.max_planned_records,
         data_bytes=settings.max_data_memory_bytes,
     )
-    with faults_for(caller, spec):
-        federation = load_for(resources, caller, spec)
+    with faults_for(call.caller, spec):
+        federation = load_for(call, spec)
         planned = plan_experiment(
             spec,
             federation,
             limits=limits,
-            open_artifact=partial(stored_artifact, resources.storage, caller.project_id),
+            open_artifact=partial(stored_artifact, call.resources.storage, call.project_id),
         )
         check_attacks(Cell(planned.spec, federation))
     return planned

@@ -32,7 +32,7 @@ from api.services.lookups import (
 )
 from api.shared.data_faults import faults_for, shown_detail
 from api.shared.resources import Resources
-from api.shared.security import Caller, refuse_over_running
+from api.shared.security import Call, Caller, refuse_over_running
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.reports.later import judged_later
@@ -45,8 +45,7 @@ from infrastructure.storage import StorageError, attack_files_key, stored_artifa
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import FederationRepository, LaterAttacksRepository, ReportRepository
-from models.tables.experiments import Experiment
-from models.tables.reports import LaterAttacks, Report
+from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.vocabulary import OPEN
 
 FILE_TYPE = "application/octet-stream"
@@ -66,66 +65,58 @@ def find_judged(session: Session, caller: Caller, experiment_id: str) -> dict[st
     return judged_document(session, find_report(session, caller, experiment_id))
 
 
-def attack_list(resources: Resources, caller: Caller, experiment_id: str) -> AttackList:
+def attack_list(call: Call, experiment_id: str) -> AttackList:
     """The attacks of the experiment's report, with their files if the storage answers. Raises
     ProblemError if it has no report."""
-    with resources.database.read() as session:
-        attacks = find_report(session, caller, experiment_id).document["attacks"]
-        stored, gone = _files(resources, session, caller.project_id, experiment_id, attacks)
+    with call.reading() as session:
+        attacks = find_report(session, call.caller, experiment_id).document["attacks"]
+        stored, gone = _files(call.resources, session, call.project_id, experiment_id, attacks)
     return AttackList(
         items=_bodies(f"/v1/experiments/{experiment_id}/attacks", attacks, stored, gone)
     )
 
 
-def later_list(resources: Resources, caller: Caller, experiment_id: str) -> LaterAttacksList:
+def later_list(call: Call, experiment_id: str) -> LaterAttacksList:
     """Every request for attacks after the report, oldest first. Raises ProblemError if the
     experiment has no report."""
-    with resources.database.read() as session:
-        find_report(session, caller, experiment_id)
-        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
-        return LaterAttacksList(items=[later_body(resources, session, caller, row) for row in rows])
+    with call.reading() as session:
+        find_report(session, call.caller, experiment_id)
+        rows = LaterAttacksRepository(session, call.project_id).list(experiment_id)
+        return LaterAttacksList(items=[later_body(session, call, row) for row in rows])
 
 
-def later_body(
-    resources: Resources, session: Session, caller: Caller, row: LaterAttacks
-) -> LaterAttacksBody:
+def later_body(session: Session, call: Call, row: LaterAttacks) -> LaterAttacksBody:
     """The body of one request; files are named to callers who may read them alone."""
     attacks = [] if row.statement is None else row.statement["attacks"]
     files: list[AttackFile] = []
     gone: str | None = _NOT_READABLE
-    if caller.may("ledger:read"):
-        files, gone = _files(resources, session, row.project_id, row.id, attacks)
+    if call.caller.may("ledger:read"):
+        files, gone = _files(call.resources, session, row.project_id, row.id, attacks)
     base = f"/v1/experiments/{row.experiment_id}/attacks/later/{row.id}"
     return of_row(
         LaterAttacksBody,
         row,
-        status_detail=shown_detail(row.status_reason, row.status_detail, caller=caller),
+        status_detail=shown_detail(row.status_reason, row.status_detail, caller=call.caller),
         basis=None if row.statement is None else row.statement["basis"],
         items=_bodies(base, attacks, files, gone),
     )
 
 
 def attack_file(
-    resources: Resources,
-    caller: Caller,
-    experiment_id: str,
-    *,
-    position: int,
-    name: str,
-    later_id: str | None = None,
+    call: Call, experiment_id: str, *, position: int, name: str, later_id: str | None = None
 ) -> bytes:
     """The content of one file. `later_id`: of attacks that were asked for after the report. Raises
     ProblemError if there is none, StorageError if the storage cannot answer."""
-    with resources.database.read() as session:
-        find_report(session, caller, experiment_id)
+    with call.reading() as session:
+        find_report(session, call.caller, experiment_id)
         if later_id is not None:
-            find_later_attacks(session, caller, experiment_id, later_id)
+            find_later_attacks(session, call.caller, experiment_id, later_id)
         owner_id = later_id or experiment_id
-        refuse_gone(session, caller.project_id, "attack-files", owner_id)
-    key = attack_files_key(caller.project_id, owner_id)
+        refuse_gone(session, call.project_id, "attack-files", owner_id)
+    key = attack_files_key(call.project_id, owner_id)
     found = None
-    if resources.storage.holds(key):
-        with resources.storage.local(key) as archive:
+    if call.resources.storage.holds(key):
+        with call.resources.storage.local(key) as archive:
             found = file_in(archive, position=position, name=name)
     if found is None:
         raise not_found("file of an attack")
@@ -183,83 +174,77 @@ _MOST = 1000
 
 
 def ask_for_attacks(
-    resources: Resources,
-    caller: Caller,
-    experiment_id: str,
-    value: Any,
-    idempotency: IdempotentRequest | None,
+    call: Call, experiment_id: str, value: Any, idempotency: IdempotentRequest | None
 ) -> Queued[LaterAttacks]:
     """Queues the attacks that a JSON value asks for. Raises InvalidInputError for attacks that do
     not fit the experiment's spec or data, at the fields of a spec; ProblemError if the experiment
     cannot be attacked any more."""
-    with resources.database.read() as session:
-        experiment = find_experiment(session, caller, experiment_id)
-        if (before := earlier_result(session, caller, idempotency)) is not None:
-            return _earlier(session, caller, experiment_id, before)
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        if (before := earlier_result(session, call.caller, idempotency)) is not None:
+            return _earlier(session, call.caller, experiment_id, before)
         report = _report(session, experiment)
     requested = validated(AttacksRequest, value)
     asked = [attack.model_dump(mode="json") for attack in requested.attacks]
     # With these in place of the spec's attacks, faults are reported as at its submission.
     spec = parse_admitted({**experiment.spec, "attacks": asked})
-    cell = _cell(resources, caller, experiment, spec)
-    with resources.database.write() as session:
+    cell = _cell(call, experiment, spec)
+    with call.writing() as session:
         _hold_data(session, experiment, spec)
-        later = LaterAttacksRepository(session, caller.project_id)
+        later = LaterAttacksRepository(session, call.project_id)
         number = later.next_number(experiment_id)
-        if (before := earlier_result(session, caller, idempotency)) is not None:
+        if (before := earlier_result(session, call.caller, idempotency)) is not None:
             # The same request came twice at once, and the other one was first.
-            return _earlier(session, caller, experiment_id, before)
+            return _earlier(session, call.caller, experiment_id, before)
         _refuse_open(later, experiment_id, number)
         if draws_in_secret(cell):
             _refuse_without_model(session, experiment, report, spec)
-        budgets = resources.budgets(session, caller.project_id)
+        budgets = call.budgets(session)
         refuse_departures(budgets, experiment.federation_id, spec)
         refuse_attacks_that_tell(budgets, experiment.federation_id, spec.attacks)
         message = queue_unit(
             session,
-            caller.project_id,
+            call.project_id,
             kind="attacks",
             device=_device(report, spec),
-            max_attempts=resources.settings.max_attempts,
+            max_attempts=call.resources.settings.max_attempts,
         )
         row = later.add(
             LaterAttacks(
                 id=new_id(),
                 experiment_id=experiment_id,
                 number=number,
-                project_id=caller.project_id,
+                project_id=call.project_id,
                 status="queued",
                 asked=[attack.model_dump(mode="json") for attack in spec.attacks],
                 report_hash=report.report_hash,
                 ledger_hash=report.document["integrity"]["ledger_hash"],
                 unit_id=message.unit_id,
-                created_by=caller.actor.as_dict(),
+                created_by=call.caller.actor.as_dict(),
                 created_at=utc_now(),
             )
         )
         if idempotency is not None:
-            idempotency.claim(session, caller, row.id)
+            idempotency.claim(session, call.caller, row.id)
         kinds = [attack.kind for attack in spec.attacks]
         about = {"number": number, "kinds": kinds, "report_hash": report.report_hash}
-        note(session, caller, "experiment.attacked", experiment_id, **about)
-        refuse_over_running(session, caller.project_id, resources.settings)
+        note(session, call.caller, "experiment.attacked", experiment_id, **about)
+        refuse_over_running(session, call.project_id, call.resources.settings)
         return Queued(row, message)
 
 
-def cancel_attacks(
-    resources: Resources, caller: Caller, experiment_id: str, later_id: str
-) -> LaterAttacks:
+def cancel_attacks(call: Call, experiment_id: str, later_id: str) -> LaterAttacks:
     """Asks for their end; what they have found by then stays. Raises ProblemError if they have
     ended otherwise."""
-    with resources.database.write() as session:
-        row = find_later_attacks(session, caller, experiment_id, later_id)
+    with call.writing() as session:
+        row = find_later_attacks(session, call.caller, experiment_id, later_id)
         if row.status not in (*OPEN, "cancelled"):
             raise conflict(f"the attacks have ended: they are {row.status}")
         if row.status in ("queued", "running"):
-            later = LaterAttacksRepository(session, caller.project_id)
-            later.request_cancel(row, by=caller.actor)
-            note(session, caller, "attacks.cancelled", experiment_id, number=row.number)
-        return find_later_attacks(session, caller, experiment_id, later_id)
+            later = LaterAttacksRepository(session, call.project_id)
+            later.request_cancel(row, by=call.caller.actor)
+            note(session, call.caller, "attacks.cancelled", experiment_id, number=row.number)
+        return find_later_attacks(session, call.caller, experiment_id, later_id)
 
 
 def _earlier(
@@ -280,25 +265,23 @@ def _report(session: Session, experiment: Experiment) -> Report:
     return report
 
 
-def _cell(
-    resources: Resources, caller: Caller, experiment: Experiment, spec: ExperimentSpec
-) -> Cell:
+def _cell(call: Call, experiment: Experiment, spec: ExperimentSpec) -> Cell:
     """The spec with the data of the run. Raises ProblemError if these are not there as they were,
     InvalidInputError if an attack does not fit them."""
     try:
-        refuse_below_floor(resources.settings, spec.fairness)
-        with faults_for(caller, spec):
-            federation = load_for(resources, caller, spec)
-            open_artifact = partial(stored_artifact, resources.storage, caller.project_id)
+        refuse_below_floor(call.resources.settings, spec.fairness)
+        with faults_for(call.caller, spec):
+            federation = load_for(call, spec)
+            open_artifact = partial(stored_artifact, call.resources.storage, call.project_id)
             cell = with_start(Cell(spec, federation), open_artifact)
     except InvalidInputError as error:
         faults = "; ".join(f"{one.pointer} {one.message}" for one in error.errors)
         raise _not_again(faults) from None
-    with resources.database.read() as session:
-        row = FederationRepository(session, caller.project_id).get(experiment.federation_id)
+    with call.reading() as session:
+        row = FederationRepository(session, call.project_id).get(experiment.federation_id)
     if row is None or row.fingerprint != federation.fingerprint:
         raise _not_again("they are not what they were when the experiment was submitted")
-    with faults_for(caller, spec):
+    with faults_for(call.caller, spec):
         check_attacks(cell)
     return cell
 

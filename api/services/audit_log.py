@@ -12,8 +12,7 @@ from api.schemas.people import (
     AuditLogVerification,
 )
 from api.services.lookups import list_page, note
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from models.repositories import AuditLogRepository, SigningKeyRepository
 from models.tables.accounts import AuditHead
@@ -21,19 +20,17 @@ from models.tables.accounts import AuditHead
 _BLOCK = 1000
 
 
-def note_export(resources: Resources, caller: Caller, subject: str, form: str) -> None:
+def note_export(call: Call, subject: str, form: str) -> None:
     """Enter the export of a confidential ledger before its first byte leaves."""
-    with resources.database.write() as session:
-        note(session, caller, "ledger.exported", subject, form=form)
+    with call.writing() as session:
+        note(session, call.caller, "ledger.exported", subject, form=form)
 
 
-def audit_log_page(
-    resources: Resources, caller: Caller, parameters: AuditLogParameters
-) -> AuditLogPage:
+def audit_log_page(call: Call, parameters: AuditLogParameters) -> AuditLogPage:
     """Entries of the caller's project. Raises ProblemError for a cursor of another list."""
-    with resources.database.read() as session:
+    with call.reading() as session:
         rows = partial(
-            AuditLogRepository(session, caller.project_id).list,
+            AuditLogRepository(session, call.project_id).list,
             actor=parameters.actor,
             action=parameters.action,
             subject=parameters.subject,
@@ -50,14 +47,14 @@ def audit_log_page(
         )
 
 
-def verify_audit_log(resources: Resources, caller: Caller) -> AuditLogVerification:
+def verify_audit_log(call: Call) -> AuditLogVerification:
     """Every link computed anew, up to the end that the database counts."""
     faults: list[str] = []
-    with resources.database.read() as session:
-        entries = AuditLogRepository(session, caller.project_id)
+    with call.reading() as session:
+        entries = AuditLogRepository(session, call.project_id)
         head = entries.head()
-        chain = AuditChain(caller.project_id)
-        signed = None if head is None else _signed_head(session, caller, head, faults)
+        chain = AuditChain(call.project_id)
+        signed = None if head is None else _signed_head(session, call.caller, head, faults)
         end = 0 if head is None else head.entries
         try:
             _read(entries, chain, end=end, signed=signed)
@@ -66,7 +63,7 @@ def verify_audit_log(resources: Resources, caller: Caller) -> AuditLogVerificati
     if head is not None and not faults and (chain.entries, chain.link) != (end, head.link):
         faults.append(f"the log ends with entry {chain.entries}, and {end} were written")
     return AuditLogVerification(
-        project_id=caller.project_id,
+        project_id=call.project_id,
         entries=chain.entries,
         link=chain.link,
         valid=not faults,

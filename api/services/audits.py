@@ -22,8 +22,7 @@ from api.services.lookups import found_by, note
 from api.services.report_evidence import checks_of, leaked_keys, readable_keys, signature_in
 from api.shared.data_faults import reads_data
 from api.shared.federation_data import ready_federation
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED
 from fedaudit.reports.checks import Check as Found
@@ -41,8 +40,8 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
+from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
-from models.tables.reports import PredictionAudit
 
 _ROUTE = "POST /v1/audits"
 
@@ -60,29 +59,27 @@ def find_audited(session: Session, caller: Caller, audit_id: str) -> PredictionA
     return found
 
 
-def ask_for_audit(
-    resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
-) -> Queued[PredictionAudit]:
+def ask_for_audit(call: Call, value: Any, idempotency_key: str | None) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
-    with resources.database.read() as session:
-        earlier = earlier_result(session, caller, idempotency)
+    with call.reading() as session:
+        earlier = earlier_result(session, call.caller, idempotency)
         if earlier is not None:
-            return Queued(find_audit(session, caller, earlier), None)
+            return Queued(find_audit(session, call.caller, earlier), None)
     audit = parse_audit(value)
-    refuse_faults(floor_faults_of_audit(floor_of(resources.settings), audit))
+    refuse_faults(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
-        fingerprint = _fingerprint(resources, caller, audit)
+        fingerprint = _fingerprint(call, audit)
     except InvalidInputError as error:
         raise InvalidInputError(in_audit(error.errors)) from None
-    with resources.database.write() as session:
-        _check_policies(session, resources, caller, audit, fingerprint=fingerprint)
-        attempts = resources.settings.max_attempts
-        message = queue_unit(session, caller.project_id, kind="audit", max_attempts=attempts)
-        found = AuditRepository(session, caller.project_id).add(
+    with call.writing() as session:
+        _check_policies(session, call, audit, fingerprint=fingerprint)
+        attempts = call.resources.settings.max_attempts
+        message = queue_unit(session, call.project_id, kind="audit", max_attempts=attempts)
+        found = AuditRepository(session, call.project_id).add(
             PredictionAudit(
                 id=new_id(),
-                project_id=caller.project_id,
+                project_id=call.project_id,
                 status="queued",
                 name=audit.name,
                 spec=audit.model_dump(mode="json"),
@@ -91,25 +88,30 @@ def ask_for_audit(
                 scored=f"{audit.truth}\n{audit.predicted_by}",
                 threshold=audit.threshold,
                 unit_id=message.unit_id,
-                created_by=caller.actor.as_dict(),
+                created_by=call.caller.actor.as_dict(),
                 created_at=utc_now(),
             )
         )
         # The same request may come twice at once: refused if it differs, else harmless.
-        claimed_before(session, caller, idempotency, found.id)
+        claimed_before(session, call.caller, idempotency, found.id)
         spec_hash = audit.hash
         note(
-            session, caller, "audit.queued", found.id, fingerprint=fingerprint, spec_hash=spec_hash
+            session,
+            call.caller,
+            "audit.queued",
+            found.id,
+            fingerprint=fingerprint,
+            spec_hash=spec_hash,
         )
         return Queued(found, message)
 
 
-def _fingerprint(resources: Resources, caller: Caller, audit: AuditSpec) -> str:
+def _fingerprint(call: Call, audit: AuditSpec) -> str:
     """The fingerprint of the data, which the caller may audit. Raises InvalidInputError."""
-    if audit.id is not None or not reads_data(caller):
-        with resources.database.read() as session:
-            row = _registered(session, caller, audit)
-        if not reads_data(caller):
+    if audit.id is not None or not reads_data(call.caller):
+        with call.reading() as session:
+            row = _registered(session, call.caller, audit)
+        if not reads_data(call.caller):
             registration = registration_of(row)
             if registration is None:
                 raise _not_registered(audit)
@@ -119,10 +121,12 @@ def _fingerprint(resources: Resources, caller: Caller, audit: AuditSpec) -> str:
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.reading.source_files import Files, open_path
 
-    files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
+    files = Files(
+        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
+    )
     with open_path(str(audit.path), files=files, pointer="/federation/path") as file:
         fingerprint = file.fingerprint
-    if not reads_data(caller) and fingerprint != row.fingerprint:
+    if not reads_data(call.caller) and fingerprint != row.fingerprint:
         # The registered file was replaced by another one.
         raise _not_registered(audit)
     return fingerprint
@@ -141,13 +145,11 @@ def _not_registered(audit: AuditSpec) -> InvalidInputError:
     return not_registered("/path" if audit.id is None else "/id", "ask for the audit")
 
 
-def _check_policies(
-    session: Session, resources: Resources, caller: Caller, audit: AuditSpec, *, fingerprint: str
-) -> None:
+def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
     """Raises InvalidInputError where the audit departs from the policy of the project's federation,
     or of the content's owner."""
-    across = resources.settings.budgets_across
-    federations = FederationRepository(session, caller.project_id, across=across)
+    across = call.resources.settings.budgets_across
+    federations = FederationRepository(session, call.project_id, across=across)
     found: list[FieldError] = []
     for row in (federations.find(fingerprint), federations.of_owner(fingerprint)):
         if row is not None:

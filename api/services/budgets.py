@@ -7,8 +7,7 @@ from typing import Any, assert_never
 from api.http.problems import ProblemError, conflict
 from api.schemas.federations import BudgetBody, BudgetSetting
 from api.services.lookups import find_federation, note_setting
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -17,7 +16,6 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
 from fedaudit.spec.experiment import ExperimentSpec
-from models.leakage_terms import LeakageTerms
 from models.repositories import Budgets
 from models.repositories.budgets.counting import (
     EpsilonCost,
@@ -25,34 +23,32 @@ from models.repositories.budgets.counting import (
     Shortage,
     counts_report,
 )
-from models.repositories.shown_budgets import with_gaps
+from models.repositories.budgets.reading import with_gaps
 from models.repositories.webhooks import announcing_low
-from models.values import Budget, BudgetFigure
+from models.values import Budget, BudgetFigure, LeakageTerms
 
 
-def set_budget(
-    resources: Resources, caller: Caller, federation_id: str, setting: BudgetSetting
-) -> list[BudgetBody]:
+def set_budget(call: Call, federation_id: str, setting: BudgetSetting) -> list[BudgetBody]:
     """Set one budget; returns all of the federation's budgets afterwards. A total below what is
     already spent only prevents further spending. Raises ProblemError where the caller's project has
     no such federation, or another project owns the content and has set less."""
-    with resources.database.write() as session:
-        found = find_federation(session, caller, federation_id)
-        budgets = resources.budgets(session, caller.project_id)
-        share = resources.settings.webhooks_low_budget_share
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        budgets = call.budgets(session)
+        share = call.resources.settings.webhooks_low_budget_share
         with announcing_low(budgets, found.id, share=share):
             budget = budgets.set_budget(found.id, **setting.stored_fields())
         _check_owner(budget, found.id)
         value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
-        note_setting(session, caller, found.id, "budget", value)
+        note_setting(session, call.caller, found.id, "budget", value)
         return _bodies(budgets, found.id)
 
 
-def budgets_of(resources: Resources, caller: Caller, federation_id: str) -> list[BudgetBody]:
+def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
     """Every budget that was set or spent from. Raises ProblemError as `set_budget` does."""
-    with resources.database.read() as session:
-        found = find_federation(session, caller, federation_id)
-        return _bodies(resources.budgets(session, caller.project_id), found.id)
+    with call.reading() as session:
+        found = find_federation(session, call.caller, federation_id)
+        return _bodies(call.budgets(session), found.id)
 
 
 def _bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:

@@ -14,7 +14,7 @@ from api.http.problems import ProblemError
 from api.schemas.federations import DisclosureBody, SimulationSetting
 from api.services.lookups import find_federation, note_setting
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.attacks.attack_spec import AttackSpec
@@ -59,33 +59,31 @@ def floor_of(settings: Settings) -> DisclosureFloor:
     )
 
 
-def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> DisclosureBody:
+def get_disclosure(call: Call, federation_id: str) -> DisclosureBody:
     """The policy of a federation. Raises ProblemError where the project has no such one."""
-    with resources.database.read() as session:
-        return _body(resources, find_federation(session, caller, federation_id))
+    with call.reading() as session:
+        return _body(call.resources, find_federation(session, call.caller, federation_id))
 
 
-def set_disclosure(
-    resources: Resources, caller: Caller, federation_id: str, value: Any
-) -> DisclosureBody:
+def set_disclosure(call: Call, federation_id: str, value: Any) -> DisclosureBody:
     """Set the whole policy, for what is submitted or registered from then on. Raises
     InvalidInputError for one that contradicts itself or is below the service's floor, ProblemError
     where the project has no such federation."""
     policy = parse_disclosure_policy(value)
     faults = []
-    for name, least in vars(floor_of(resources.settings)).items():
+    for name, least in vars(floor_of(call.resources.settings)).items():
         asked = getattr(policy, name)
         if asked is not None and asked < least:
             message = f"is below {least}, the least that this service allows anyway; raise it"
             faults.append(FieldError(f"/{name}", message))
     refuse_faults(faults)
-    with resources.database.write() as session:
-        found = find_federation(session, caller, federation_id)
-        federations = FederationRepository(session, caller.project_id)
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        federations = FederationRepository(session, call.project_id)
         stored = stored_policy(policy)
         changed = federations.set_disclosure(found.id, stored)
-        note_setting(session, caller, found.id, "disclosure", stored)
-        return _body(resources, changed)
+        note_setting(session, call.caller, found.id, "disclosure", stored)
+        return _body(call.resources, changed)
 
 
 def policy_of(row: Federation) -> DisclosurePolicy:
@@ -155,17 +153,15 @@ def _body(resources: Resources, row: Federation) -> DisclosureBody:
     )
 
 
-def set_simulation(
-    resources: Resources, caller: Caller, federation_id: str, setting: SimulationSetting
-) -> Federation:
+def set_simulation(call: Call, federation_id: str, setting: SimulationSetting) -> Federation:
     """Allow or forbid noise that can be drawn again, for what is submitted from then on. Raises
     ProblemError where the caller's project has no such federation."""
-    with resources.database.write() as session:
-        found = find_federation(session, caller, federation_id)
-        federations = FederationRepository(session, caller.project_id)
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        federations = FederationRepository(session, call.project_id)
         changed = federations.set_simulation(found.id, setting.simulation)
         value = {"simulation": setting.simulation}
-        note_setting(session, caller, found.id, "simulation", value)
+        note_setting(session, call.caller, found.id, "simulation", value)
         return changed
 
 

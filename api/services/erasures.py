@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import conflict, not_found
 from api.schemas.federations import ErasureBody
 from api.services.lookups import find_federation
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.ledger.statements import Envelope, ErasureReceipt, PublicKey
 from infrastructure.storage import artifact_key, attack_files_key, model_key, record_table_key
 from models.clock import utc_now
@@ -24,9 +23,8 @@ from models.repositories import (
     SigningKeyRepository,
 )
 from models.repositories.erasures import Leaving
-from models.tables.declared_ledgers import DeclaredLedger
 from models.tables.federations import Erasure, Federation
-from models.tables.ledger import SigningKey
+from models.tables.ledger import DeclaredLedger, SigningKey
 from models.values import FileKind
 
 _SHOWN = 20
@@ -37,35 +35,33 @@ _SAID = (
 """Fields of what is shown that a receipt states."""
 
 
-def erase(
-    resources: Resources, caller: Caller, federation_id: str, *, reference: str | None
-) -> tuple[Erasure, bool]:
+def erase(call: Call, federation_id: str, *, reference: str | None) -> tuple[Erasure, bool]:
     """The erasure, and whether it began just now; one that was erased already stays as it is. One
     transaction takes the federation out of use, and removes all that the database holds but names.
     The sweeper removes these and the files, however often it is stopped. Raises ProblemError while
     anything needs the federation, and for synthetic data."""
-    with resources.database.write() as session:
-        found = find_federation(session, caller, federation_id)
-        erasures = ErasureRepository(session, caller.project_id)
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        erasures = ErasureRepository(session, call.project_id)
         ledgers = erasures.lock_ledgers(found.id)
-        locked = FederationRepository(session, caller.project_id).lock(found.id)
+        locked = FederationRepository(session, call.project_id).lock(found.id)
         if locked is None:
             raise not_found("federation")
         known = erasures.newest(locked.id)
         if locked.status == "erased" and known is not None:
             return known, False
-        made = _erase(session, caller, locked, ledgers, reference=reference)
-    resources.federations.forget()
+        made = _erase(session, call.caller, locked, ledgers, reference=reference)
+    call.resources.federations.forget()
     for ledger in ledgers:
-        resources.ledgers.forget(ledger.id)
+        call.resources.ledgers.forget(ledger.id)
     return made, True
 
 
-def newest_erasure(resources: Resources, caller: Caller, federation_id: str) -> Erasure:
+def newest_erasure(call: Call, federation_id: str) -> Erasure:
     """A federation's last erasure. Raises ProblemError where it has none."""
-    with resources.database.read() as session:
-        found = find_federation(session, caller, federation_id)
-        erasure = ErasureRepository(session, caller.project_id).newest(found.id)
+    with call.reading() as session:
+        found = find_federation(session, call.caller, federation_id)
+        erasure = ErasureRepository(session, call.project_id).newest(found.id)
     if erasure is None:
         raise not_found("erasure of this federation")
     return erasure
@@ -190,13 +186,11 @@ class ShownErasure:
     """From when the key may be in other hands."""
 
 
-def shown_erasure(
-    resources: Resources, caller: Caller, federation_id: str, number: int
-) -> ShownErasure:
+def shown_erasure(call: Call, federation_id: str, number: int) -> ShownErasure:
     """One erasure of a federation. Raises ProblemError where there is none of this number."""
-    with resources.database.read() as session:
-        found = find_federation(session, caller, federation_id)
-        row = ErasureRepository(session, caller.project_id).get(found.id, number)
+    with call.reading() as session:
+        found = find_federation(session, call.caller, federation_id)
+        row = ErasureRepository(session, call.project_id).get(found.id, number)
         keys = {one.key_id: one for one in SigningKeyRepository(session).list()}
     if row is None:
         raise not_found("erasure of this federation")

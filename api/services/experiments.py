@@ -22,7 +22,7 @@ from api.services.lookups import list_page
 from api.services.submission import Submitted
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from models.repositories import EventRepository, ExperimentRepository
 from models.tables.experiments import Event, Experiment
 from models.values import ExperimentFilters
@@ -47,9 +47,7 @@ def submitted_body(submitted: Submitted, *, caller: Caller) -> SubmittedBody:
     return SubmittedBody.of(row, submitted.tags, status_detail=detail, warnings=submitted.warnings)
 
 
-def experiment_page(
-    resources: Resources, caller: Caller, parameters: ExperimentParameters
-) -> ExperimentPage:
+def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
     names = ExperimentFilters.__dataclass_fields__.keys() - {"bounds"}
     filters = ExperimentFilters(
@@ -57,13 +55,13 @@ def experiment_page(
     )
     sort = parameters.sort.removeprefix("-")
     key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
-    with resources.database.read() as session:
-        experiments = ExperimentRepository(session, caller.project_id)
+    with call.reading() as session:
+        experiments = ExperimentRepository(session, call.project_id)
 
         def bodies(rows: Sequence[Experiment]) -> Iterator[ExperimentBody]:
             tags = experiments.tags([row.id for row in rows])
             for row in rows:
-                yield experiment_body(row, list(tags[row.id]), caller=caller)
+                yield experiment_body(row, list(tags[row.id]), caller=call.caller)
 
         return list_page(
             ExperimentPage,

@@ -27,11 +27,10 @@ from models.repositories import (
     WebhookEndpointRepository,
 )
 from models.repositories.audit_log import Setting
-from models.tables.declared_ledgers import DeclaredLedger
-from models.tables.experiments import Experiment
+from models.tables.accounts import WebhookEndpoint
+from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.tables.federations import ExpiredFile, Federation
-from models.tables.operations import WebhookEndpoint
-from models.tables.reports import LaterAttacks, Report
+from models.tables.ledger import DeclaredLedger
 from models.values import FileKind, Page
 from models.vocabulary import AuditAction
 

@@ -1,34 +1,112 @@
-"""Proposals of registrations, and tables that a form uploaded and that wait for a registration.
+"""Proposals of registrations and of experiments, and uploaded tables that wait for a registration.
 
 Only the key that sent a table sees it, so its first rows are shown to no other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from api.http.problems import ProblemError, conflict
-from api.schemas.federations import ProposalBody, ProposalRequest
-from api.services.disclosure import refuse_below_floor
+from api.schemas.experiments import ProjectionBody
+from api.schemas.federations import (
+    BudgetBody,
+    ProposalBody,
+    ProposalRequest,
+    ReasonBody,
+    SpecProposalBody,
+    SpecProposalRequest,
+    shown_profile,
+)
+from api.services.budgets import budgets_of
+from api.services.disclosure import floor_of, policy_of, refuse_below_floor
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_federation, found_by
 from api.services.registrations import Registered, register_file, registered_before
 from api.services.uploads import ArrivedFile
 from api.shared.data_faults import shown_reasons
 from api.shared.resources import Resources
-from api.shared.security import Caller, refuse_over_stored
+from api.shared.security import Call, refuse_over_stored
+from fedaudit.runs.proposed_experiment import (
+    DeclaredFacts,
+    ProposalAim,
+    ProposedExperiment,
+    propose_experiment,
+)
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
 from models.clock import seconds_from_now
 from models.repositories import PendingUploadRepository
-from models.tables.federations import PendingUpload
-from models.values import NewFile
+from models.tables.federations import Federation, PendingUpload
+from models.values import BudgetFigure, NewFile
 
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey
     from fedaudit.federations.proposals.proposal import Proposal
     from fedaudit.federations.reading.source_files import SourceFile, Upload
+
+
+def propose_spec(call: Call, federation_id: str, asked: SpecProposalRequest) -> SpecProposalBody:
+    """The experiment that suits the federation; nothing is stored, and no row is read. Raises
+    ProblemError where the project has no such federation, or it is not ready."""
+    aim = ProposalAim(
+        epsilon=asked.epsilon,
+        delta=asked.delta,
+        leakage=asked.leakage,
+        unit=asked.unit,
+        private=asked.privacy is None,
+    )
+    with call.reading() as session:
+        row = find_federation(session, call.caller, federation_id)
+    found = proposal_for(call, row, aim)
+    return SpecProposalBody(
+        spec=found.spec,
+        reasons=[ReasonBody.of(one) for one in found.reasons],
+        projection=ProjectionBody(**vars(found.projection)),
+        expected_useful=found.expected_useful,
+        needs=found.needs,
+    )
+
+
+def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExperiment:
+    """See `propose_spec`."""
+    profile = shown_profile(row)
+    if row.status != "ready" or row.registration is None or not profile:
+        raise conflict("the federation is not ready; register its file, and wait for its profile")
+    if why := profile.get("reasons", {}).get("classes"):
+        raise conflict(f"nothing can be proposed for the target's classes: {why}")
+    budgets = budgets_of(call, row.id)
+    return propose_experiment(
+        DeclaredFacts(
+            federation_id=row.id,
+            name=row.name,
+            registration=row.registration,
+            clients=profile["clients"],
+            rows=profile["rows"],
+            median_rows=profile.get("rows_per_client", {}).get("median"),
+            most_rows=profile.get("rows_per_client", {}).get("maximum"),
+            features=len(profile["features"]),
+            classes=len(profile.get("classes") or ()),
+            policy=policy_of(row),
+            floor=floor_of(call.resources.settings),
+            may_simulate=row.simulation == "allowed",
+            epsilon_left=_left(budgets, "epsilon"),
+            leakage_left=_left(budgets, "leakage"),
+        ),
+        aim,
+    )
+
+
+def _left(budgets: Sequence[BudgetBody], figure: BudgetFigure) -> float | None:
+    """The smallest remainder of a figure; None where no total is set. Raises ProblemError where
+    nothing is left."""
+    of_figure = [one.remaining for one in budgets if one.figure == figure]
+    left = [one for one in of_figure if one is not None]
+    if left and min(left) <= 0:
+        raise conflict(f"nothing is left of a total of the federation's {figure}")
+    return min(left, default=None)
+
 
 KEPT_SECONDS = 24 * 3600.0
 MOST = 10
@@ -44,15 +122,13 @@ _CHECKED_BYTES = 64 * 2**20
 does not fit in larger ones."""
 
 
-def propose_registration(
-    resources: Resources, caller: Caller, asked: ProposalRequest
-) -> ProposalBody:
+def propose_registration(call: Call, asked: ProposalRequest) -> ProposalBody:
     """What a table seems to hold, below the sources folder or of a federation. Nothing is stored.
     Raises InvalidInputError for an unusable table, ProblemError where there is no such file."""
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
 
-    with _opened_source(resources, caller, asked) as (file, name):
+    with _opened_source(call, asked) as (file, name):
         found = propose_file(
             file,
             name=name,
@@ -65,29 +141,29 @@ def propose_registration(
 
 
 @contextmanager
-def _opened_source(
-    resources: Resources, caller: Caller, asked: ProposalRequest
-) -> Iterator[tuple["SourceFile", str]]:
+def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["SourceFile", str]]:
     from fedaudit.federations.reading.source_files import Files, open_path, open_stored
 
     path, pointer = asked.path, "/path"
     name = "" if path is None else path.rpartition("/")[2]
     if path is None:
         pointer = "/id"
-        with resources.database.read() as session:
-            row = find_federation(session, caller, str(asked.id))
+        with call.reading() as session:
+            row = find_federation(session, call.caller, str(asked.id))
         name = row.file_name or row.name
         if row.status in ("deleted", "erased") or row.registration is None:
             raise conflict("the federation has no file; upload it again")
         if row.storage_key is not None:
             with (
-                resources.storage.local(row.storage_key) as place,
+                call.resources.storage.local(row.storage_key) as place,
                 open_stored(place, name) as file,
             ):
                 yield file, name
             return
         path = str(row.registration["federation"]["path"])
-    below = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
+    below = Files(
+        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
+    )
     with open_path(path, files=below, pointer=pointer) as file:
         yield file, name
 
@@ -104,25 +180,25 @@ class LookedAt:
     """Cells in the order of the columns, cut to CELL_LENGTH characters."""
 
 
-def check_room(resources: Resources, caller: Caller) -> None:
+def check_room(call: Call) -> None:
     """Raises ProblemError where too many tables of the key wait already."""
-    if len(waiting_uploads(resources, caller)) >= MOST:
+    if len(waiting_uploads(call)) >= MOST:
         raise conflict(
             f"{MOST} of your tables wait for their registration; register or discard one first"
         )
 
 
-def keep_upload(resources: Resources, caller: Caller, arrived: ArrivedFile, upload_id: str) -> None:
+def keep_upload(call: Call, arrived: ArrivedFile, upload_id: str) -> None:
     """Store a table until it is registered, discarded, or a day old. Raises StorageError."""
-    resources.remove_expired_uploads()
+    call.resources.remove_expired_uploads()
     arrived.writer.commit()
     try:
-        with resources.database.write() as session:
-            PendingUploadRepository(session, caller.project_id).add(
+        with call.writing() as session:
+            PendingUploadRepository(session, call.project_id).add(
                 PendingUpload(
                     id=upload_id,
-                    project_id=caller.project_id,
-                    api_key_id=caller.key_id,
+                    project_id=call.project_id,
+                    api_key_id=call.caller.key_id,
                     storage_key=arrived.storage_key,
                     fingerprint=arrived.fingerprint,
                     file_name=arrived.file_name,
@@ -131,32 +207,32 @@ def keep_upload(resources: Resources, caller: Caller, arrived: ArrivedFile, uplo
                     expires_at=seconds_from_now(KEPT_SECONDS),
                 )
             )
-            refuse_over_stored(session, caller.project_id, resources.settings)
+            refuse_over_stored(session, call.project_id, call.resources.settings)
     except BaseException:
-        resources.storage.delete(arrived.storage_key)
+        call.resources.storage.delete(arrived.storage_key)
         raise
 
 
-def waiting_uploads(resources: Resources, caller: Caller) -> list[PendingUpload]:
+def waiting_uploads(call: Call) -> list[PendingUpload]:
     """The caller's tables that wait, newest first."""
-    with resources.database.read() as session:
-        return list(PendingUploadRepository(session, caller.project_id).of_key(caller.key_id))
+    with call.reading() as session:
+        return list(PendingUploadRepository(session, call.project_id).of_key(call.caller.key_id))
 
 
-def find_upload(resources: Resources, caller: Caller, upload_id: str) -> PendingUpload:
+def find_upload(call: Call, upload_id: str) -> PendingUpload:
     """The caller's table. Raises ProblemError where there is none, or not any more."""
-    with resources.database.read() as session:
-        uploads = PendingUploadRepository(session, caller.project_id)
+    with call.reading() as session:
+        uploads = PendingUploadRepository(session, call.project_id)
         return found_by(
-            lambda id_: uploads.get(id_, api_key_id=caller.key_id),
+            lambda id_: uploads.get(id_, api_key_id=call.caller.key_id),
             upload_id,
             "uploaded table; it may have been registered or a day old",
         )
 
 
-def discard(resources: Resources, caller: Caller, upload_id: str) -> None:
+def discard(call: Call, upload_id: str) -> None:
     """Remove a table that was not registered."""
-    resources.discard_upload(find_upload(resources, caller, upload_id))
+    call.resources.discard_upload(find_upload(call, upload_id))
 
 
 def look_at(
@@ -189,25 +265,23 @@ def look_at(
     return LookedAt(survey, proposal, why, rows)
 
 
-def register_pending(
-    resources: Resources, caller: Caller, upload_id: str, registration: Registration
-) -> Registered:
+def register_pending(call: Call, upload_id: str, registration: Registration) -> Registered:
     """Register a table as the form says; the same form sent twice registers once. Raises
     InvalidInputError for what does not fit, ProblemError."""
     value = registration.model_dump(mode="json")
     once = IdempotentRequest.of(f"upload-{upload_id}", _ROUTE, value)
     try:
-        upload = find_upload(resources, caller, upload_id)
+        upload = find_upload(call, upload_id)
     except ProblemError:
-        earlier = registered_before(resources, caller, once)
+        earlier = registered_before(call, once)
         if earlier is None:
             raise
         return earlier
-    refuse_below_floor(resources.settings, registration.fairness)
+    refuse_below_floor(call.resources.settings, registration.fairness)
     source = registration.federation.model_copy(update={"path": upload.file_name})
     registration = registration.model_copy(update={"federation": source})
     if upload.size_bytes <= _CHECKED_BYTES:
-        _check_data(resources, caller, upload, registration)
+        _check_data(call, upload, registration)
     file = NewFile(
         fingerprint=upload.fingerprint,
         registration=registration.model_dump(mode="json"),
@@ -215,16 +289,14 @@ def register_pending(
         size_bytes=upload.size_bytes,
         storage_key=upload.storage_key,
     )
-    registered = register_file(resources, caller, file, once, pending=upload.id)
+    registered = register_file(call, file, once, pending=upload.id)
     if registered.row.storage_key != upload.storage_key:
         # The project had the content already.
-        resources.discard_upload(upload)
+        call.resources.discard_upload(upload)
     return registered
 
 
-def _check_data(
-    resources: Resources, caller: Caller, upload: PendingUpload, registration: Registration
-) -> None:
+def _check_data(call: Call, upload: PendingUpload, registration: Registration) -> None:
     """Every fault of the data at once, while the form can still be corrected."""
     from fedaudit.federations.load import RegisteredData
     from fedaudit.federations.reading.source_files import Files
@@ -233,7 +305,7 @@ def _check_data(
     try:
         RegisteredData(
             registration.model_copy(update={"federation": source}),
-            Files(open_upload=_opener(resources, upload)),
+            Files(open_upload=_opener(call.resources, upload)),
         ).profile()
     except InvalidInputError as error:
         stored = [
@@ -241,7 +313,7 @@ def _check_data(
             | {"message": one.message}
             for one in error.errors
         ]
-        shown = shown_reasons(stored, caller=caller)
+        shown = shown_reasons(stored, caller=call.caller)
         faults = [FieldError(one["pointer"], one["message"]) for one in shown]
         raise InvalidInputError(faults) from None
 

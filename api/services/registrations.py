@@ -20,8 +20,7 @@ from api.services.dispatch import (
 from api.services.lookups import find_federation, note
 from api.services.uploads import Arrived
 from api.shared.data_faults import reads_data, shown_reasons
-from api.shared.resources import Resources
-from api.shared.security import Caller, refuse_over_stored
+from api.shared.security import Call, Caller, refuse_over_stored
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import parse_registration, parse_uploaded
 from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
@@ -50,31 +49,31 @@ def federation_bodies(
     ]
 
 
-def federation_body(resources: Resources, row: Federation, *, caller: Caller) -> FederationBody:
+def federation_body(row: Federation, *, call: Call) -> FederationBody:
     """One federation as the caller may see it."""
-    with resources.database.read() as session:
-        [body] = federation_bodies(session, [row], caller=caller)
+    with call.reading() as session:
+        [body] = federation_bodies(session, [row], caller=call.caller)
     return body
 
 
 Registered = Queued[Federation]
 
 
-def register_path(
-    resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
-) -> Registered:
+def register_path(call: Call, value: Any, idempotency_key: str | None) -> Registered:
     """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
-    earlier = registered_before(resources, caller, idempotency)
+    earlier = registered_before(call, idempotency)
     if earlier is not None:
         return earlier
     registration = parse_registration(value)
-    refuse_below_floor(resources.settings, registration.fairness)
+    refuse_below_floor(call.resources.settings, registration.fairness)
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.reading.source_files import Files, open_path
 
     path = str(registration.federation.path)
-    files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
+    files = Files(
+        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
+    )
     with open_path(path, files=files, pointer="/federation/path") as source:
         fingerprint, size = source.fingerprint, source.size
     file = NewFile(
@@ -84,16 +83,14 @@ def register_path(
         size_bytes=size,
         storage_key=None,
     )
-    return register_file(resources, caller, file, idempotency)
+    return register_file(call, file, idempotency)
 
 
-def register_upload(
-    resources: Resources, caller: Caller, arrived: Arrived, idempotency_key: str | None
-) -> Registered:
+def register_upload(call: Call, arrived: Arrived, idempotency_key: str | None) -> Registered:
     """Keep an uploaded file, unless the project already has its content, and register it. The file
     is stored before the database refers to it, and removed if that fails. Raises InvalidInputError,
     ProblemError."""
-    refuse_below_floor(resources.settings, arrived.registration.fairness)
+    refuse_below_floor(call.resources.settings, arrived.registration.fairness)
     sent = arrived.file
     file = NewFile(
         fingerprint=sent.fingerprint,
@@ -104,27 +101,25 @@ def register_upload(
     )
     identity = {"registration": file.registration, "fingerprint": file.fingerprint}
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, identity)
-    earlier = registered_before(resources, caller, idempotency)
+    earlier = registered_before(call, idempotency)
     if earlier is not None:
         sent.writer.abort()
         return earlier
     sent.writer.commit()
     with ExitStack() as unneeded:
-        unneeded.callback(resources.storage.delete, sent.storage_key)
-        registered = register_file(resources, caller, file, idempotency)
+        unneeded.callback(call.resources.storage.delete, sent.storage_key)
+        registered = register_file(call, file, idempotency)
         if registered.row.storage_key == sent.storage_key:
             unneeded.pop_all()
     return registered
 
 
-def correct_registration(
-    resources: Resources, caller: Caller, federation_id: str, value: Any
-) -> Registered:
+def correct_registration(call: Call, federation_id: str, value: Any) -> Registered:
     """Register a federation's file otherwise, while it is rejected or no experiment used it. Raises
     InvalidInputError, and ProblemError where the file is gone or experiments used it."""
-    with resources.database.read() as session:
-        row = find_federation(session, caller, federation_id)
-        used = FederationRepository(session, caller.project_id).used(row.id)
+    with call.reading() as session:
+        row = find_federation(session, call.caller, federation_id)
+        used = FederationRepository(session, call.project_id).used(row.id)
     if row.status in ("deleted", "erased") or row.registration is None:
         raise conflict("the federation has no file; upload it again")
     if used and row.status != "rejected":
@@ -132,11 +127,11 @@ def correct_registration(
             "experiments used the federation under its registration; to register its file "
             "otherwise all the same, upload it again"
         )
-    if row.storage_key is not None and not resources.storage.holds(row.storage_key):
+    if row.storage_key is not None and not call.resources.storage.holds(row.storage_key):
         raise conflict("the stored file is lost; upload it again")
     path = str(row.registration["federation"]["path"])
     registration = parse_uploaded(_without_place(value, path), file_name=path)
-    refuse_below_floor(resources.settings, registration.fairness)
+    refuse_below_floor(call.resources.settings, registration.fairness)
     file = NewFile(
         fingerprint=row.fingerprint,
         registration=registration.model_dump(mode="json"),
@@ -144,7 +139,7 @@ def correct_registration(
         size_bytes=row.size_bytes or 0,
         storage_key=row.storage_key,
     )
-    return register_file(resources, caller, file, None)
+    return register_file(call, file, None)
 
 
 def _without_place(value: Any, path: str) -> Any:
@@ -158,13 +153,13 @@ def _without_place(value: Any, path: str) -> Any:
     return {**value, "federation": {**federation, "path": None}}
 
 
-def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
+def remove(call: Call, federation_id: str) -> None:
     """Delete a federation's file and profile; what was spent on the data stays. Raises ProblemError
     while experiments need it. Where the storage fails, the federation is deleted already and the
     same call again removes the rest."""
-    with resources.database.write() as session:
-        found = find_federation(session, caller, federation_id)
-        federations = FederationRepository(session, caller.project_id)
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        federations = FederationRepository(session, call.project_id)
         federations.lock(found.id)
         if federations.in_use(found.id):
             raise conflict(
@@ -172,49 +167,42 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
                 "for their end, or cancel them"
             )
         if federations.mark_deleted(found.id):
-            note(session, caller, "federation.removed", found.id)
+            note(session, call.caller, "federation.removed", found.id)
     if found.storage_key is None:
         return
-    resources.storage.delete(found.storage_key)
-    with resources.database.write() as session:
-        FederationRepository(session, caller.project_id).forget_file(found.id, found.storage_key)
+    call.resources.storage.delete(found.storage_key)
+    with call.writing() as session:
+        FederationRepository(session, call.project_id).forget_file(found.id, found.storage_key)
 
 
-def registered_before(
-    resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
-) -> Registered | None:
+def registered_before(call: Call, idempotency: IdempotentRequest | None) -> Registered | None:
     """The result of the same request made before. Raises ProblemError where its body differed."""
-    with resources.database.read() as session:
-        found = earlier_result(session, caller, idempotency)
+    with call.reading() as session:
+        found = earlier_result(session, call.caller, idempotency)
         if found is None:
             return None
-        return Registered(find_federation(session, caller, found), None)
+        return Registered(find_federation(session, call.caller, found), None)
 
 
 def register_file(
-    resources: Resources,
-    caller: Caller,
-    file: NewFile,
-    idempotency: IdempotentRequest | None,
-    *,
-    pending: str | None = None,
+    call: Call, file: NewFile, idempotency: IdempotentRequest | None, *, pending: str | None = None
 ) -> Registered:
     """Enter a file that is stored, or below the sources folder. `pending`: the id of the upload
     that waits with this file; where the federation takes the file over, the upload is forgotten in
     the same transaction. Raises ProblemError."""
-    lost = _lost_file(resources, caller, file)
-    with resources.database.write() as session:
+    lost = _lost_file(call, file)
+    with call.writing() as session:
         if pending is not None:
-            earlier = _taken_by_another(session, caller, pending, idempotency)
+            earlier = _taken_by_another(session, call.caller, pending, idempotency)
             if earlier is not None:
                 return earlier
-        across = resources.settings.budgets_across
-        federations = FederationRepository(session, caller.project_id, across=across)
+        across = call.resources.settings.budgets_across
+        federations = FederationRepository(session, call.project_id, across=across)
         before = federations.find(file.fingerprint)
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
-        erasures = ErasureRepository(session, caller.project_id)
+        erasures = ErasureRepository(session, call.project_id)
         if before is not None and before.status == "erased" and erasures.pending(before.id):
             raise conflict(
                 "these data are being erased from this project; if you may still use them, "
@@ -229,28 +217,28 @@ def register_file(
         if before is not None and _is_known(before, file):
             federation = before
         else:
-            attempts = resources.settings.max_attempts
-            message = queue_unit(session, caller.project_id, kind="profile", max_attempts=attempts)
+            attempts = call.resources.settings.max_attempts
+            message = queue_unit(session, call.project_id, kind="profile", max_attempts=attempts)
             # Without `across`, as of the project itself.
-            federation = FederationRepository(session, caller.project_id).register(
+            federation = FederationRepository(session, call.project_id).register(
                 file, unit_id=message.unit_id
             )
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
             session.refresh(federation)
         if pending is not None and federation.storage_key == file.storage_key:
-            PendingUploadRepository(session, caller.project_id).remove(pending)
+            PendingUploadRepository(session, call.project_id).remove(pending)
         # The same request may come twice at once: refused if it differs, else harmless.
-        claimed_before(session, caller, idempotency, federation.id)
+        claimed_before(session, call.caller, idempotency, federation.id)
         if message is not None:
             again = before is not None
             about = {"fingerprint": file.fingerprint, "again": again}
-            note(session, caller, "federation.registered", federation.id, **about)
+            note(session, call.caller, "federation.registered", federation.id, **about)
         if federation.storage_key is not None and federation.storage_key == file.storage_key:
-            refuse_over_stored(session, caller.project_id, resources.settings)
+            refuse_over_stored(session, call.project_id, call.resources.settings)
     if stored_before not in (None, federation.storage_key):
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
-        resources.storage.delete(str(stored_before))
+        call.resources.storage.delete(str(stored_before))
     return Registered(federation, message)
 
 
@@ -268,13 +256,17 @@ def _taken_by_another(
     return Registered(find_federation(session, caller, found), None)
 
 
-def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | None:
+def _lost_file(call: Call, file: NewFile) -> str | None:
     """Where the project's file of the same content should be stored, if it is missing."""
     if file.storage_key is None:
         return None
-    with resources.database.read() as session:
-        before = FederationRepository(session, caller.project_id).find(file.fingerprint)
-    if before is None or before.storage_key is None or resources.storage.holds(before.storage_key):
+    with call.reading() as session:
+        before = FederationRepository(session, call.project_id).find(file.fingerprint)
+    if (
+        before is None
+        or before.storage_key is None
+        or call.resources.storage.holds(before.storage_key)
+    ):
         return None
     return before.storage_key
 

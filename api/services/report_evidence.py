@@ -34,10 +34,9 @@ from models.repositories import (
     SigningKeyRepository,
     SignOffRepository,
 )
-from models.repositories.packed_rows import PackedRowRepository, RowSource, stored_rows
-from models.tables.experiments import Experiment
+from models.repositories.ledger import PackedRowRepository, RowSource, stored_rows
+from models.tables.experiments import Experiment, LaterAttacks, SignOff
 from models.tables.ledger import SigningKey
-from models.tables.reports import LaterAttacks, SignOff
 from models.values import LedgerRow
 from models.vocabulary import ENDED
 

@@ -11,14 +11,12 @@ from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse
 
 from api.services.lookups import find_experiment, find_report
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.reports.charts.line_chart import Series, series_of
 from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
-from models.tables.experiments import Experiment
-from models.tables.reports import LaterAttacks
+from models.tables.experiments import Experiment, LaterAttacks
 from models.values import FairnessRow, RoundRow
 
 if TYPE_CHECKING:
@@ -183,33 +181,31 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
     )
 
 
-def stored_pdf(
-    resources: Resources, caller: Caller, experiment_id: str, *, appendix: bool
-) -> bytes:
+def stored_pdf(call: Call, experiment_id: str, *, appendix: bool) -> bytes:
     """The PDF. Without its appendix it is printed once and then kept beside
     the uploaded files; the version before it is removed. Raises ProblemError where the caller's
     project has no such report, and where printing fails."""
     # Imported here because most calls need no templates.
     from fedaudit.reports.page.pdf import paper_page
 
-    page = page_html(resources.database, caller, experiment_id, appendix=appendix)
+    page = page_html(call.resources.database, call.caller, experiment_id, appendix=appendix)
     if appendix:
-        return resources.printer.pdf(page)
+        return call.resources.printer.pdf(page)
     digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
     key = report_pdf_key(experiment_id, digest)
     try:
-        if resources.storage.holds(key):
-            with resources.storage.local(key) as path:
+        if call.resources.storage.holds(key):
+            with call.resources.storage.local(key) as path:
                 return path.read_bytes()
     except StorageError as error:
         log.warning("printed report not read", detail=str(error))
-    pdf = resources.printer.pdf(page)
+    pdf = call.resources.printer.pdf(page)
     # A failure to keep it is no reason to refuse what was printed.
     try:
-        with resources.storage.writer(key) as writer:
+        with call.resources.storage.writer(key) as writer:
             writer.write(pdf)
-        for superseded in resources.storage.beside(key):
-            resources.storage.delete(superseded)
+        for superseded in call.resources.storage.beside(key):
+            call.resources.storage.delete(superseded)
     except StorageError as error:
         log.warning("printed report not kept", detail=str(error))
     return pdf

@@ -22,7 +22,7 @@ from api.services.attacks import find_judged, judged_document
 from api.services.dispatch import IdempotentRequest, earlier_result
 from api.services.lookups import find_experiment, find_report, list_page, note
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.comparison.compared_reports import compare_reports
@@ -32,8 +32,7 @@ from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
-from models.tables.experiments import Experiment
-from models.tables.reports import Report, SignOff
+from models.tables.experiments import Experiment, Report, SignOff
 from models.values import IndexedFigure, ListedReport
 from models.values import ReportFilters as StoredFilters
 
@@ -140,8 +139,7 @@ def _body(
 
 
 def comparison_of(
-    resources: Resources,
-    caller: Caller,
+    call: Call,
     experiment_ids: Sequence[str],
     *,
     fairness: str | None = None,
@@ -152,9 +150,9 @@ def comparison_of(
     cannot be parsed."""
     reports = []
     for id_ in experiment_ids:
-        with resources.database.read() as session:
+        with call.reading() as session:
             try:
-                reports.append(parsed(find_judged(session, caller, id_)))
+                reports.append(parsed(find_judged(session, call.caller, id_)))
             except ProblemError as error:
                 raise ProblemError(error.status, error.slug, f"{id_}: {error.detail}") from None
             except ValueError:
@@ -164,25 +162,21 @@ def comparison_of(
 
 
 def sign_off_report(
-    resources: Resources,
-    caller: Caller,
-    experiment_id: str,
-    asked: SignOffRequest,
-    idempotency: IdempotentRequest | None,
+    call: Call, experiment_id: str, asked: SignOffRequest, idempotency: IdempotentRequest | None
 ) -> SignOff:
     """Store a sign-off of the experiment's report, which a worker's process signs afterwards.
     Raises ProblemError without such a report, where another one was read, and for a key without a
     person; InvalidInputError where the report demands a note."""
-    with resources.database.write() as session:
-        report = find_report(session, caller, experiment_id)
-        if caller.person is None:
+    with call.writing() as session:
+        report = find_report(session, call.caller, experiment_id)
+        if call.caller.person is None:
             raise ProblemError(
                 403,
                 "forbidden",
                 "the API key names no person, so nobody would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",
             )
-        earlier = earlier_result(session, caller, idempotency)
+        earlier = earlier_result(session, call.caller, idempotency)
         if earlier is not None:
             found = SignOffRepository(session).get(experiment_id, int(earlier))
             if found is None:
@@ -195,7 +189,7 @@ def sign_off_report(
             why = " and ".join(CONCERN_WORDS[one] for one in concerns)
             message = f"is needed, because {why}: say why it is signed off as it is"
             raise InvalidInputError([FieldError("/note", message)])
-        sign_offs = SignOffRepository(session, caller.project_id)
+        sign_offs = SignOffRepository(session, call.project_id)
         number = sign_offs.next_number(experiment_id)
         if number > _MOST_SIGN_OFFS:
             raise conflict(f"the report has {_MOST_SIGN_OFFS} sign-offs already")
@@ -205,25 +199,27 @@ def sign_off_report(
             report_hash=report.report_hash,
             decision=asked.decision,
             note=asked.note,
-            role=asked.role or caller.person.role,
+            role=asked.role or call.caller.person.role,
             concerns=tuple(concerns),
-            person=caller.person.name,
-            key_id=caller.key_id,
-            key_name=caller.key_name,
-            by_submitter=_by_submitter(find_experiment(session, caller, experiment_id), caller),
+            person=call.caller.person.name,
+            key_id=call.caller.key_id,
+            key_name=call.caller.key_name,
+            by_submitter=_by_submitter(
+                find_experiment(session, call.caller, experiment_id), call.caller
+            ),
             signed_off_at=utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
         if idempotency is not None:
-            idempotency.claim(session, caller, str(number))
+            idempotency.claim(session, call.caller, str(number))
         about: dict[str, Any] = {
             "number": number,
             "decision": asked.decision,
             "report_hash": report.report_hash,
         }
-        owner = {"experiment_id": experiment_id, "project_id": caller.project_id}
+        owner = {"experiment_id": experiment_id, "project_id": call.project_id}
         stated = {"statement": statement.fields(), "created_at": utc_now(), **about}
         added = sign_offs.add(SignOff(**owner, **stated))
-        note(session, caller, "report.signed-off", experiment_id, **about)
+        note(session, call.caller, "report.signed-off", experiment_id, **about)
         return added
 
 

@@ -21,7 +21,7 @@ from api.services.disclosure import (
 from api.services.dispatch import IdempotentRequest, UnitMessage, earlier_result, queue_unit
 from api.services.lookups import find_experiment, note
 from api.shared.resources import Resources
-from api.shared.security import Caller, refuse_over_running
+from api.shared.security import Call, Caller, refuse_over_running
 from fedaudit.ledger.encoding import new_salt
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.leakage import leakage
@@ -136,22 +136,18 @@ def admitting(
         yield Admitting(budgets, max_attempts, low_share, notices)
 
 
-def admitting_for(
-    resources: Resources, session: Session, caller: Caller
-) -> AbstractContextManager[Admitting]:
+def admitting_for(session: Session, call: Call) -> AbstractContextManager[Admitting]:
     """The same by the service's settings, for a caller's project."""
     return admitting(
-        resources.budgets(session, caller.project_id),
-        max_attempts=resources.settings.max_attempts,
-        low_share=resources.settings.webhooks_low_budget_share,
+        call.budgets(session),
+        max_attempts=call.resources.settings.max_attempts,
+        low_share=call.resources.settings.webhooks_low_budget_share,
     )
 
 
-def plan_others(
-    resources: Resources, caller: Caller, planned: ExperimentPlan
-) -> list[ExperimentPlan]:
+def plan_others(call: Call, planned: ExperimentPlan) -> list[ExperimentPlan]:
     """The other seeds of a spec; none where it is not repeated. Raises InvalidInputError."""
-    return [plan(resources, caller, spec) for spec in repeated(planned.spec)[1:]]
+    return [plan(call, spec) for spec in repeated(planned.spec)[1:]]
 
 
 @dataclass(frozen=True)
@@ -164,33 +160,26 @@ class Submitted:
     warnings: list[str]
 
 
-def submit(
-    resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
-) -> Submitted:
+def submit(call: Call, value: Any, idempotency: IdempotentRequest | None) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    if before := _earlier(resources, caller, idempotency):
+    if before := _earlier(call, idempotency):
         return before
-    planned = plan(resources, caller, parse_inherited(resources, caller, value))
-    others = plan_others(resources, caller, planned)
-    return _queue(resources, Asked(caller, planned, others, idempotency))
+    planned = plan(call, parse_inherited(call, value))
+    others = plan_others(call, planned)
+    return _queue(call, Asked(call.caller, planned, others, idempotency))
 
 
-def retry(
-    resources: Resources,
-    caller: Caller,
-    experiment: Experiment,
-    idempotency: IdempotentRequest | None,
-) -> Submitted:
+def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest | None) -> Submitted:
     """Queue the spec of an experiment that failed or was cancelled once more."""
     if experiment.status not in RETRIED:
         raise conflict(
             f"the experiment is {experiment.status}; only one that failed or was cancelled can be "
             "tried again"
         )
-    if before := _earlier(resources, caller, idempotency):
+    if before := _earlier(call, idempotency):
         return before
-    with resources.database.read() as session:
-        cell = SweepRepository(session, caller.project_id).cell_of(experiment.id)
+    with call.reading() as session:
+        cell = SweepRepository(session, call.project_id).cell_of(experiment.id)
     if cell is not None:
         sweep_id = cell[0].id
         raise conflict(
@@ -198,51 +187,47 @@ def retry(
             f"its cells again by POST /v1/sweeps/{sweep_id}/retry",
             sweep_id=sweep_id,
         )
-    planned = plan(resources, caller, parse_spec(experiment.spec))
-    others = plan_others(resources, caller, planned)
-    again = Asked(caller, planned, others, idempotency, retry_of=experiment.id)
-    return _queue(resources, again)
+    planned = plan(call, parse_spec(experiment.spec))
+    others = plan_others(call, planned)
+    again = Asked(call.caller, planned, others, idempotency, retry_of=experiment.id)
+    return _queue(call, again)
 
 
-def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
+def cancel(call: Call, experiment_id: str) -> Submitted:
     """Request an end: `cancelled` at once where no worker has it, else `cancelling` until then.
     Raises ProblemError where it has ended otherwise."""
-    with resources.database.write() as session:
-        row = find_experiment(session, caller, experiment_id)
+    with call.writing() as session:
+        row = find_experiment(session, call.caller, experiment_id)
         if row.status in ENDED and row.status != "cancelled":
             raise conflict(f"the experiment has ended: it is {row.status}")
-        ExperimentRepository(session, caller.project_id).request_cancel(
-            row.id, price=leakage, cancelled_by=caller.actor
+        ExperimentRepository(session, call.project_id).request_cancel(
+            row.id, price=leakage, cancelled_by=call.caller.actor
         )
-        cancelled = _submitted(resources, session, caller, row.id)
-        note(session, caller, "experiment.cancelled", row.id)
+        cancelled = _submitted(session, call, row.id)
+        note(session, call.caller, "experiment.cancelled", row.id)
         return cancelled
 
 
-def _earlier(
-    resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
-) -> Submitted | None:
+def _earlier(call: Call, idempotency: IdempotentRequest | None) -> Submitted | None:
     """The result of the same request made before. Raises ProblemError where its body differed."""
     if idempotency is None:
         return None
-    with resources.database.autocommit_read() as session:
-        found = earlier_result(session, caller, idempotency)
+    with call.resources.database.autocommit_read() as session:
+        found = earlier_result(session, call.caller, idempotency)
     if found is None:
         return None
-    with resources.database.read() as session:
-        return _submitted(resources, session, caller, found)
+    with call.reading() as session:
+        return _submitted(session, call, found)
 
 
-def _submitted(
-    resources: Resources, session: Session, caller: Caller, experiment_id: str
-) -> Submitted:
+def _submitted(session: Session, call: Call, experiment_id: str) -> Submitted:
     """An experiment that was submitted before, as it is now."""
-    experiments = ExperimentRepository(session, caller.project_id)
+    experiments = ExperimentRepository(session, call.project_id)
     experiment = experiments.get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
     kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-    warnings = _warnings_about(resources, session, experiment, kind)
+    warnings = _warnings_about(call.resources, session, experiment, kind)
     tags = list(experiments.tags([experiment_id])[experiment_id])
     return Submitted(experiment, tags, None, warnings)
 
@@ -289,18 +274,16 @@ class Trial:
     """Whether a total is set in the book of its noise mode."""
 
 
-def try_admission(
-    resources: Resources, caller: Caller, planned: ExperimentPlan, others: Sequence[ExperimentPlan]
-) -> Trial:
+def try_admission(call: Call, planned: ExperimentPlan, others: Sequence[ExperimentPlan]) -> Trial:
     """Try the reservation itself, and roll it back, so that the answer is that of a submission.
     `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
     would be refused for another reason than a budget."""
-    asked = Asked(caller, planned, others, None)
+    asked = Asked(call.caller, planned, others, None)
     warnings: list[str] = []
     is_bounded, refusal = False, None
     try:
-        with resources.database.write() as session:
-            budgets = resources.budgets(session, caller.project_id)
+        with call.writing() as session:
+            budgets = call.budgets(session)
             federation_id, noise = store_federation(budgets, planned), planned.spec.privacy.noise
             warnings = warnings_of(budgets, federation_id, noise=noise, cost_kind=asked.cost_kind)
             if others:
@@ -312,7 +295,7 @@ def try_admission(
                 one.book == noise and one.total is not None
                 for one in budgets.budgets(federation_id)
             )
-            with admitting_for(resources, session, caller) as admitting:
+            with admitting_for(session, call) as admitting:
                 _admit(admitting, asked)
                 raise DryRunRollback
     except DryRunRollback:
@@ -327,18 +310,18 @@ def try_admission(
     return Trial(refusal, [*planned.doubts, *warnings], is_bounded)
 
 
-def _queue(resources: Resources, asked: Asked) -> Submitted:
+def _queue(call: Call, asked: Asked) -> Submitted:
     """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
-    caller, key = asked.caller, asked.idempotency
-    with resources.database.write() as session:
+    caller, key = call.caller, asked.idempotency
+    with call.writing() as session:
         if key is not None and not key.claim(session, caller, asked.experiment_id):
             experiment = None
         else:
-            with admitting_for(resources, session, caller) as admitting:
+            with admitting_for(session, call) as admitting:
                 experiment, unit = _admit(admitting, asked)
             warnings = [
                 *asked.planned.doubts,
-                *_warnings_about(resources, session, experiment, asked.cost_kind),
+                *_warnings_about(call.resources, session, experiment, asked.cost_kind),
             ]
             names = ("federation_id", "noise", "retry_of", "spec_hash")
             details = {name: getattr(experiment, name) for name in names}
@@ -346,12 +329,12 @@ def _queue(resources: Resources, asked: Asked) -> Submitted:
                 "experiment.submitted" if asked.retry_of is None else "experiment.retried"
             )
             note(session, caller, action, experiment.id, **details)
-            refuse_over_running(session, caller.project_id, resources.settings)
+            refuse_over_running(session, call.project_id, call.resources.settings)
     if experiment is not None:
         log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.unit_id)
         tags = sorted(set(asked.planned.spec.tags))
         return Submitted(experiment, tags, unit, warnings)
-    found = _earlier(resources, caller, key)
+    found = _earlier(call, key)
     if found is None:
         raise LookupError("the key of the request was taken, and is not there")
     return found

@@ -24,8 +24,7 @@ from api.services.disclosure import warnings_of
 from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before, earlier_result
 from api.services.lookups import found_by, note
 from api.services.submission import RETRIED, DryRunRollback, admitting_for
-from api.shared.resources import Resources
-from api.shared.security import Caller, refuse_over_running
+from api.shared.security import Call, Caller, refuse_over_running
 from fedaudit.privacy.accounting.privacy_events import REPORT, CostKind
 from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -218,43 +217,41 @@ class SubmittedSweep:
     warnings: list[str] = field(default_factory=list)
 
 
-def _plan_sweep(resources: Resources, caller: Caller, value: Any) -> _PlannedSweep:
+def _plan_sweep(call: Call, value: Any) -> _PlannedSweep:
     """Every cell over its data; no transaction. Raises InvalidInputError, with the faults of cells
     at the fields they follow from."""
     sweep = parse_sweep(value)
     planned = []
-    for cell, spec in parse_cells(sweep, partial(parse_inherited, resources, caller)):
+    for cell, spec in parse_cells(sweep, partial(parse_inherited, call)):
         try:
-            planned.append((cell, plan(resources, caller, spec)))
+            planned.append((cell, plan(call, spec)))
         except InvalidInputError as error:
             raise InvalidInputError([placed(sweep, cell, one) for one in error.errors]) from None
     return _PlannedSweep(sweep, planned)
 
 
-def submit_sweep(
-    resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
-) -> SubmittedSweep:
+def submit_sweep(call: Call, value: Any, idempotency: IdempotentRequest | None) -> SubmittedSweep:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
-    with resources.database.read() as session:
-        known = earlier_result(session, caller, idempotency)
+    with call.reading() as session:
+        known = earlier_result(session, call.caller, idempotency)
         if known is not None:
-            return SubmittedSweep(find_sweep(session, caller, known))
-    planned = _plan_sweep(resources, caller, value)
+            return SubmittedSweep(find_sweep(session, call.caller, known))
+    planned = _plan_sweep(call, value)
     sweep_id = new_id()
-    with resources.database.write() as session:
-        known = claimed_before(session, caller, idempotency, sweep_id)
+    with call.writing() as session:
+        known = claimed_before(session, call.caller, idempotency, sweep_id)
         if known is not None:
-            return SubmittedSweep(find_sweep(session, caller, known))
-        submitted = _store(resources, session, caller, sweep_id, planned)
+            return SubmittedSweep(find_sweep(session, call.caller, known))
+        submitted = _store(session, call, sweep_id, planned)
     log.info("sweep queued", sweep_id=sweep_id, cells=len(planned.cells))
     return submitted
 
 
-def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidationBody:
+def try_sweep(call: Call, value: Any) -> SweepValidationBody:
     """What a submission would meet at present: the reservation itself, rolled back. Raises
     InvalidInputError, or ProblemError where it would be refused for another reason than a
     budget."""
-    planned = _plan_sweep(resources, caller, value)
+    planned = _plan_sweep(call, value)
     found = SweepValidationBody(
         cells=len(planned.cells),
         costs=None,
@@ -264,9 +261,9 @@ def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidati
         warnings=[],
     )
     try:
-        with resources.database.write() as session:
-            submitted = _store(resources, session, caller, new_id(), planned)
-            found.costs = _costs_of(session, caller, submitted.sweep)
+        with call.writing() as session:
+            submitted = _store(session, call, new_id(), planned)
+            found.costs = _costs_of(session, call.caller, submitted.sweep)
             found.has_room, found.warnings = True, submitted.warnings
             raise DryRunRollback
     except DryRunRollback:
@@ -278,37 +275,35 @@ def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidati
     return found
 
 
-def _store(
-    resources: Resources, session: Session, caller: Caller, sweep_id: str, planned: _PlannedSweep
-) -> SubmittedSweep:
+def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> SubmittedSweep:
     ids, messages, drawn_on = [], [], set[tuple[str, str, CostKind]]()
-    with admitting_for(resources, session, caller) as admitting:
+    with admitting_for(session, call) as admitting:
         for position, (_, one) in enumerate(planned.cells):
             ids.append(new_id())
             messages.append(admitting.queue(one))
             try:
                 queued = admitting.admit(
-                    one, messages[-1], experiment_id=ids[-1], created_by=caller.actor
+                    one, messages[-1], experiment_id=ids[-1], created_by=call.caller.actor
                 )
             except ProblemError as error:
                 raise _refused(error, position, len(planned.cells)) from None
             kind = one.ledger_context.inputs.cost_kind
             drawn_on.add((queued.federation_id, queued.noise, kind))
-    budgets = resources.budgets(session, caller.project_id)
+    budgets = call.budgets(session)
     warnings = dict.fromkeys(doubt for _, one in planned.cells for doubt in one.doubts)
     for federation_id, noise, kind in sorted(drawn_on):
         found = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
         warnings |= dict.fromkeys(found)
-    sweep = SweepRepository(session, caller.project_id).add(
+    sweep = SweepRepository(session, call.project_id).add(
         sweep_id,
         name=planned.spec.name,
         asked=planned.spec.model_dump(mode="json"),
         facts=planned.facts,
         cells=[(id_, cell.values) for id_, (cell, _) in zip(ids, planned.cells, strict=True)],
-        by=caller.actor,
+        by=call.caller.actor,
     )
-    note(session, caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
-    refuse_over_running(session, caller.project_id, resources.settings)
+    note(session, call.caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
+    refuse_over_running(session, call.project_id, call.resources.settings)
     return SubmittedSweep(sweep, messages, list(warnings))
 
 
@@ -326,49 +321,49 @@ def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
     )
 
 
-def cancel_sweep(resources: Resources, caller: Caller, sweep_id: str) -> Sweep:
+def cancel_sweep(call: Call, sweep_id: str) -> Sweep:
     """Ask for the end of every cell that has not ended. Raises ProblemError where all have, or
     there is no such sweep."""
-    with resources.database.write() as session:
-        sweep = find_sweep(session, caller, sweep_id)
-        cells = SweepRepository(session, caller.project_id).cells(sweep.id)
+    with call.writing() as session:
+        sweep = find_sweep(session, call.caller, sweep_id)
+        cells = SweepRepository(session, call.project_id).cells(sweep.id)
         going_on = [one for one in cells if one.experiment.status not in ENDED]
         if not going_on:
             raise conflict("every cell of the sweep has ended")
-        experiments = ExperimentRepository(session, caller.project_id)
+        experiments = ExperimentRepository(session, call.project_id)
         for cell in going_on:
-            experiments.request_cancel(cell.experiment.id, price=leakage, cancelled_by=caller.actor)
-        note(session, caller, "sweep.cancelled", sweep.id, cells=len(going_on))
+            experiments.request_cancel(
+                cell.experiment.id, price=leakage, cancelled_by=call.caller.actor
+            )
+        note(session, call.caller, "sweep.cancelled", sweep.id, cells=len(going_on))
         return sweep
 
 
-def retry_sweep(
-    resources: Resources, caller: Caller, sweep_id: str, idempotency: IdempotentRequest | None
-) -> SubmittedSweep:
+def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest | None) -> SubmittedSweep:
     """Queue every cell that failed or was cancelled once more, as new experiments of the sweep.
     Raises ProblemError where there is none, or a budget has no room for them; InvalidInputError
     where their data cannot be used any more."""
-    with resources.database.read() as session:
-        sweep = find_sweep(session, caller, sweep_id)
-        if earlier_result(session, caller, idempotency) is not None:
+    with call.reading() as session:
+        sweep = find_sweep(session, call.caller, sweep_id)
+        if earlier_result(session, call.caller, idempotency) is not None:
             return SubmittedSweep(sweep)
-        cells = SweepRepository(session, caller.project_id).cells(sweep.id)
+        cells = SweepRepository(session, call.project_id).cells(sweep.id)
         again = [cell for cell in cells if cell.experiment.status in RETRIED]
-        _refuse_after_a_pass(session, caller, sweep)
+        _refuse_after_a_pass(session, call.caller, sweep)
     if not again:
         raise conflict("no cell of the sweep has failed or was cancelled")
-    plans = [plan(resources, caller, parse_spec(cell.experiment.spec)) for cell in again]
-    with resources.database.write() as session:
-        if idempotency is not None and not idempotency.claim(session, caller, sweep.id):
+    plans = [plan(call, parse_spec(cell.experiment.spec)) for cell in again]
+    with call.writing() as session:
+        if idempotency is not None and not idempotency.claim(session, call.caller, sweep.id):
             return SubmittedSweep(sweep)
-        sweeps, messages = SweepRepository(session, caller.project_id), []
+        sweeps, messages = SweepRepository(session, call.project_id), []
         sweeps.hold(sweep.id)
         # Once more: a report may have been signed while the cells were planned.
-        _refuse_after_a_pass(session, caller, sweep)
+        _refuse_after_a_pass(session, call.caller, sweep)
         left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
         if not left:
             raise conflict("another request has tried the cells again just now")
-        with admitting_for(resources, session, caller) as admitting:
+        with admitting_for(session, call) as admitting:
             for cell, planned in zip(again, plans, strict=True):
                 if (former := cell.experiment.id) in left:
                     messages.append(admitting.queue(planned))
@@ -378,11 +373,11 @@ def retry_sweep(
                         messages[-1],
                         experiment_id=id_,
                         retry_of=former,
-                        created_by=caller.actor,
+                        created_by=call.caller.actor,
                     )
                     sweeps.enter(sweep.id, cell, again=id_)
-        note(session, caller, "sweep.retried", sweep.id, cells=len(messages))
-        refuse_over_running(session, caller.project_id, resources.settings)
+        note(session, call.caller, "sweep.retried", sweep.id, cells=len(messages))
+        refuse_over_running(session, call.project_id, call.resources.settings)
     return SubmittedSweep(sweep, messages)
 
 

@@ -33,7 +33,7 @@ from fedaudit.spec.metrics import COUNTS, RATES
 from fedaudit.spreadsheet import plain_text
 from models.database import Database
 from models.repositories import FairnessRepository, LedgerRepository, RoundRepository
-from models.repositories.packed_rows import PackedRowRepository
+from models.repositories.ledger import PackedRowRepository
 from models.values import FairnessRow, LedgerRow, RoundRow
 
 Row = TypeVar("Row")

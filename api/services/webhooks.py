@@ -10,8 +10,7 @@ from api.http.problems import conflict, unavailable
 from api.schemas.base import PageParameters
 from api.schemas.people import DeliveryBody, DeliveryPage, WebhookBody, WebhookPage
 from api.services.lookups import find_webhook, found_by, list_page
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
 from models.repositories import (
@@ -31,47 +30,43 @@ def new_webhook_secret(settings: Settings) -> tuple[str, str]:
     return secret, box.encrypt(secret)
 
 
-def webhook_page(resources: Resources, caller: Caller, parameters: PageParameters) -> WebhookPage:
+def webhook_page(call: Call, parameters: PageParameters) -> WebhookPage:
     """The project's webhooks, oldest first. Raises ProblemError for another list's cursor."""
-    with resources.database.read() as session:
-        rows = WebhookEndpointRepository(session, caller.project_id).list
+    with call.reading() as session:
+        rows = WebhookEndpointRepository(session, call.project_id).list
         bodies = partial(map, WebhookBody.of)
         return list_page(WebhookPage, "webhooks", parameters, rows, bodies)
 
 
-def get_webhook_body(resources: Resources, caller: Caller, webhook_id: str) -> WebhookBody:
+def get_webhook_body(call: Call, webhook_id: str) -> WebhookBody:
     """One of them. Raises ProblemError where the project has no such webhook."""
-    with resources.database.read() as session:
-        return WebhookBody.of(find_webhook(session, caller, webhook_id))
+    with call.reading() as session:
+        return WebhookBody.of(find_webhook(session, call.caller, webhook_id))
 
 
-def delivery_page(
-    resources: Resources, caller: Caller, webhook_id: str, parameters: PageParameters
-) -> DeliveryPage:
+def delivery_page(call: Call, webhook_id: str, parameters: PageParameters) -> DeliveryPage:
     """A webhook's deliveries, newest first. Raises ProblemError as the others do."""
-    with resources.database.read() as session:
-        find_webhook(session, caller, webhook_id)
-        rows = partial(WebhookDeliveryRepository(session, caller.project_id).list, webhook_id)
+    with call.reading() as session:
+        find_webhook(session, call.caller, webhook_id)
+        rows = partial(WebhookDeliveryRepository(session, call.project_id).list, webhook_id)
         route, bodies = f"webhook-deliveries:{webhook_id}", partial(map, DeliveryBody.of)
         return list_page(DeliveryPage, route, parameters, rows, bodies)
 
 
-def send_test(resources: Resources, caller: Caller, webhook_id: str) -> DeliveryBody:
+def send_test(call: Call, webhook_id: str) -> DeliveryBody:
     """Let `webhook.test` be sent. Raises ProblemError where the webhook is disabled, or missing."""
-    with resources.database.write() as session:
-        _lock_enabled(session, caller, webhook_id)
-        announcements = AnnouncementRepository(session, caller.project_id)
+    with call.writing() as session:
+        _lock_enabled(session, call.caller, webhook_id)
+        announcements = AnnouncementRepository(session, call.project_id)
         return DeliveryBody.of(announcements.test(webhook_id))
 
 
-def send_again(
-    resources: Resources, caller: Caller, webhook_id: str, delivery_id: str
-) -> DeliveryBody:
+def send_again(call: Call, webhook_id: str, delivery_id: str) -> DeliveryBody:
     """Let a delivery be sent again. Raises ProblemError as `send_test` does, and while it is being
     sent."""
-    with resources.database.write() as session:
-        _lock_enabled(session, caller, webhook_id)
-        deliveries = WebhookDeliveryRepository(session, caller.project_id)
+    with call.writing() as session:
+        _lock_enabled(session, call.caller, webhook_id)
+        deliveries = WebhookDeliveryRepository(session, call.project_id)
         get = partial(deliveries.get, webhook_id)
         found_by(get, delivery_id, "delivery")
         if not deliveries.send_again(webhook_id, delivery_id):

@@ -14,7 +14,7 @@ from fedaudit.privacy.declared.histories import Histories
 from fedaudit.reports.declared.ledger_material import stored_drawn, stored_histories
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository
-from models.tables.declared_ledgers import DeclaredLedger
+from models.tables.ledger import DeclaredLedger
 
 _KEPT = 64
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, MutableMapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -14,7 +15,7 @@ from api.http.problems import ProblemError
 from api.shared.resources import Resources, Shared
 from infrastructure.settings import Settings
 from models.person import Actor, Person
-from models.repositories import ApiKeyRepository, ProjectUsageRepository
+from models.repositories import ApiKeyRepository, Budgets, ProjectUsageRepository
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
 from models.vocabulary import Scope
@@ -137,6 +138,31 @@ class Caller:
         return scope in self.scopes
 
 
+@dataclass(frozen=True)
+class Call:
+    """What one call has: the service's resources, and the caller in whose name they are used."""
+
+    resources: Resources
+    caller: Caller
+
+    @property
+    def project_id(self) -> str:
+        """The caller's project."""
+        return self.caller.project_id
+
+    def reading(self) -> AbstractContextManager[Session]:
+        """A database session that only reads."""
+        return self.resources.database.read()
+
+    def writing(self) -> AbstractContextManager[Session]:
+        """A database session whose changes are kept when the block ends."""
+        return self.resources.database.write()
+
+    def budgets(self, session: Session) -> Budgets:
+        """The budgets of the caller's project."""
+        return self.resources.budgets(session, self.caller.project_id)
+
+
 def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | None) -> Caller:
     """The caller with the key that was sent. Raises ProblemError without one in force."""
     if credentials is None:
@@ -150,12 +176,12 @@ def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | N
     return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
 
 
-def allowed(scope: Scope) -> Callable[..., Caller]:
-    """A dependency that lets keys with the scope pass, and gives the caller. It counts the request,
+def allowed(scope: Scope) -> Callable[..., Call]:
+    """A dependency that lets keys with the scope pass, and gives the call. It counts the request,
     and refuses one beyond the project's quota. All of it is one function, because FastAPI hands
     each to a thread."""
 
-    def check(request: Request, resources: Shared, credentials: Credentials) -> Caller:
+    def check(request: Request, resources: Shared, credentials: Credentials) -> Call:
         caller = identify(resources, credentials)
         if request.method not in _READING:
             resources.check_schema(within=SCHEMA_SECONDS)
@@ -170,7 +196,7 @@ def allowed(scope: Scope) -> Callable[..., Caller]:
                 },
                 scope=scope,
             )
-        return caller
+        return Call(resources, caller)
 
     return check
 
@@ -180,11 +206,11 @@ def _unauthorised(detail: str, *, error: str | None = None) -> ProblemError:
     return ProblemError(401, "unauthorised", detail, headers={"WWW-Authenticate": challenge})
 
 
-ExperimentsReader = Annotated[Caller, Depends(allowed("experiments:read"))]
-ExperimentsWriter = Annotated[Caller, Depends(allowed("experiments:write"))]
-ReportsReader = Annotated[Caller, Depends(allowed("reports:read"))]
-ReportsSigner = Annotated[Caller, Depends(allowed("reports:sign"))]
-LedgerReader = Annotated[Caller, Depends(allowed("ledger:read"))]
-FederationsReader = Annotated[Caller, Depends(allowed("federations:read"))]
-FederationsWriter = Annotated[Caller, Depends(allowed("federations:write"))]
-Administrator = Annotated[Caller, Depends(allowed("admin"))]
+ExperimentsReader = Annotated[Call, Depends(allowed("experiments:read"))]
+ExperimentsWriter = Annotated[Call, Depends(allowed("experiments:write"))]
+ReportsReader = Annotated[Call, Depends(allowed("reports:read"))]
+ReportsSigner = Annotated[Call, Depends(allowed("reports:sign"))]
+LedgerReader = Annotated[Call, Depends(allowed("ledger:read"))]
+FederationsReader = Annotated[Call, Depends(allowed("federations:read"))]
+FederationsWriter = Annotated[Call, Depends(allowed("federations:write"))]
+Administrator = Annotated[Call, Depends(allowed("admin"))]

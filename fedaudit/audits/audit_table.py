@@ -28,7 +28,7 @@ from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import compared, left_out_rows, read_sensitive, with_intersections
 from fedaudit.federations.levels import MAX_CLASSES, Levels, find_classes
-from fedaudit.federations.packing import attribute_of
+from fedaudit.federations.mapped import attribute_of
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows

@@ -13,7 +13,7 @@ from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.packing import EVERY_NUMBER, Rows, as_float32, check_scales, pack, scaled
+from fedaudit.federations.mapped import EVERY_NUMBER, Rows, as_float32, check_scales, pack, scaled
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_path, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, as_numpy

@@ -9,7 +9,7 @@ import rfc8785
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation, Truth
-from fedaudit.federations.packing import check_size
+from fedaudit.federations.mapped import check_size
 from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
 from fedaudit.spec.federation import SyntheticGroups, SyntheticLinear

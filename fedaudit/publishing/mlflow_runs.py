@@ -11,8 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_mlflow
-from fedaudit.publishing.published_figures import PublishedFigure
+from fedaudit.publishing.publication import (
+    MODEL_FILE,
+    Publication,
+    PublishedFigure,
+    PublishingError,
+    import_mlflow,
+)
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
 

@@ -11,7 +11,7 @@ from fedaudit.arrays import Floats
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
-from fedaudit.federations.packing import EVERY_NUMBER, Scales
+from fedaudit.federations.mapped import EVERY_NUMBER, Scales
 from fedaudit.federations.split import training_group_rows
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.rows import Outcome, charges_report

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from fedaudit.spec.base import PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.optimisers import (
+from fedaudit.spec.models import (
     DEFAULT_SCHEDULE,
     DEFAULT_SERVER,
     Decay,

@@ -20,7 +20,7 @@ from models.repositories.declared_ledgers import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
-from models.repositories.disclosures import DisclosureRepository
+from models.repositories.disclosures import DisclosureRepository, NearCopyRepository
 from models.repositories.erasures import ErasingRepository, ErasureRepository
 from models.repositories.experiment_parts import (
     CheckpointRepository,
@@ -40,7 +40,6 @@ from models.repositories.files import (
     gone_contents,
 )
 from models.repositories.ledger import LedgerRepository
-from models.repositories.near_copies import NearCopyRepository
 from models.repositories.reports import ReportListRepository, ReportRepository
 from models.repositories.service import (
     OutboxRepository,

@@ -13,9 +13,8 @@ from models.identifiers import new_id
 from models.person import Actor, Person
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.accounts import ApiKey, IdempotencyKey, Project, RequestMinute, WebSession
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, LaterAttacks
 from models.tables.federations import Artifact, Federation, PendingUpload
-from models.tables.reports import LaterAttacks
 from models.vocabulary import OPEN
 
 

@@ -1,12 +1,13 @@
 """The audit log, and the changes of settings that it records."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+import rfc8785
 from sqlalchemy import bindparam, or_, select
 
-from models.audit_chain import first_link, next_link
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.person import Actor
@@ -14,6 +15,21 @@ from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.accounts import AuditEntry, AuditHead, SettingChange
 from models.values import Cursor, Page
 from models.vocabulary import AuditAction, AuditOrigin
+
+_GENESIS = b"fedaudit-audit-log-genesis-1\x00"
+_LINK = b"fedaudit-audit-log-link-1\x00"
+
+
+def first_link(project_id: str) -> str:
+    """The link before the first entry of a project, in hexadecimal."""
+    return hashlib.sha256(_GENESIS + project_id.encode()).hexdigest()
+
+
+def next_link(previous: str, entry: Mapping[str, Any]) -> str:
+    """The link of an entry: the one before, and the entry as canonical JSON (RFC 8785).
+    Verification computes the same in `fedaudit.ledger.statements`, which shares no code with it."""
+    return hashlib.sha256(_LINK + bytes.fromhex(previous) + rfc8785.dumps(dict(entry))).hexdigest()
+
 
 _COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
 _END = table_of(AuditHead).c

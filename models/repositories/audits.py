@@ -10,7 +10,7 @@ from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository, table_of
 from models.repositories.units import UnitRepository
-from models.tables.reports import LaterAttacks, PredictionAudit
+from models.tables.experiments import LaterAttacks, PredictionAudit
 from models.values import Cursor, LaterAttacksStatus, Page
 from models.vocabulary import OPEN
 

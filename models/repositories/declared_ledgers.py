@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
 from models.repositories.base import PartRepository, RowRepository
-from models.repositories.packed_rows import Digest, PackedRowRepository
-from models.tables.declared_ledgers import (
+from models.repositories.ledger import Digest, PackedRowRepository
+from models.tables.ledger import (
     DeclaredCheckpoint,
     DeclaredEntry,
     DeclaredLedger,

@@ -1,14 +1,57 @@
-"""What was disclosed of data: across projects, because rows are the same for every reader."""
+"""What was disclosed of data, and contents alike: across projects, as rows are the same to all."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import bindparam, func, select, text
 
 from models.clock import utc_now
 from models.repositories.base import Repository
-from models.tables.reports import DisclosedSet, DisclosureAnchor, DisclosureMemory
+from models.tables.experiments import DisclosedSet, DisclosureAnchor, DisclosureMemory
+from models.tables.federations import Federation, NearCopy, RowSketch
 from models.values import StoredSet
+
+SKETCHED = 256
+"""k: the hashes that are kept of a table."""
+NEAR = 0.9
+"""The share of a table's rows from which it is a near-copy of another."""
+HASH_BITS = 63
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A table's smallest hashes, ascending and distinct, as int64; and how many distinct rows it
+    has, estimated where it has more than SKETCHED.
+
+    A bottom-k sketch (Broder 1997): of the k smallest hashes of both tables together, the share
+    that both have estimates the share of distinct rows that both have (the Jaccard index), with a
+    standard error of at most 1 / (2 sqrt(k)): 3 points. Distinct rows are counted: tables whose
+    columns allow few different rows look alike."""
+
+    hashes: NDArray[np.int64]
+    rows: int
+
+    @classmethod
+    def of(cls, hashes: NDArray[np.int64]) -> "Sketch":
+        """From the hashes of all rows, or from the smallest SKETCHED distinct ones of them."""
+        kept = np.unique(hashes)[:SKETCHED]
+        if len(kept) < SKETCHED:
+            return cls(kept, len(kept))
+        return cls(kept, round((SKETCHED - 1) / (float(kept[-1]) / 2.0**HASH_BITS)))
+
+
+def shared_rows(one: Sketch, other: Sketch) -> tuple[float, float]:
+    """The shares of the rows of each that are rows of the other, between 0 and 1."""
+    smallest = np.union1d(one.hashes, other.hashes)[:SKETCHED]
+    if not smallest.size:
+        return 0.0, 0.0
+    both = np.intersect1d(one.hashes, other.hashes, assume_unique=True)
+    jaccard = float(np.isin(smallest, both, assume_unique=True).mean())
+    shared = jaccard / (1.0 + jaccard) * (one.rows + other.rows)
+    return min(1.0, shared / max(one.rows, 1)), min(1.0, shared / max(other.rows, 1))
 
 
 class DisclosureRepository(Repository):
@@ -78,3 +121,60 @@ class DisclosureRepository(Repository):
         self._insert_all_absent(DisclosedSet, [{**of_all, **vars(one)} for one in sets])
         named = [{"anchor": one, "fingerprint": fingerprint} for one in anchors]
         self._insert_all_absent(DisclosureAnchor, named)
+
+
+# An arbitrary constant: two tables that are registered at once must not miss each other.
+_ADVISORY_LOCK = 4_216_990_387_015_529
+
+
+_NEAR = (
+    select(NearCopy.federation_id, NearCopy.other_id, Federation.project_id, NearCopy.share)
+    .join(Federation, Federation.id == NearCopy.other_id)
+    .where(NearCopy.federation_id.in_(bindparam("federation_ids", expanding=True)))
+    .order_by(NearCopy.share.desc(), NearCopy.other_id)
+)
+
+
+@dataclass(frozen=True)
+class NearCopyOf:
+    """Another federation that has most rows of one, or most of whose rows the one has."""
+
+    federation_id: str
+    other_id: str
+    other_project_id: str
+    share: float
+    """Of the rows of `federation_id`, those that are the other's; estimated."""
+
+
+class NearCopyRepository(Repository):
+    """Compares tables across projects; its readers decide what may be shown of others."""
+
+    def add(self, federation_id: str, sketch: Sketch) -> None:
+        """Keeps a federation's sketch, and notes the near-copies among all others. What was noted
+        stays when one of the two is deleted: its spending stays as well."""
+        if self._dialect() == "postgresql":
+            self.session.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+        values = {"federation_id": federation_id, "hashes": sketch.hashes, "rows": sketch.rows}
+        self._put(RowSketch, values)
+        for other_id, other in self._others(federation_id):
+            shares = shared_rows(sketch, other)
+            if max(shares) < NEAR:
+                continue
+            pairs = ((federation_id, other_id), (other_id, federation_id))
+            for (one, two), share in zip(pairs, shares, strict=True):
+                self._put(NearCopy, {"federation_id": one, "other_id": two, "share": share})
+
+    def of(self, federation_ids: Sequence[str]) -> list[NearCopyOf]:
+        """The near-copies of these federations, the closest first."""
+        rows = self._rows(_NEAR, federation_ids=federation_ids)
+        return [NearCopyOf(*row) for row in rows]
+
+    def _others(self, federation_id: str) -> list[tuple[str, Sketch]]:
+        """The sketches of all other content."""
+        mine = select(Federation.fingerprint).where(Federation.id == federation_id)
+        rows = self.session.execute(
+            select(RowSketch.federation_id, RowSketch.hashes, RowSketch.rows)
+            .join(Federation, Federation.id == RowSketch.federation_id)
+            .where(Federation.fingerprint != mine.scalar_subquery())
+        )
+        return [(id_, Sketch(hashes, rows)) for id_, hashes, rows in rows]

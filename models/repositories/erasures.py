@@ -11,8 +11,15 @@ from models.repositories.audits import OPEN_AUDITS
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.repositories.experiment_parts import SubjectSetRepository
 from models.repositories.units import UnitRepository
-from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
-from models.tables.experiments import Checkpoint, Experiment, SubjectSet, Unit
+from models.tables.experiments import (
+    Checkpoint,
+    Experiment,
+    LaterAttacks,
+    PredictionAudit,
+    Report,
+    SubjectSet,
+    Unit,
+)
 from models.tables.federations import (
     Artifact,
     Content,
@@ -22,8 +29,7 @@ from models.tables.federations import (
     PendingUpload,
     RowSketch,
 )
-from models.tables.ledger import Fairness
-from models.tables.reports import LaterAttacks, PredictionAudit, Report
+from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow, Fairness
 from models.values import Cursor, Page
 from models.vocabulary import ENDED, OPEN
 

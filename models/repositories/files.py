@@ -14,9 +14,8 @@ from models.person import Actor
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.base import Base
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.tables.federations import Artifact, ExpiredFile, Federation, PendingUpload
-from models.tables.reports import LaterAttacks, Report
 from models.values import Cursor, FileKind, GoneReason, Page
 from models.vocabulary import ENDED
 

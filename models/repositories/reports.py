@@ -15,8 +15,14 @@ from models.repositories.base import (
     page_of,
     table_of,
 )
-from models.tables.experiments import Experiment, ExperimentTag
-from models.tables.reports import Report, ReportFigure, ReportSummary, SignOff
+from models.tables.experiments import (
+    Experiment,
+    ExperimentTag,
+    Report,
+    ReportFigure,
+    ReportSummary,
+    SignOff,
+)
 from models.values import (
     Bound,
     Cursor,

@@ -14,9 +14,9 @@ from models.repositories.audits import AuditRepository, LaterAttacksRepository
 from models.repositories.base import Repository, table_of
 from models.repositories.experiments import ExperimentRepository
 from models.repositories.federations import FederationRepository
+from models.tables.accounts import OutboxMessage, SweeperLease
 from models.tables.experiments import Experiment, Unit
 from models.tables.federations import Erasure
-from models.tables.operations import OutboxMessage, SweeperLease
 from models.values import LeakagePrice, ReclaimedUnit
 from models.vocabulary import ENDED
 

@@ -8,8 +8,8 @@ from sqlalchemy import func, select, tuple_
 
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository, Repository
+from models.tables.experiments import SignOff
 from models.tables.ledger import LedgerCheckpoint, SigningKey
-from models.tables.reports import SignOff
 
 
 class SigningKeyRepository(Repository):

@@ -12,9 +12,8 @@ from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import SETTLED
-from models.tables.experiments import Experiment, Sweep, SweepCell
-from models.tables.reports import ReportSummary
-from models.tables.reservations import Reservation
+from models.tables.experiments import Experiment, ReportSummary, Sweep, SweepCell
+from models.tables.ledger import Reservation
 from models.values import BookedCost, Cursor, Page
 
 _BOOKED = (

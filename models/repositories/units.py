@@ -15,7 +15,7 @@ from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import Experiment, Unit
-from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
+from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind, WaitingUnit
 from models.vocabulary import ENDED
 
 _MAX_BACKOFF_SECONDS = 300.0
@@ -77,6 +77,26 @@ class UnitRepository(Repository):
         columns = (Unit.id, Unit.project_id, Unit.fence, Unit.attempts, Unit.max_attempts)
         claimed = self._returned(leased.where(*mine, free), *columns, Unit.kind).one_or_none()
         return None if claimed is None else Claim(*tuple(claimed))
+
+    def oldest_waiting(self, devices: Collection[str]) -> list[WaitingUnit]:
+        """Of each project and kind the oldest unit of these devices that can run, and how many
+        units of the project run."""
+        free = and_(can_run(), Unit.device.in_(devices), Unit.attempts < Unit.max_attempts)
+        oldest = (
+            select(Unit.project_id, Unit.kind, func.min(Unit.id))
+            .where(free)
+            .group_by(Unit.project_id, Unit.kind)
+        )
+        leased = (
+            select(Unit.project_id, func.count())
+            .where(Unit.state == "leased")
+            .group_by(Unit.project_id)
+        )
+        running = {row[0]: row[1] for row in self.session.execute(leased)}
+        return [
+            WaitingUnit(unit_id, project_id, kind, running.get(project_id, 0))
+            for project_id, kind, unit_id in self.session.execute(oldest)
+        ]
 
     def renew(self, unit_id: str, fence: int, lease_seconds: float) -> bool:
         """Extends the lease; False where it was lost, and the worker must stop."""

@@ -17,8 +17,8 @@ from models.person import Actor
 from models.repositories.accounts import ProjectRepository
 from models.repositories.base import Repository, RowRepository, ScopedRepository, rows_of
 from models.repositories.budgets.budgets import Budgets
+from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.tables.federations import Federation
-from models.tables.operations import WebhookDelivery, WebhookEndpoint
 from models.values import Budget, Cursor, Page
 from models.vocabulary import TEST_EVENT, WebhookEvent
 

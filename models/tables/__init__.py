@@ -1,12 +1,3 @@
 """The tables, one module a subject; importing this package gives the whole metadata."""
 
-from models.tables import (
-    accounts,
-    declared_ledgers,
-    experiments,
-    federations,
-    ledger,
-    operations,
-    reports,
-    reservations,
-)
+from models.tables import accounts, experiments, federations, ledger

@@ -30,6 +30,11 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+def written_time(time: datetime) -> str:
+    """A time as the audit log hashes and shows it: UTC, to the microsecond."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 Identifier = String(36)
 """A UUIDv7 in text."""
 

@@ -1,7 +1,8 @@
-"""The ledger: what every subject spent, packed into one row a round.
+"""Ledgers of experiments and of trainings elsewhere: what every subject spent, packed into one row
+a round; their terms and states; and the budgets on the data, with what is reserved of them.
 
-A row holds its subjects as parallel arrays, because a row a subject costs a hundred times the
-rows. The view `privacy_ledger` (made by the migrations) unpacks them for people.
+A row holds its subjects as parallel arrays, because a row a subject costs a hundred times the rows.
+The view `privacy_ledger` (made by the migrations) unpacks them for people.
 """
 
 from datetime import datetime
@@ -13,15 +14,19 @@ from sqlalchemy import (
     Boolean,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
+    Index,
     Integer,
     LargeBinary,
     String,
     Text,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
+from models.values import BudgetFigure
 
 
 class PackedEntry:
@@ -173,3 +178,232 @@ class LedgerCheckpoint(Base):
     envelope: Mapped[dict[str, Any]]
     """DSSE."""
     created_at: Mapped[datetime]
+
+
+class DeclaredLedger(Base):
+    """One ledger. Its terms never change; the rest moves on with every round."""
+
+    __tablename__ = "declared_ledgers"
+    __table_args__ = (Index("ix_declared_ledgers_project_id_id", "project_id", "id"),)
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    name: Mapped[str] = mapped_column(Text)
+    terms: Mapped[dict[str, Any]]
+    terms_hash: Mapped[str] = mapped_column(String(64))
+    federation_id: Mapped[str | None] = mapped_column(ForeignKey("federations.id"))
+    created_at: Mapped[datetime]
+    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+    rounds: Mapped[int] = mapped_column(Integer)
+    """How many were declared."""
+    last_round: Mapped[int] = mapped_column(Integer)
+    entries: Mapped[int] = mapped_column(Integer)
+    head: Mapped[bytes] = mapped_column(LargeBinary)
+    """The link of the newest entry."""
+    secret: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """32 random bytes, the key of its rounds' declarations: nobody who is shown those may guess
+    counts by trying. Null before the first."""
+    names: Mapped[list[Any]]
+    """The subjects by index; the first represents all."""
+    releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
+    """[subjects]: the entries that charged each."""
+    drawn_names: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Who was named in rounds that charge everyone: secret, and in no bundle. Null before any."""
+    drawn_counts: Mapped[Packed | None] = mapped_column(PackedArray("int64"))
+    """[drawn_names]: the rounds that named each."""
+    epsilon_max: Mapped[float | None] = mapped_column(Double)
+    """After the newest round, by Renyi orders; null where nothing bounds it or it is no epsilon."""
+    leakage_max: Mapped[float | None] = mapped_column(Double)
+    declared_at: Mapped[datetime | None]
+    """When the newest round was."""
+    signed_entries: Mapped[int] = mapped_column(Integer)
+    """How many a signature covers; -1 before the first."""
+    signed_at: Mapped[datetime | None]
+
+
+class DeclaredEntry(PackedEntry, Base):
+    """What a declared round charged. Rows are only ever inserted."""
+
+    __tablename__ = "declared_entries"
+
+    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
+    observer: Mapped[str] = mapped_column(Word, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    declaration: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """The keyed hash of what the round declared beside its entries, which the link holds; null in
+    rounds that were declared before there was one."""
+
+
+class DeclaredRoundRow(Base):
+    """One round as it was declared, without the names of its participants."""
+
+    __tablename__ = "declared_rounds"
+
+    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    content_hash: Mapped[str] = mapped_column(String(64))
+    """Of all that was declared, participants included: the same again changes nothing."""
+    event: Mapped[dict[str, Any]]
+    participants: Mapped[int] = mapped_column(Integer)
+    failures: Mapped[int] = mapped_column(Integer)
+    over_budget: Mapped[int] = mapped_column(Integer)
+    """Clients whom it charged beyond their budgets."""
+    reserved: Mapped[str] = mapped_column(Word)
+    """`reserved`, `other` where it is not what was reserved, `refused` where it asked clients whom
+    its reservation had refused, `none` without a reservation."""
+    reservations: Mapped[str | None] = mapped_column(String(64))
+    """The keyed hash of what was reserved behind the round before it, up to this one; null in
+    rounds that were declared before the chain held it."""
+    groups: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    drawn: Mapped[str | None] = mapped_column(String(64))
+    """The keyed hash of who was drawn so far and how often, in the last round of a request that
+    drew somebody in secret; null in others."""
+    head: Mapped[str] = mapped_column(String(64))
+    """The chain's after this round."""
+    declared_at: Mapped[datetime]
+
+
+class DeclaredTally(Base):
+    """How often one distinct event was charged to each subject; overwritten with each round."""
+
+    __tablename__ = "declared_tallies"
+
+    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
+    place: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    """In the order of first appearance."""
+    project_id: Mapped[str] = mapped_column(Identifier)
+    charge: Mapped[dict[str, Any]]
+    rounds: Mapped[int] = mapped_column(Integer)
+    counts: Mapped[Packed] = mapped_column(PackedArray("int64"))
+
+
+class DeclaredReservation(Base):
+    """What a round may spend that was not declared yet."""
+
+    __tablename__ = "declared_reservations"
+
+    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    event: Mapped[dict[str, Any]]
+    admitted: Mapped[list[Any]]
+    """Names."""
+    refused: Mapped[int] = mapped_column(BigInteger)
+    denied: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Names of those who were refused and not admitted since; null where that is not known, of
+    earlier reservations."""
+    replaced: Mapped[int] = mapped_column(Integer, server_default="0")
+    """Open ones of the same round whose place it took without containing them."""
+    state: Mapped[str] = mapped_column(Word)
+    """`open`, `used` by a round, `released` by the trainer; `refused` where nobody was admitted and
+    nothing is held."""
+    reserved_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+
+
+class DeclaredCheckpoint(Base):
+    """How many entries a ledger had, signed. Rows are only ever inserted."""
+
+    __tablename__ = "declared_checkpoints"
+
+    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
+    entries: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    envelope: Mapped[dict[str, Any]]
+    """DSSE."""
+    created_at: Mapped[datetime]
+
+
+class DeclaredReport(Base):
+    """The newest signed report of a ledger; overwritten by that of later rounds."""
+
+    __tablename__ = "declared_reports"
+
+    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    entries: Mapped[int] = mapped_column(Integer)
+    document: Mapped[dict[str, Any]]
+    report_hash: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+
+
+UnitKey = String(255)
+BUDGET_KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer", "unit_key")
+"""The columns that name one budget."""
+
+
+class FederationBudget(Base):
+    """One budget: what may be spent, what is reserved and what is spent.
+
+    `delta`, `adjacency` and `observer` are part of the key, and a key holds no nulls: 0 and ''
+    stand for a figure that has none. Leakage, which has no adjacency, has its radius and clip in
+    its place (`LeakageTerms.key`); '' there is a total whose radius and clip were not recorded,
+    which no run matches. `unit_key` says whose clients are counted; '' is a total that names
+    nobody's, and what was spent before it was recorded.
+    """
+
+    __tablename__ = "federation_budgets"
+
+    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
+    book: Mapped[str] = mapped_column(Word, primary_key=True)
+    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
+    delta: Mapped[float] = mapped_column(Double, primary_key=True)
+    adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
+    observer: Mapped[str] = mapped_column(Word, primary_key=True)
+    unit_key: Mapped[str] = mapped_column(
+        UnitKey, primary_key=True, default="", server_default=text("''")
+    )
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    total: Mapped[float | None] = mapped_column(Double)
+    """Null: no bound was set; spending is charged all the same."""
+    reserved: Mapped[float] = mapped_column(Double)
+    spent: Mapped[float] = mapped_column(Double)
+
+
+class Reservation(Base):
+    """What one experiment may still spend of a budget (`held`), or did spend (`settled`)."""
+
+    __tablename__ = "reservations"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            list(BUDGET_KEY),
+            [f"federation_budgets.{column}" for column in BUDGET_KEY],
+            name="fk_reservations_budget",
+        ),
+    )
+
+    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True, index=True)
+    book: Mapped[str] = mapped_column(Word, primary_key=True)
+    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
+    delta: Mapped[float] = mapped_column(Double, primary_key=True)
+    adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
+    observer: Mapped[str] = mapped_column(Word, primary_key=True)
+    unit_key: Mapped[str] = mapped_column(
+        UnitKey, primary_key=True, default="", server_default=text("''")
+    )
+    """How the clients are told apart whom the figure is about, or `row`; '' where it was not
+    recorded, which counts as the same whatever the other one is."""
+    amount: Mapped[float] = mapped_column(Double)
+    """Of an epsilon: that of the experiment by itself, at its own delta."""
+    spent: Mapped[float] = mapped_column(Double)
+    """Of sums only: an epsilon is composed from what follows, and not stored."""
+    state: Mapped[str] = mapped_column(Word)
+
+    unit: Mapped[str | None] = mapped_column(Word)
+    """Of an epsilon, as are the curve and the counts: `client` or `record`, whom its adjacency is
+    about."""
+    curve: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
+    """Renyi divergences at common orders: an upper bound while held, the spending once settled.
+    They add up over experiments, whatever their deltas."""
+    step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
+    """The same for one composition, at most. Of the theorem's sum: [1], what one release adds."""
+    planned: Mapped[int | None] = mapped_column(Integer)
+    """How many compositions `curve` was reserved for."""
+    compositions: Mapped[int | None] = mapped_column(Integer)
+    """How many are charged as spent."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from infrastructure.queue import Queue
 from models.repositories import AuditRepository
-from models.tables.reports import PredictionAudit
+from models.tables.experiments import PredictionAudit
 from tests.api.service import Api
 from tests.audits.tables import asking
 from workers.context import WorkerContext

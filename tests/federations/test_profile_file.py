@@ -13,7 +13,7 @@ from fedaudit.federations import groups
 from fedaudit.federations.load import RegisteredData, load_federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.federations.table import table_profile
+from fedaudit.federations.table import table_federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import parse_registration
@@ -161,11 +161,11 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
     written(sources, rows)
     names = registration({"features": ["x"]}, {"sensitive": ["sex"]})
     with monkeypatch.context() as patch:
-        patch.setattr(table_profile, "MAX_CLASSES", 5)
+        patch.setattr(table_federation, "MAX_CLASSES", 5)
         faults = refused(sources, names)
         assert "row 2 of column 'cost' is not a number" in faults["/federation/target"]
     with monkeypatch.context() as patch:
-        patch.setattr(table_profile, "MAX_CLIENTS", 20)
+        patch.setattr(table_federation, "MAX_CLIENTS", 20)
         faults = refused(sources, names)
         assert "30 clients, and 20 are allowed" in faults["/federation/client_key"]
     with monkeypatch.context() as patch:

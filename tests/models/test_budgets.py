@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.database import Database
-from models.leakage_terms import LeakageTerms
 from models.repositories import Budgets, FederationRepository
-from models.tables.reservations import FederationBudget
-from models.values import Budget
+from models.tables.ledger import FederationBudget
+from models.values import Budget, LeakageTerms
 from tests.models.rows import add_federation, add_project
 
 _TERMS = LeakageTerms("adaptive", None)

@@ -5,7 +5,6 @@ import pytest
 
 from fedaudit.privacy.leakage import leakage
 from models.database import Database
-from models.leakage_terms import LeakageTerms
 from models.repositories import (
     Budgets,
     EventRepository,
@@ -15,7 +14,7 @@ from models.repositories import (
     fail_unit,
 )
 from models.tables.experiments import Event, Experiment
-from models.values import Claim
+from models.values import Claim, LeakageTerms
 from tests.models.rows import add_experiment, add_project, ledger_row, queued
 
 

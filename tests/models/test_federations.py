@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from models.database import Database
-from models.leakage_terms import LeakageTerms
 from models.repositories import Budgets, FederationRepository, UnitRepository
 from models.tables.federations import Federation
-from models.values import NewFile
+from models.values import LeakageTerms, NewFile
 from tests.models.rows import add_project
 
 CONTENT = "c" * 64

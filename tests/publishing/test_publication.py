@@ -4,8 +4,14 @@ import json
 
 import pytest
 
-from fedaudit.publishing.publication import PublishingError, from_file, publication
-from fedaudit.publishing.published_figures import add_rounds, fairness_section, privacy_section
+from fedaudit.publishing.publication import (
+    PublishingError,
+    add_rounds,
+    fairness_section,
+    from_file,
+    privacy_section,
+    publication,
+)
 from fedaudit.reports.report import assemble, report_hash
 from tests.reports.reading_documents import FIXED, NOTHING, gaussian
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.packing import first_rows
+from fedaudit.federations.mapped import first_rows
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from tests.training.specs import groups_spec

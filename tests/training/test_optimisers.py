@@ -9,7 +9,7 @@ import torch
 
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.spec.optimisers import ServerAdam, ServerMomentum
+from fedaudit.spec.models import ServerAdam, ServerMomentum
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import ServerMoves
 from fedaudit.training.base.rounds import RoundRecord

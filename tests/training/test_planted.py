@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.packing import first_rows
+from fedaudit.federations.mapped import first_rows
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client
 from fedaudit.training.personalised import PersonalisedRun

@@ -18,7 +18,6 @@ from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.identifiers import new_id
-from models.leakage_terms import LeakageTerms
 from models.repositories import (
     Budgets,
     EventRepository,
@@ -29,7 +28,7 @@ from models.repositories import (
     RoundRepository,
 )
 from models.tables.experiments import Experiment
-from models.values import LedgerRow, RoundRow
+from models.values import LeakageTerms, LedgerRow, RoundRow
 
 SPEC: dict[str, Any] = {
     "name": "linear",

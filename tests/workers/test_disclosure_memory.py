@@ -16,7 +16,7 @@ import migrations
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import ReportRepository
-from models.tables.reports import DisclosedSet, DisclosureMemory
+from models.tables.experiments import DisclosedSet, DisclosureMemory
 from tests.workers.admission import Submitted, events_of, experiment_of, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

@@ -19,7 +19,7 @@ from tests.workers.epsilon_specs import by_record, central
 from tests.workers.test_erasure import ran, released
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-from workers.upkeep import Expiry
+from workers.sweeper import Expiry
 
 
 @pytest.fixture

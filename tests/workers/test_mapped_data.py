@@ -16,10 +16,9 @@ from tests.api.service import Api, running_api, settings_for
 from tests.workers import test_erasure
 from tests.workers.epsilon_specs import local
 from tests.workers.test_erasure import erase, ran, register, spec_on
+from workers.audit_unit import ProfileRun
 from workers.context import WorkerContext
-from workers.profile_unit import ProfileRun
-from workers.sweeper import Sweeper
-from workers.upkeep import tidy_maps
+from workers.sweeper import Sweeper, tidy_maps
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.repositories import Budgets, LedgerRepository, ReportRepository, UnitRepository
+from models.tables.accounts import SweeperLease
 from models.tables.experiments import Unit
-from models.tables.operations import SweeperLease
 from tests.ledger.whole_chain import first_broken_link
 from tests.waiting import wait_until
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit

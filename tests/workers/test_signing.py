@@ -22,9 +22,8 @@ from models.repositories import (
     SigningKeyRepository,
     UnitRepository,
 )
-from models.tables.experiments import Experiment, Unit
+from models.tables.experiments import Experiment, Report, Unit
 from models.tables.ledger import Ledger, LedgerCheckpoint
-from models.tables.reports import Report
 from tests.workers.admission import Submitted, crash, experiment_of, spec_with, stop_worker, submit
 from workers.context import WorkerContext
 from workers.proof.signing import CheckpointClock, SigningKeyFile

@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-import workers.resume
+import workers.flush
 import workers.run_loop
 import workers.sweeper
 from fedaudit.ledger.statements import Checkpoint, Envelope
@@ -187,7 +187,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refusing, sound = lost_in_a_block.experiment_ids
-    store, attempts = workers.resume.store_totals, []
+    store, attempts = workers.flush.store_totals, []
 
     def failing(session: Session, experiment_id: str, *arguments: Any) -> None:
         attempts.append(experiment_id)
@@ -195,7 +195,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
             raise ValueError("totals of another shape")
         store(session, experiment_id, *arguments)
 
-    monkeypatch.setattr(workers.resume, "store_totals", failing)
+    monkeypatch.setattr(workers.flush, "store_totals", failing)
     with structlog.testing.capture_logs() as logs:
         for _ in range(3):
             assert sweeper.tick()
@@ -242,7 +242,7 @@ def test_others_may_write_while_ledger_contexts_are_built(
     lost_in_a_block: Submitted,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    build, written = workers.resume.build_metric_context, []
+    build, written = workers.flush.build_metric_context, []
 
     def writing(*arguments: Any, **options: Any) -> Any:
         # On SQLite this fails where the sweeper holds the database.
@@ -251,7 +251,7 @@ def test_others_may_write_while_ledger_contexts_are_built(
         written.append(True)
         return build(*arguments, **options)
 
-    monkeypatch.setattr(workers.resume, "build_metric_context", writing)
+    monkeypatch.setattr(workers.flush, "build_metric_context", writing)
     sweeper.tick()
     assert len(written) == 2
     assert [interrupted_entries(database, one) for one in lost_in_a_block.experiment_ids] == [3, 3]

@@ -8,7 +8,7 @@ from models.clock import seconds_from_now
 from models.database import Database
 from models.person import Actor
 from models.repositories import AnnouncementRepository, ProjectRepository, WebhookEndpointRepository
-from models.tables.operations import WebhookDelivery
+from models.tables.accounts import WebhookDelivery
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.waiting import wait_until
 from tests.workers.processes import service

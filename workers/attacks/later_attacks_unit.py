@@ -24,12 +24,11 @@ from models.repositories import (
     LaterAttacksRepository,
     ReportRepository,
 )
-from models.tables.experiments import Experiment
-from models.tables.reports import LaterAttacks, Report
+from models.tables.experiments import Experiment, LaterAttacks, Report
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import ProjectFiles
+from workers.flush import load_cell
 from workers.proof.signing import use_key
-from workers.resume import load_cell
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
@@ -106,12 +105,13 @@ class LaterAttacksRun(ClaimedUnit):
         """Whether they have ended; False if the worker was asked to stop."""
         # These import torch, which a worker that only refuses bad data need not load.
         from fedaudit.attacks.carried_out import carry_out, not_done
-        from workers.attacks.attack_watch import (
+        from workers.attacks.attacked_experiment import (
+            AttackedExperiment,
             AttacksCancelledError,
             AttacksStoppedError,
             LeasedAttacks,
+            NothingToAttackError,
         )
-        from workers.attacks.attacked_experiment import AttackedExperiment, NothingToAttackError
 
         row = request.row
         watch = LeasedAttacks(

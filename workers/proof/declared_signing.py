@@ -42,8 +42,8 @@ from models.repositories import (
     FederationRepository,
 )
 from models.repositories.declared_ledgers import unsigned_ledgers
-from models.repositories.packed_rows import Digest, RowSource, stored_rows
-from models.tables.declared_ledgers import DeclaredLedger
+from models.repositories.ledger import Digest, RowSource, stored_rows
+from models.tables.ledger import DeclaredLedger
 from models.values import BudgetsAcross
 from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, use_key
 

@@ -35,7 +35,6 @@ from fedaudit.reports.sections.provenance import report_envelope
 from fedaudit.runs.ledger_writer import LedgerWriter
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import SigningKeyError, ensure_key_file, key_file_of, read_key_file
-from models.audit_chain import written_time
 from models.clock import utc_now
 from models.database import AWAY, Database
 from models.repositories import (
@@ -48,8 +47,8 @@ from models.repositories import (
     SignOffRepository,
     UnsignedAuditRepository,
 )
-from models.tables.experiments import Experiment
-from models.tables.reports import SignOff
+from models.tables.base import written_time
+from models.tables.experiments import Experiment, SignOff
 
 log = structlog.get_logger()
 

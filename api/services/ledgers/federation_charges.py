@@ -26,12 +26,11 @@ from fedaudit.privacy.declared.histories import (
     renyi_curve,
 )
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from models.leakage_terms import LeakageTerms
 from models.repositories import Budgets
 from models.repositories.budgets.counting import EpsilonCost, Shortage, counts_for, counts_report
 from models.repositories.webhooks import announcing_low
-from models.tables.declared_ledgers import DeclaredLedger
-from models.values import Budget, BudgetFigure
+from models.tables.ledger import DeclaredLedger
+from models.values import Budget, BudgetFigure, LeakageTerms
 
 BOOK = "release"
 """A trainer that wants no budget charged names no federation."""

@@ -24,8 +24,7 @@ from api.http.problems import ProblemError
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.ledger.declared import (
     SECRET_BYTES,
     declaration_of,
@@ -57,18 +56,18 @@ from models.repositories import (
     DeclaredPartRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
-from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
 
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)
 
 
-def ledger_before(resources: Resources, caller: Caller, ledger_id: str) -> LedgerState | None:
+def ledger_before(call: Call, ledger_id: str) -> LedgerState | None:
     """The ledger as it is before it is locked; None where the project has none."""
     if not is_id(ledger_id):
         return None
-    with resources.database.read() as session:
-        return resources.ledgers.get(session, caller.project_id, ledger_id)
+    with call.reading() as session:
+        return call.resources.ledgers.get(session, call.project_id, ledger_id)
 
 
 def locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
@@ -236,41 +235,39 @@ def content_hash(one: DeclaredRound) -> str:
 Posted = tuple[LedgerTerms, list[DeclaredRoundRow]]
 
 
-def post_rounds(resources: Resources, caller: Caller, ledger_id: str, value: Any) -> Posted:
+def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
     """The ledger's terms, and the rounds of a body as they are stored, in its order.
 
     A round that was declared before, with the same content, stays as it is. Raises ProblemError
     without such a ledger, for a round that was declared with another content and for one that
     comes after later ones; InvalidInputError for a body with faults.
     """
-    if (state := ledger_before(resources, caller, ledger_id)) is not None:
-        _compute_beforehand(resources, caller, ledger_id, state, value)
-    with resources.database.write() as session:
-        row = locked(session, caller, ledger_id)
-        state = resources.ledgers.locked(session, row)
+    if (state := ledger_before(call, ledger_id)) is not None:
+        _compute_beforehand(call, ledger_id, state, value)
+    with call.writing() as session:
+        row = locked(session, call.caller, ledger_id)
+        state = call.resources.ledgers.locked(session, row)
         rounds = read_rounds(value, state.terms, state.histories, state.drawn)
         repeated = [one.round for one in rounds if one.round <= state.last_round]
-        parts = DeclaredPartRepository(session, caller.project_id)
+        parts = DeclaredPartRepository(session, call.project_id)
         known = parts.rounds_of(ledger_id, repeated) if repeated else {}
         fresh = [one for one in rounds if _is_fresh(one, known, state)]
         if not fresh:
             return state.terms, [known[one.round] for one in rounds]
         others = []
         if row.federation_id is not None:
-            others = open_beside(session, caller, ledger_id, [one.round for one in fresh])
+            others = open_beside(session, call.caller, ledger_id, [one.round for one in fresh])
         after, stored = _append(session, row, ChargedRounds(state, fresh))
         if row.federation_id is not None:
             spent = after.histories
             held = held_by(after.terms, spent, others)
-            charge_federation(resources, session, row, after.terms, held=held, spent=spent)
-    resources.ledgers.keep(ledger_id, after)
+            charge_federation(call.resources, session, row, after.terms, held=held, spent=spent)
+    call.resources.ledgers.keep(ledger_id, after)
     found = {**known, **stored}
     return after.terms, [found[one.round] for one in rounds]
 
 
-def _compute_beforehand(
-    resources: Resources, caller: Caller, ledger_id: str, state: LedgerState, value: Any
-) -> None:
+def _compute_beforehand(call: Call, ledger_id: str, state: LedgerState, value: Any) -> None:
     """Curves of new events and loss distributions; nothing for a body with faults."""
     try:
         rounds = read_rounds(value, state.terms, state.histories, state.drawn)
@@ -278,8 +275,8 @@ def _compute_beforehand(
         return
     others = []
     if state.terms.federation_id is not None:
-        with resources.database.read() as session:
-            others = open_beside(session, caller, ledger_id, [one.round for one in rounds])
+        with call.reading() as session:
+            others = open_beside(session, call.caller, ledger_id, [one.round for one in rounds])
     fresh = [one for one in rounds if one.round > state.last_round]
     keep_curves_with(state, others, [one.event for one in fresh])
     if fresh and composes_losses(state.terms):

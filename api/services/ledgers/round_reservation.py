@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.http.problems import ProblemError, not_found
-from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
+from api.schemas.experiment_tables import RefusedSubject, ReservationBody
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_posting import (
     charge_event,
@@ -30,8 +30,7 @@ from api.services.ledgers.round_posting import (
 from api.services.ledgers.stored_ledgers import epsilon_bodies
 from api.services.lookups import found_by
 from api.shared.ledger_states import LedgerState
-from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call
 from fedaudit.privacy.declared.figures import SentReservation, clients_over
 from fedaudit.privacy.declared.histories import (
     Histories,
@@ -50,7 +49,7 @@ from models.repositories import (
     DeclaredPartRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.tables.declared_ledgers import DeclaredReservation
+from models.tables.ledger import DeclaredReservation
 
 RESERVATION_TTL = timedelta(days=1)
 
@@ -64,22 +63,20 @@ class _Answer:
     """What all reservations together would come to."""
 
 
-def reserve_round(
-    resources: Resources, caller: Caller, ledger_id: str, number: int, value: Any
-) -> ReservationBody:
+def reserve_round(call: Call, ledger_id: str, number: int, value: Any) -> ReservationBody:
     """Hold what a round may cost, for those who have room.
 
     Raises ProblemError without such a ledger and for a round that is in the chain already, and
     InvalidInputError for a body with faults.
     """
     sent = SentReservation(value)
-    if (state := ledger_before(resources, caller, ledger_id)) is not None:
-        _compute_beforehand(resources, caller, (ledger_id, number), state, sent)
+    if (state := ledger_before(call, ledger_id)) is not None:
+        _compute_beforehand(call, (ledger_id, number), state, sent)
     now = utc_now()
-    with resources.database.write() as session:
-        row = locked(session, caller, ledger_id)
-        state = resources.ledgers.locked(session, row)
-        parts = DeclaredPartRepository(session, caller.project_id)
+    with call.writing() as session:
+        row = locked(session, call.caller, ledger_id)
+        state = call.resources.ledgers.locked(session, row)
+        parts = DeclaredPartRepository(session, call.project_id)
         others, earlier = parts.beside_and_of(ledger_id, number, now)
         if number <= state.last_round:
             raise ProblemError(
@@ -94,11 +91,11 @@ def reserve_round(
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
             why = charge_federation(
-                resources, session, row, state.terms, held=answer.held, within_totals=True
+                call.resources, session, row, state.terms, held=answer.held, within_totals=True
             )
             answer = answer if why is None else _none(before, asked, why)
         if answer.refused:
-            announcements = AnnouncementRepository(session, caller.project_id)
+            announcements = AnnouncementRepository(session, call.project_id)
             announcements.ledger_round_refused(ledger_id, round_=number)
         if answer.admitted or earlier is None or earlier.state == REFUSED:
             # What an earlier answer holds stays where another request admits no client.
@@ -119,11 +116,7 @@ def reserve_round(
 
 
 def _compute_beforehand(
-    resources: Resources,
-    caller: Caller,
-    place: tuple[str, int],
-    state: LedgerState,
-    sent: SentReservation,
+    call: Call, place: tuple[str, int], state: LedgerState, sent: SentReservation
 ) -> None:
     """What the answer looks up; nothing for a body with faults.
 
@@ -133,8 +126,8 @@ def _compute_beforehand(
     ledger_id, number = place
     others: list[DeclaredReservation] = []
     if composes_losses(state.terms):
-        with resources.database.read() as session:
-            others = open_beside(session, caller, ledger_id, [number])
+        with call.reading() as session:
+            others = open_beside(session, call.caller, ledger_id, [number])
     before = held_by(state.terms, state.histories, others)
     try:
         asked = sent.read(state.terms, state.histories, state.drawn, held=before)
@@ -192,19 +185,19 @@ def _no_less(name: str, mine: Any, before: Any) -> bool:
     return bool(mine == before)
 
 
-def release_round(resources: Resources, caller: Caller, ledger_id: str, number: int) -> None:
+def release_round(call: Call, ledger_id: str, number: int) -> None:
     """Give back what is held for a round. Raises ProblemError where nothing is."""
-    with resources.database.write() as session:
-        lock = partial(DeclaredLedgerRepository(session, caller.project_id).lock, later=True)
+    with call.writing() as session:
+        lock = partial(DeclaredLedgerRepository(session, call.project_id).lock, later=True)
         row = found_by(lock, ledger_id, "ledger")
-        parts = DeclaredPartRepository(session, caller.project_id)
+        parts = DeclaredPartRepository(session, call.project_id)
         if not parts.end_reservations(ledger_id, [number], RELEASED):
             raise not_found("open reservation")
-        state = resources.ledgers.get(session, caller.project_id, ledger_id)
+        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
         if state is not None and row.federation_id is not None:
             others = parts.open_reservations(ledger_id, utc_now())
             held = held_by(state.terms, state.histories, others)
-            charge_federation(resources, session, row, state.terms, held=held)
+            charge_federation(call.resources, session, row, state.terms, held=held)
 
 
 def _decide(terms: LedgerTerms, before: Histories, asked: ReservationRequest) -> _Answer:

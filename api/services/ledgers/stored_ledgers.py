@@ -12,8 +12,13 @@ import rfc8785
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, invalid, not_found
-from api.schemas.experiment_tables import Verification
-from api.schemas.ledger_bodies import LedgerBody, LedgerEpsilon, LedgerSummary, PostedRound
+from api.schemas.experiment_tables import (
+    LedgerBody,
+    LedgerEpsilon,
+    LedgerSummary,
+    PostedRound,
+    Verification,
+)
 from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
@@ -28,7 +33,7 @@ from api.services.report_evidence import (
     verification_body,
 )
 from api.shared.resources import Resources
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.declared import changed_beside, declaration_of
@@ -55,47 +60,47 @@ from models.repositories import (
     SigningKeyRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.repositories.packed_rows import RowSource, stored_rows
-from models.tables.declared_ledgers import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.repositories.ledger import RowSource, stored_rows
+from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
 _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
 
 def open_ledger(
-    resources: Resources, caller: Caller, terms: LedgerTerms, idempotency: IdempotentRequest | None
+    call: Call, terms: LedgerTerms, idempotency: IdempotentRequest | None
 ) -> DeclaredLedger:
     """A new ledger without rounds, or the one that the same request made before.
 
     Raises InvalidInputError or ProblemError where the terms name a federation that the caller's
     project does not have.
     """
-    with resources.database.write() as session:
-        ledgers = DeclaredLedgerRepository(session, caller.project_id)
-        known = None if idempotency is None else idempotency.lookup(session, caller)
+    with call.writing() as session:
+        ledgers = DeclaredLedgerRepository(session, call.project_id)
+        known = None if idempotency is None else idempotency.lookup(session, call.caller)
         if known is not None:
             found = ledgers.get(known.resource_id or "")
             if found is not None:
                 return found
-        _check_federation(session, caller, terms)
-        least = shown_group_size(resources, session, caller.project_id, terms.federation_id)
+        _check_federation(session, call.caller, terms)
+        least = shown_group_size(call.resources, session, call.project_id, terms.federation_id)
         if terms.minimum_group_size < least:
             raise invalid(
                 "/minimum_group_size",
                 f"is below {least}, the least that this service or the federation's disclosure "
                 "policy allows; raise it",
             )
-        made = _row(caller, terms)
+        made = _row(call.caller, terms)
         ledgers.add(made)
-        hold_budget(resources, session, made, terms)
-        if idempotency is not None and not idempotency.claim(session, caller, made.id):
+        hold_budget(call.resources, session, made, terms)
+        if idempotency is not None and not idempotency.claim(session, call.caller, made.id):
             raise ProblemError(
                 409, "conflict", "the same request is being answered; send it again for its answer"
             )
-        AuditLogRepository(session, caller.project_id).enter(
+        AuditLogRepository(session, call.project_id).enter(
             "ledger.opened",
             made.id,
-            by=caller.actor,
+            by=call.caller.actor,
             name=made.name,
             federation_id=made.federation_id,
             terms_hash=made.terms_hash,
@@ -159,11 +164,11 @@ def _check_federation(session: Session, caller: Caller, terms: LedgerTerms) -> N
         raise invalid("/federation_id", "was erased; register the data anew to use them again")
 
 
-def shown_ledger(resources: Resources, caller: Caller, ledger_id: str) -> LedgerBody:
+def shown_ledger(call: Call, ledger_id: str) -> LedgerBody:
     """One ledger. Raises ProblemError where the caller's project has none of this id."""
-    with resources.database.read() as session:
-        row = find_ledger(session, caller, ledger_id)
-        state = resources.ledgers.get(session, caller.project_id, ledger_id)
+    with call.reading() as session:
+        row = find_ledger(session, call.caller, ledger_id)
+        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
         numbers = DeclaredPartRepository(session, row.project_id).numbers(row.id)
     assert state is not None
     gaps, missing = gaps_of(numbers)
@@ -268,14 +273,12 @@ class LedgerRounds:
     """Where what was declared contradicts itself."""
 
 
-def ledger_rounds(
-    resources: Resources, caller: Caller, ledger_id: str, *, below: int | None, limit: int
-) -> LedgerRounds:
+def ledger_rounds(call: Call, ledger_id: str, *, below: int | None, limit: int) -> LedgerRounds:
     """The newest rounds with numbers `below` one. Raises ProblemError without such a ledger."""
-    with resources.database.read() as session:
-        row = find_ledger(session, caller, ledger_id)
-        state = resources.ledgers.get(session, caller.project_id, ledger_id)
-        parts = DeclaredPartRepository(session, caller.project_id)
+    with call.reading() as session:
+        row = find_ledger(session, call.caller, ledger_id)
+        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
+        parts = DeclaredPartRepository(session, call.project_id)
         rows = parts.newest_rounds(row.id, below=below, limit=limit + 1)
         reservations = parts.reservations(row.id)
     refused = {one.round: one.refused for one in reservations}
@@ -314,43 +317,43 @@ class LedgerReport:
     ledger: DeclaredLedger
 
 
-def report_of(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+def report_of(call: Call, ledger_id: str) -> LedgerReport:
     """The signed report where it covers all rounds, or one made now, without a signature.
 
     One that shows smaller groups than are allowed by now is not shown again. Raises ProblemError
     where the caller's project has no such ledger.
     """
-    found = _newest(resources, caller, ledger_id)
-    if found.entries == found.ledger.entries and _may_be_shown(resources, found):
+    found = _newest(call, ledger_id)
+    if found.entries == found.ledger.entries and _may_be_shown(call.resources, found):
         return found
-    return _made_now(resources, caller, ledger_id)
+    return _made_now(call, ledger_id)
 
 
-def ledger_bundle(resources: Resources, caller: Caller, ledger_id: str) -> Iterator[bytes]:
+def ledger_bundle(call: Call, ledger_id: str) -> Iterator[bytes]:
     """The bytes of a ledger's bundle: what the newest signed report covers, or else all of it.
 
     Without that report, if it shows smaller groups than are allowed by now. Raises ProblemError
     where the caller's project has no such ledger.
     """
-    found = _newest(resources, caller, ledger_id)
-    evidence, row = _evidence(resources, found), found.ledger
-    if not _may_be_shown(resources, found):
+    found = _newest(call, ledger_id)
+    evidence, row = _evidence(call.resources, found), found.ledger
+    if not _may_be_shown(call.resources, found):
         evidence = replace(evidence, report=None)
-    rows = stored_rows(resources.database, _source(row))
+    rows = stored_rows(call.resources.database, _source(row))
     return bundle_chunks(evidence, islice(rows, found.entries))
 
 
-def verify_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Verification:
+def verify_ledger(call: Call, ledger_id: str) -> Verification:
     """The stored ledger, checked anew. Raises ProblemError as above."""
-    found = _newest(resources, caller, ledger_id)
+    found = _newest(call, ledger_id)
     more = [
         stored_report_check(found.document, found.report_hash),
-        _declarations(resources, found.ledger),
+        _declarations(call.resources, found.ledger),
     ]
     waiting = found.ledger.entries - found.entries
     if waiting:
         more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
-    return verification_body(verify(_evidence(resources, found), more=more), found.document)
+    return verification_body(verify(_evidence(call.resources, found), more=more), found.document)
 
 
 def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
@@ -383,13 +386,13 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
     )
 
 
-def _newest(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+def _newest(call: Call, ledger_id: str) -> LedgerReport:
     """The newest signed report, or one made now where there is none."""
-    with resources.database.read() as session:
-        row = find_ledger(session, caller, ledger_id)
+    with call.reading() as session:
+        row = find_ledger(session, call.caller, ledger_id)
         stored = DeclaredPartRepository(session, row.project_id).report(row.id)
     if stored is None:
-        return _made_now(resources, caller, ledger_id)
+        return _made_now(call, ledger_id)
     return LedgerReport(stored.document, stored.report_hash, stored.entries, row)
 
 
@@ -403,16 +406,16 @@ def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
     return applied >= least
 
 
-def _made_now(resources: Resources, caller: Caller, ledger_id: str) -> LedgerReport:
+def _made_now(call: Call, ledger_id: str) -> LedgerReport:
     """Of a ledger as it is; its lock keeps rounds out while what they overwrite is read."""
-    with resources.database.write() as session:
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id)
+    with call.writing() as session:
+        row = DeclaredLedgerRepository(session, call.project_id).lock(ledger_id)
         if row is None:
             raise not_found("ledger")
         parts = DeclaredPartRepository(session, row.project_id)
         tallies, reservations = parts.tallies(row.id), parts.reservations(row.id)
-        least = shown_group_size(resources, session, row.project_id, row.federation_id)
-    with resources.database.read() as session:
+        least = shown_group_size(call.resources, session, row.project_id, row.federation_id)
+    with call.reading() as session:
         entries = DeclaredEntryRepository(session, row.project_id)
         rounds = DeclaredPartRepository(session, row.project_id).rounds(row.id, upto=row.last_round)
         material = stored_material(

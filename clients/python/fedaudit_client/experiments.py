@@ -8,15 +8,18 @@ from typing import Any, Literal
 
 import httpx
 
-from fedaudit_client.calls import Calls, asks, call, lists
 from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
 from fedaudit_client.wire import (
+    Calls,
     Json,
     Patience,
     Request,
     Wire,
+    asks,
+    call,
     json_object,
     last_of,
+    lists,
     nothing,
     once,
     path_of,

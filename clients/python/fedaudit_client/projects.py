@@ -6,13 +6,17 @@ from typing import IO, Any
 
 import httpx
 
-from fedaudit_client.calls import Calls, asks, call, downloads, lists
 from fedaudit_client.wire import (
+    Calls,
     Json,
     Request,
+    asks,
+    call,
+    downloads,
     items,
     json_object,
     last_of,
+    lists,
     nothing,
     once,
     path_of,

@@ -7,20 +7,25 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedaudit_client.calls import Calls, asks, call, downloads, lists, reads
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.wire import (
+    Calls,
     Json,
     Request,
+    asks,
+    call,
     content,
+    downloads,
     items,
     json_object,
     json_or_markdown,
     last_of,
+    lists,
     once,
     path_of,
     polled,
+    reads,
     text,
 )
 

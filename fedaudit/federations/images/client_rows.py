@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.packing import check_size
+from fedaudit.federations.mapped import check_size
 from fedaudit.randomness import CounterSource, Purpose, uniforms
 
 MAX_IMAGES_BYTES = 2 * 2**30

@@ -24,7 +24,7 @@ from fedaudit.federations.images.client_rows import (
 )
 from fedaudit.federations.images.leaf import Pixels, read_leaf
 from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of, number_in
-from fedaudit.federations.packing import attribute_of, first_rows
+from fedaudit.federations.mapped import attribute_of, first_rows
 from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
 from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest

@@ -20,7 +20,7 @@ from fedaudit.federations.images.client_rows import (
     federation_of,
     square_image,
 )
-from fedaudit.federations.packing import first_rows
+from fedaudit.federations.mapped import first_rows
 from fedaudit.federations.reading.archives import is_zip, open_archive, shown
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError

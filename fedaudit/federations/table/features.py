@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import is_large, no_cells
 from fedaudit.federations.levels import Levels, find_classes
-from fedaudit.federations.mapped import FEATURES, new_array
-from fedaudit.federations.packing import (
+from fedaudit.federations.mapped import (
     EVERY_NUMBER,
+    FEATURES,
     Scales,
     as_float32,
     check_scales,
     client_order,
+    new_array,
     scaled,
 )
 from fedaudit.federations.reading.table_rows import TableRows

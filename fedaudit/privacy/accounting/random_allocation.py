@@ -31,7 +31,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr, ndtr
+import scipy
 
 from fedaudit.arrays import Floats
 
@@ -118,7 +118,7 @@ def _one_round(rounds: int, noise_multiplier: float, *, points: int, lower: bool
 def _between(edges: Floats) -> Floats:
     """The chance of a standard normal number between neighbouring edges; tails keep their
     digits."""
-    below, above = ndtr(edges), ndtr(-edges)
+    below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
     found: Floats = np.where(edges[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
     return found
 
@@ -203,7 +203,7 @@ def _log_moments(rounds: int, noise_multiplier: float, most: int) -> Floats:
     follow by the binomial theorem.
     """
     power = np.arange(most + 1)
-    chosen = gammaln(power + 1)
+    chosen = scipy.special.gammaln(power + 1)
 
     def together(one: Floats, other: Floats) -> Floats:
         # Divided by factorials, the theorem is a convolution.
@@ -234,5 +234,5 @@ def _log_inverse_moment(rounds: int, noise_multiplier: float, order: float) -> f
     logs = law.step * (law.lowest + np.flatnonzero(some))
     on_grid = np.logaddexp.reduce(np.log(law.masses[some]) + (1 - order) * logs)
     power = (1 - order) / rounds
-    one = power * (power - 1) * gap**2 / 2 + log_ndtr(-_REACH - power * gap)
+    one = power * (power - 1) * gap**2 / 2 + scipy.special.log_ndtr(-_REACH - power * gap)
     return float(np.logaddexp(on_grid, rounds * one))

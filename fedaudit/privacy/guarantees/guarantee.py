@@ -30,8 +30,7 @@ from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.leakage import covers_every_pair, leakage, leakage_norm
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.models import ArtifactStart, Start
-from fedaudit.spec.optimisers import DEFAULT_SERVER
+from fedaudit.spec.models import DEFAULT_SERVER, ArtifactStart, Start
 from fedaudit.spec.privacy import LaplaceL2, RecordPersonalised
 
 SIMULATED = (

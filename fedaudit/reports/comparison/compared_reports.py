@@ -20,7 +20,7 @@ from fedaudit.reports.comparison.fronts import (
     fronts,
     warnings,
 )
-from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of, parsed
+from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of
 from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
@@ -28,24 +28,12 @@ from fedaudit.reports.sections.guarantee import is_unbounded
 from fedaudit.spec.metrics import is_ratio
 
 
-def compare(
-    documents: Sequence[Mapping[str, Any]],
-    *,
-    fairness: str | None = None,
-    utility: str | None = None,
-) -> Comparison:
-    """Compare several report documents, in the given order. `fairness` and `utility` name the
-    figures of the fronts' axes. By default a front uses the first of equalized odds, demographic
-    parity and the loss gap that has a value, and accuracy where all have one, else the validation
-    loss. Raises ValueError for a document that does not have the form of a report."""
-    reports = [parsed(document) for document in documents]
-    return compare_reports(reports, fairness=fairness, utility=utility)
-
-
 def compare_reports(
     reports: Sequence[Report], *, fairness: str | None = None, utility: str | None = None
 ) -> Comparison:
-    """Like `compare`, for reports that have been parsed."""
+    """Compare several reports, in the given order. `fairness` and `utility` name the figures of the
+    fronts' axes. By default a front uses the first of equalized odds, demographic parity and the
+    loss gap that has a value, and accuracy where all have one, else the validation loss."""
     made, without = fronts(reports, fairness=fairness, utility=utility)
     return Comparison(
         experiments=[

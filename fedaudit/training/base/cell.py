@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.packing import first_rows
+from fedaudit.federations.mapped import first_rows
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape

@@ -23,7 +23,7 @@ from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_ga
 from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
 from fedaudit.reproducible import square_root
-from fedaudit.spec.optimisers import ServerAdam, ServerAverage, ServerMomentum
+from fedaudit.spec.models import ServerAdam, ServerAverage, ServerMomentum
 from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.planted import NoisedSteps, PlantedRecords
 

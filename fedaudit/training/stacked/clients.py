@@ -17,7 +17,7 @@ from fedaudit.native.tensors import address
 from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
-from fedaudit.spec.optimisers import DEFAULT_SCHEDULE
+from fedaudit.spec.models import DEFAULT_SCHEDULE
 from fedaudit.spec.training import Local, Training
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import Optimiser, local_optimiser

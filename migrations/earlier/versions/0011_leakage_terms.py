@@ -110,7 +110,7 @@ def _join(budgets: list[Row]) -> None:
 
 
 def _terms(experiment_id: str) -> str:
-    """The radius and the clip of an experiment, as `models.leakage_terms` words them at this
+    """The radius and the clip of an experiment, as `models.values` words them at this
     revision; '' where they are not known."""
     spec = op.get_bind().scalar(
         sa.select(_EXPERIMENTS.c.spec).where(_EXPERIMENTS.c.id == experiment_id)

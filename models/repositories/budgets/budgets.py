@@ -17,7 +17,6 @@ import numpy as np
 from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, literal, select, update
 from sqlalchemy.orm import Session
 
-from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository, table_of
 from models.repositories.budgets.counting import (
     POOL,
@@ -45,8 +44,8 @@ from models.repositories.budgets.counting import (
 )
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
-from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
-from models.values import Budget, BudgetFigure, BudgetsAcross
+from models.tables.ledger import BUDGET_KEY, FederationBudget, Reservation
+from models.values import Budget, BudgetFigure, BudgetsAcross, LeakageTerms
 
 Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""

@@ -12,9 +12,8 @@ from typing import Literal, Self, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from models.leakage_terms import LeakageTerms
-from models.tables.reservations import Reservation
-from models.values import Budget, BudgetFigure, BudgetsAcross
+from models.tables.ledger import Reservation
+from models.values import Budget, BudgetFigure, BudgetsAcross, LeakageTerms
 
 Curve = NDArray[np.float64]
 POOL = ("book", "figure", "delta", "adjacency", "observer")

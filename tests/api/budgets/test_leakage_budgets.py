@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from models.tables.reservations import FederationBudget
+from models.tables.ledger import FederationBudget
 from tests.api.budgets.test_epsilon_budgets import central
 from tests.api.service import Api, finish, spec
 

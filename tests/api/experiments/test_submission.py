@@ -11,10 +11,10 @@ from fedaudit.runs.experiment_plan import no_artifacts
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
+from models.tables.accounts import OutboxMessage
 from models.tables.experiments import Event, Experiment, Unit
-from models.tables.operations import OutboxMessage
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
-from workers.resume import load_cell
+from workers.flush import load_cell
 
 WORST_CASE = 4.0
 """Of SPEC: a release in each of 4 rounds, at n / nu = 3 / 3."""

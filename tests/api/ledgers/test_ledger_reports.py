@@ -13,7 +13,7 @@ from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from fedaudit.spec.disclosure import DisclosureFloor
-from models.tables.declared_ledgers import DeclaredEntry, DeclaredTally
+from models.tables.ledger import DeclaredEntry, DeclaredTally
 from tests.api.ledgers.trainings import CENTRAL, LOCAL, POISSON, declared, group, opened, post
 from tests.api.service import KEY, Api, running_api, settings_for
 from workers.proof.declared_signing import DeclaredLedgerSigner

@@ -9,7 +9,7 @@ from dp_accounting.rdp import RdpAccountant
 from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
-from models.tables.declared_ledgers import DeclaredLedger, DeclaredTally
+from models.tables.ledger import DeclaredLedger, DeclaredTally
 from tests.api.ledgers.trainings import (
     CENTRAL,
     GAUSSIAN,

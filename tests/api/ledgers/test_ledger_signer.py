@@ -12,7 +12,7 @@ import workers.proof.declared_signing as signing
 from fedaudit.ledger.encoding import genesis, link
 from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, Envelope, SigningKey
 from models.repositories import DeclaredPartRepository
-from models.tables.declared_ledgers import (
+from models.tables.ledger import (
     DeclaredCheckpoint,
     DeclaredEntry,
     DeclaredLedger,

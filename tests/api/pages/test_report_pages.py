@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from infrastructure.storage import Storage, model_key
-from models.tables.reports import Report
+from models.tables.experiments import Report
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import Api, finish, spec
 

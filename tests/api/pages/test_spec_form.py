@@ -8,7 +8,7 @@ from api.pages import spec_sheet as sheet
 from api.pages.spec_fields import Field, choice_rules
 from api.pages.spec_sheet import MISSING, build, value_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.optimisers import DEFAULT_SERVER, ServerAdam
+from fedaudit.spec.models import DEFAULT_SERVER, ServerAdam
 from fedaudit.spec.parse import parse_spec
 
 FEDERATION = "01890a5d-ac96-774b-bcce-b302099a8057"

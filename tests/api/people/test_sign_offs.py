@@ -14,7 +14,7 @@ from sqlalchemy import delete, text, update
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.statements import ChainedSignOff, Envelope, SigningKey, to_base64
 from fedaudit.reports.verification.verification import Verification, verify
-from models.tables.reports import SignOff
+from models.tables.experiments import SignOff
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, Api, finish, spec

@@ -9,9 +9,8 @@ from sqlalchemy import delete, select, text, update
 
 from fedaudit.reports.report import Report as ReportDocument
 from models.database import Database
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, Report
 from models.tables.ledger import Ledger, LedgerCheckpoint
-from models.tables.reports import Report
 from tests.api.service import KEY, Api, fail, finish, finished
 
 JSON, HTML = "application/json", "text/html"

@@ -10,8 +10,7 @@ import pytest
 
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
-from models.tables.experiments import Experiment
-from models.tables.reports import Report
+from models.tables.experiments import Experiment, Report
 from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
 from tests.api.service import Api, finish, running_api, settings_for, spec
 

@@ -15,7 +15,7 @@ from fedaudit.privacy.leakage import leakage
 from infrastructure.secrets_key import SecretBox
 from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
-from models.tables.operations import WebhookDelivery, WebhookEndpoint
+from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from tests.api.people.keys import key_of
 from tests.api.service import Api, fail, finish, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import EVERY, deliver, deliveries, register

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import update
 
 from models.clock import seconds_from_now
-from models.tables.operations import WebhookDelivery
+from models.tables.accounts import WebhookDelivery
 from tests.api.service import Api
 from workers.webhooks import WebhookDispatcher
 

@@ -238,7 +238,7 @@ def test_too_many_groups_classes_or_rows(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_labels_that_would_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedaudit.federations.packing.MAX_FEDERATION_CELLS", 59)
+    monkeypatch.setattr("fedaudit.federations.mapped.MAX_FEDERATION_CELLS", 59)
     pointer, message = refuse(tmp_path, npz(**arrays()))
     assert pointer == KEY
     assert "12 rows of 0 features" in message

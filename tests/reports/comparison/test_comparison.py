@@ -3,12 +3,27 @@
 import copy
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from fedaudit.reports.comparison.compared_reports import Comparison, compare
+from fedaudit.reports.comparison.compared_reports import (
+    Comparison,
+    compare_reports,
+    difference_rows,
+    spec_differences,
+    with_best,
+)
+from fedaudit.reports.comparison.fronts import Cell, FigureRow, dominated_by
+from fedaudit.reports.figures import parsed
 from fedaudit.reports.report import assemble
 from tests.reports.reading_documents import FIXED, documents, gaussian
 
 GAP = "equalized_odds_difference"
+
+
+def compare(found, **axes):
+    """The comparison of report documents."""
+    return compare_reports([parsed(one) for one in found], **axes)
 
 
 def named(id_, document):
@@ -247,3 +262,205 @@ def test_what_is_no_report_is_refused(material):
     document = assemble(material())
     with pytest.raises(ValueError, match="guarantee"):
         compare([document, {**document, "guarantee": {}}])
+
+
+def variant(document, name, **interval):
+    """The document of another experiment, with this interval of its gap."""
+    made = copy.deepcopy(document)
+    made["experiment"]["id"] = name
+    if interval:
+        metric = made["fairness"][0]["metrics"][GAP]
+        metric["value"] = (interval["low"] + interval["high"]) / 2
+        known = {"level": 0.95, "method": "score-pairs"}
+        metric |= {"interval": {**interval, **known}, "interval_reason": None, "reason": None}
+    return made
+
+
+def best_of(comparison, figure):
+    """The ids of the experiments that are called the best by a figure."""
+    ids = [one.id for one in comparison.experiments]
+    rows = [row for row in comparison.figures if row.figure == figure]
+    return [ids[place] for row in rows for place, cell in enumerate(row.cells) if cell.best]
+
+
+@pytest.fixture
+def document(material):
+    return assemble(material())
+
+
+@pytest.fixture
+def report(document):
+    return parsed(document)
+
+
+@pytest.fixture
+def small(document):
+    return variant(document, "small", low=0.1, high=0.2)
+
+
+@pytest.fixture
+def large(document):
+    return variant(document, "large", low=0.3, high=0.4)
+
+
+def test_a_gap_is_the_best_where_its_interval_lies_apart(document, small, large):
+    assert best_of(compare([large, small]), GAP) == ["small"]
+    touching = variant(document, "touching", low=0.2, high=0.3)
+    assert best_of(compare([large, small, touching]), GAP) == []
+    unsure = variant(large, "unsure")
+    unsure["fairness"][0]["metrics"][GAP] |= {"interval": None, "interval_reason": "few clients"}
+    assert best_of(compare([large, small, unsure]), GAP) == []
+    assert best_of(compare([small, variant(small, "again")]), GAP) == []
+
+
+def test_what_could_not_be_chosen_is_never_the_best(small, large):
+    bare = copy.deepcopy(small)
+    bare["guarantee"] |= {"kind": "none", "label": "none", "in_force": False}
+    # Its smaller gap does not stand in the way of one that could be chosen, nor win.
+    middle = variant(large, "middle", low=0.22, high=0.25)
+    assert best_of(compare([large, bare]), GAP) == []
+    assert best_of(compare([large, middle, bare]), GAP) == ["middle"]
+    reports = [parsed(one) for one in (large, small)]
+    useless = reports[1].utility.model_copy(update={"degenerate": True})
+    reports[1] = reports[1].model_copy(update={"utility": useless})
+    assert best_of(compare_reports(reports), GAP) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("provenance", {"data_fingerprint": "e" * 64}),
+        ("spec", {"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 3}}}),
+    ],
+)
+def test_gaps_that_mean_something_else_have_no_best(small, large, part, change):
+    large[part] |= change
+    assert best_of(compare([large, small]), GAP) == []
+
+
+def test_a_ratio_is_better_when_it_is_larger(document):
+    low, high = (variant(document, name) for name in ("low", "high"))
+    known = {"level": 0.95, "method": "score-pairs"}
+    for made, start in ((low, 0.5), (high, 0.8)):
+        interval = {"low": start, "high": start + 0.1, **known}
+        metric = {"value": start, "reason": None, "interval": interval, "interval_reason": None}
+        made["fairness"][0]["metrics"]["equalized_odds_ratio"] |= metric
+    assert best_of(compare([low, high]), "equalized_odds_ratio") == ["high"]
+
+
+def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):
+    known = documents(material)
+    released = known["fixed"]
+    released["spec"]["privacy"]["noise"] = "release"
+    released["guarantee"]["in_force"] = True
+    cheap, dear = variant(released, "cheap"), variant(released, "dear")
+    dear["privacy"]["leakage_max"] *= 2
+    assert best_of(compare([dear, cheap, variant(known["nothing"], "none")]), "leakage_max") == [
+        "cheap"
+    ]
+    wider = copy.deepcopy(cheap)
+    wider["spec"]["privacy"]["radius"] = 20
+    assert best_of(compare([dear, wider]), "leakage_max") == []
+    simulated = copy.deepcopy(cheap)
+    simulated["spec"]["privacy"]["noise"] = "simulation"
+    assert best_of(compare([dear, simulated]), "leakage_max") == []
+
+
+def test_a_cost_that_nothing_bounds_is_called_so(material):
+    known = documents(material)
+    found = compare([variant(one, name) for name, one in known.items()])
+    place = [one.id for one in found.experiments].index("nothing")
+    costs = ("leakage_max", "leakage_median", "leakage_per_release", "epsilon_max")
+    for row in found.figures:
+        flags = [cell.unbounded for cell in row.cells]
+        expected = row.figure in (*costs, "log_ratio_max")
+        assert flags == [expected and one == place for one in range(len(flags))], row.figure
+        assert row.cells[place].reason is not None or not expected
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it is never changed
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=5))
+def test_the_best_never_overlaps_another(report, ends):
+    known = {"level": 0.95, "method": "score-pairs"}
+    intervals = [{"low": min(pair), "high": max(pair), **known} for pair in ends]
+    cells = [Cell(value=one["low"], reason=None, interval=one) for one in intervals]
+    meaning = dict.fromkeys(("observer", "delta", "adjacency", "unit", "guarantee", "loss"))
+    row = FigureRow(
+        section="fairness", figure=GAP, attribute="group", cells=cells, differs=True, **meaning
+    )
+    [found] = with_best([row], [report] * len(cells))
+    apart = [
+        all(one.interval.high < other.interval.low for other in cells if other is not one)
+        for one in cells
+    ]
+    assert [cell.best for cell in found.cells] == apart
+
+
+GATE = {"figure": "equalized_odds_difference", "attribute": "race", "op": "le", "value": 0.1}
+COST = {
+    "figure": "leakage_max",
+    "attribute": None,
+    "op": "le",
+    "value": 40.0,
+    "allow_heuristic": True,
+    "allow_simulation": False,
+}
+
+
+def rows_of(*specs):
+    """The rows by their labels."""
+    found = [one.model_dump() for one in spec_differences(specs)]
+    return {row.label: row.cells for row in difference_rows(found)}
+
+
+def test_a_gate_is_a_row_with_the_bound_of_each_spec():
+    strict = {**GATE, "value": 0.05}
+    found = rows_of({"gates": [GATE, COST]}, {"gates": [strict, COST]}, {"gates": []}, {})
+    assert found == {
+        "gate: equalized odds difference by race, at most": ("0.1", "0.05", None, None),
+        "gate: leakage max, at most": (*["40 (allowed: heuristic)"] * 2, None, None),
+    }
+
+
+def test_a_gate_says_everything_that_is_set_in_it():
+    named = {**COST, "allow_simulation": True, "margin": 0.5, "note": None}
+    [cells] = rows_of({"gates": [COST]}, {"gates": [named]}).values()
+    assert cells[1] == "40 (allowed: heuristic, simulation; margin 0.5)"
+
+
+def test_scalars_are_one_row_each_and_what_is_alike_is_left_out():
+    rule = {"group": {"sex": "f"}, "op": "ge", "value": 1}
+    one = {"seed": 1, "fairness": {"favourable": [rule, rule], "sensitive": ["sex", "race"]}}
+    other = {"seed": 1, "fairness": {"favourable": [{**rule, "value": 2}], "sensitive": None}}
+    found = rows_of(one, other)
+    assert found == {
+        "fairness.favourable[0].value": ("1", "2"),
+        "fairness.favourable[1].group.sex": ("f", None),
+        "fairness.favourable[1].op": ("ge", None),
+        "fairness.favourable[1].value": ("1", None),
+        "fairness.sensitive": ("sex, race", "not set"),
+    }
+    assert not any("{" in cell for cells in found.values() for cell in cells if cell)
+
+
+POINTS = st.integers(1, 4).flatmap(
+    lambda axes: st.lists(
+        st.lists(st.integers(0, 3).map(float), min_size=axes, max_size=axes), max_size=12
+    )
+)
+
+
+def test_by_hand():
+    # The second is worse on one axis alone; the third equals the first; the fourth trades.
+    assert dominated_by([(1, 1), (1, 2), (1, 1), (0, 3)]) == [[], [0, 2], [], []]
+    assert dominated_by([]) == []
+    assert dominated_by([(5.0,)]) == [[]]
+
+
+@given(POINTS)
+def test_whoever_is_nowhere_better_and_not_equal_is_dominated(points):
+    found = dominated_by(points)
+    for i, one in enumerate(points):
+        for j, other in enumerate(points):
+            beats = one != other and all(a <= b for a, b in zip(one, other, strict=True))
+            assert (i in found[j]) == beats

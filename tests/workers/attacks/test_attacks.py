@@ -4,7 +4,7 @@ import pytest
 from celery.worker import state as celery_state
 
 import fedaudit.attacks.feasibility
-import workers.attacks.attack_watch
+import workers.attacks.attacked_experiment
 from fedaudit.cli.run import run_locally
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
@@ -98,7 +98,7 @@ def test_cancelling_is_seen_while_an_attack_goes_on(api, looks, monkeypatch):
         assert api.post(f"/v1/experiments/{id_}/cancel").status_code == 200
 
     looks.between = cancel
-    monkeypatch.setattr(workers.attacks.attack_watch, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(workers.attacks.attacked_experiment, "_LOOK_SECONDS", 0.0)
     work(api, id_)
     body = api.get(f"/v1/experiments/{id_}").json()
     assert (body["status"], body["status_reason"]) == ("cancelled", "cancelled-by-caller")

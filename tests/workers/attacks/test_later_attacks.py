@@ -5,7 +5,7 @@ import pytest
 import safetensors.numpy
 
 import fedaudit.training.mechanisms.gaussian
-import workers.attacks.attack_watch
+import workers.attacks.attacked_experiment
 from fedaudit.ledger.statements import Envelope
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.later import statement_in, statement_of
@@ -27,7 +27,7 @@ from tests.workers.attacks.attacked_service import (
     work,
     work_later,
 )
-from workers.upkeep import Expiry
+from workers.sweeper import Expiry
 
 CANARIES = {"kind": "canaries", "unit": "client", "count": 10}
 BOUND = {"figure": "leakage_max", "op": "le", "value": 1e9}
@@ -139,7 +139,7 @@ def test_a_run_that_comes_out_otherwise_is_not_attacked(api, looks, ended, monke
 
 
 def test_an_end_that_is_asked_for_hides_nothing(api, looks, ended, monkeypatch):
-    monkeypatch.setattr(workers.attacks.attack_watch, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(workers.attacks.attacked_experiment, "_LOOK_SECONDS", 0.0)
     looks.alarm = ALARM
     asked = ask(api, ended, ATTACK, ATTACK).json()
     path = f"/v1/experiments/{ended}/attacks/later/{asked['id']}/cancel"
