@@ -48,7 +48,10 @@ def bundle_response(chunks: Iterator[bytes], name: str, accept: str) -> Streamin
 
 def pdf_response(pdf: bytes, name: str) -> Response:
     """The printed report of what has this name, as a file."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}-report.pdf"'}
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}-report.pdf"',
+        "Cache-Control": "no-store",
+    }
     return Response(pdf, media_type=PDF, headers=headers)
 
 

@@ -1,16 +1,17 @@
 """Reports side by side: figures, what was asked for differently, and Pareto fronts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse
 
 from api.http.problems import ProblemError
+from api.pages.chosen_axes import ComparedAxes
 from api.pages.visits import ReportsVisit
 from api.services.reports import comparison_of
-from fedaudit.reports.charts.scatter import axis_text, front_charts
-from fedaudit.reports.comparison.compared_reports import difference_rows
+from fedaudit.reports.charts.chosen_chart import Measured, Point
+from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.fronts import Comparison, FigureRow, Front, FrontKind
 from models.repositories import ExperimentRepository
 from models.values import ExperimentFilters
@@ -25,17 +26,14 @@ _LEADING = (
     "equal_opportunity_difference",
     "loss_difference",
 )
+_COSTS = ("epsilon_max", "log_ratio_max", "leakage_max")
 _KIND = tuple(FrontKind.model_fields)
 
 
-def _view(comparison: Comparison) -> dict[str, Any]:
+def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
     """What the page shows of a comparison, whose experiments are numbered in its order."""
+    differences = difference_rows(comparison.model_dump()["spec_differences"])
     numbers = {one.id: place for place, one in enumerate(comparison.experiments, start=1)}
-    charts = [
-        chart
-        for place, front in enumerate(comparison.fronts, start=1)
-        for chart in front_charts(front, name=f"front-{place}", numbers=numbers)
-    ]
     tables = [
         _table(section.capitalize(), [row for row in comparison.figures if row.section == section])
         for section in ("privacy", "utility")
@@ -54,9 +52,45 @@ def _view(comparison: Comparison) -> dict[str, Any]:
             for name in dict.fromkeys(row.attribute for row in gaps)
         ],
         "groups": list(_groups(comparison, numbers)),
-        "charts": charts,
-        "differences": difference_rows(comparison.model_dump()["spec_differences"]),
+        "asked": [("experiment_id", one.id) for one in comparison.experiments],
+        "picture": asked.picture(
+            _points(comparison, differences),
+            list(dict.fromkeys(map(_row_name, comparison.figures))),
+            preferred=_cost_name(comparison),
+        ),
+        "differences": differences,
     }
+
+
+def _row_name(row: FigureRow) -> str:
+    """As `epsilon_max, formal, final_model, delta 1e-05`: what its values have in common."""
+    by = [row.attribute and f"by {row.attribute}", row.guarantee, row.observer, row.adjacency]
+    delta = None if row.delta is None else f"delta {row.delta:g}"
+    return ", ".join(filter(None, (row.figure, *by, delta, row.loss)))
+
+
+def _cost_name(comparison: Comparison) -> str:
+    """The cost that most experiments have: usual across the picture."""
+    costs = [row for row in comparison.figures if row.figure in _COSTS]
+    known = {_row_name(row): sum(cell.value is not None for cell in row.cells) for row in costs}
+    return max(known, key=known.__getitem__, default="")
+
+
+def _points(comparison: Comparison, differences: Sequence[DifferenceRow]) -> list[Point]:
+    """The experiments, with what their specs say differently and the figures that each has."""
+    best = {one for front in comparison.fronts for one in front.front}
+    found = []
+    for place, one in enumerate(comparison.experiments):
+        fields = {"experiment": f"{place + 1}: {one.name}"}
+        fields |= {row.label: row.cells[place] or "" for row in differences}
+        figures = {}
+        for row in comparison.figures:
+            value, between = row.cells[place].value, row.cells[place].interval
+            if value is not None:
+                low, high = (between.low, between.high) if between else (None, None)
+                figures[_row_name(row)] = Measured(value, low, high)
+        found.append(Point(place + 1, fields, figures, one.id in best))
+    return found
 
 
 def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
@@ -95,11 +129,9 @@ def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[dict
 
 
 @router.get("/compare")
-def comparison_page(
-    visit: ReportsVisit, experiment_id: Annotated[list[str] | None, Query()] = None
-) -> HTMLResponse:
+def comparison_page(visit: ReportsVisit, asked: Annotated[ComparedAxes, Query()]) -> HTMLResponse:
     """The comparison of the experiments named, or a choice where fewer than two are."""
-    chosen = list(dict.fromkeys(experiment_id or []))
+    chosen = list(dict.fromkeys(asked.experiment_id))
     if len(chosen) < 2:
         with visit.reading() as session:
             experiments = ExperimentRepository(session, visit.project_id)
@@ -110,4 +142,4 @@ def comparison_page(
             422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
         )
     found = comparison_of(visit.call, chosen)
-    return visit.page("compare.html", view=_view(found), axis_text=axis_text)
+    return visit.page("compare.html", view=_view(found, asked))

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any, Literal, assert_never, get_args
 
 import yaml
@@ -217,12 +219,13 @@ def _shown(
     links = [
         Link("/reports", "All reports"),
         *([Link(base, "How it ran")] if visit.may("experiments:read") else []),
-        Link(f"{base}/verification", "Verification"),
-        *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
-        Link(f"/compare?experiment_id={experiment_id}", "Compare"),
         Link(f"{base}/report.pdf", "Save as PDF"),
         Link("#sign-offs", f"Sign-offs: {state}"),
-        Link("#take-away", "Take away"),
+        Link(f"{base}/verification", "Verification", more=True),
+        Link(f"/compare?experiment_id={experiment_id}", "Compare", more=True),
+        *(Link(f"{base}/readings/{one.name}", one.title, more=True) for one in READINGS.values()),
+        Link(f"{base}/report?appendix=true", "Every round and table", more=True),
+        Link("#take-away", "Take away", more=True),
     ]
     may_run = visit.may("experiments:write") and visit.may("experiments:read")
     if may_run and document["advice"]["changes"]:
@@ -233,7 +236,11 @@ def _shown(
             gone = gone_words(session, visit.project_id, "model", experiment_id)
         # Where the model is gone, the link leads to the reason.
         links.append(
-            Link(f"{base}/model", "Save the model" if gone is None else gone[0].upper() + gone[1:])
+            Link(
+                f"{base}/model",
+                "Save the model" if gone is None else gone[0].upper() + gone[1:],
+                more=True,
+            )
         )
     answer = stored_page(
         visit.resources.database,
@@ -269,7 +276,7 @@ def _tail(
         concern_words=CONCERN_WORDS,
         draft=draft,
         fault=fault,
-        files=files,
+        files=[(what, list(forms)) for what, forms in groupby(files, key=itemgetter(0))],
         alarm_at=min(raised, default=None),
     )
     if not found.items:
@@ -288,6 +295,7 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     base = f"/experiments/{experiment_id}"
     found = [
         ("Report", "PDF", f"{base}/report.pdf"),
+        ("Report", "PDF with every table", f"{base}/report.pdf?appendix=true"),
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
     ]

@@ -69,6 +69,12 @@ SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
 CHOICE_RULES = "experiment_choices.css"
 
 
+_ADVANCED = (
+    *("/seed", "/repeats", "/model/start", "/training/clustering", "/training/server"),
+    *("/privacy/per_layer", "/privacy/correlation", "/fairness/minimum_group"),
+)
+
+
 @dataclass(frozen=True)
 class Field:
     """A field; its name in the form is the JSON pointer of the spec's field. `numbers` and `words`
@@ -85,6 +91,11 @@ class Field:
     choices: Choices = ()
     only: tuple[str, ...] = ()
     """Choices made elsewhere in the form for which the field counts; empty where it always does."""
+
+    @property
+    def is_advanced(self) -> bool:
+        """Whether it is folded away while its value is the usual one."""
+        return self.pointer.startswith(_ADVANCED)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.pages.chosen_axes import ChosenAxes
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, ReportsVisit, Visit, as_file
 from api.services.dispatch import IdempotentRequest
@@ -25,7 +26,7 @@ from fedaudit.sweeps.sweep_table import (
     figure_words,
     leading_figures,
     measured_figures,
-    spread_chart,
+    points_of,
     value_words,
     varied_fields,
 )
@@ -39,10 +40,7 @@ _TRIED_AGAIN = ("failed", "cancelled")
 
 @router.get("")
 def sweep_page(
-    sweep_id: str,
-    visit: ExperimentsVisit,
-    figure: Annotated[str | None, Query(max_length=400)] = None,
-    refresh: Annotated[str | None, Query()] = None,
+    sweep_id: str, visit: ExperimentsVisit, asked: Annotated[ChosenAxes, Query()]
 ) -> HTMLResponse:
     """A sweep as it is now; the page reloads itself until all cells have ended."""
     with visit.reading() as session:
@@ -60,10 +58,10 @@ def sweep_page(
         may_retry=may_write and any(statuses.get(one) for one in _TRIED_AGAIN),
         costs=list(cost_lines(sweep.costs)),
         cautions=list(cost_cautions(sweep.facts)),
-        view=None if table is None else _view(table, figure),
+        view=None if table is None else _view(table, asked),
         figure_words=figure_words,
         document=as_yaml(sweep.asked),
-        refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,
+        refresh_seconds=None if ended or asked.refresh == "no" else _REFRESH_SECONDS,
     )
 
 
@@ -99,19 +97,16 @@ async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResp
     return form.to(f"/sweeps/{submitted.sweep.id}", *submitted.messages)
 
 
-def _view(table: SweepTable, figure: str | None) -> dict[str, Any]:
-    """The table as the page shows it; `figure`: what to draw."""
+def _view(table: SweepTable, asked: ChosenAxes) -> dict[str, Any]:
+    """The table as the page shows it, and the picture that was asked for."""
     measured = measured_figures(table)
     leading = leading_figures(table, measured)
-    chosen = figure if figure in measured else next(iter(measured), None)
     return {
         "table": table,
         "fields": _fields([row["values"] for row in table["rows"]]),
         "leading": leading,
         "rest": [name for name in measured if name not in leading],
-        "choices": [(name, name) for name in measured],
-        "figure": chosen,
-        "chart": None if chosen is None else spread_chart(table, chosen),
+        "picture": asked.picture(points_of(table), measured, preferred="noise_multiplier"),
     }
 
 

@@ -34,19 +34,21 @@ class Place(NamedTuple):
     """What the key needs; None for every visitor."""
     unless: Scope | None = None
     """With this scope another place leads here."""
+    more: bool = False
+    """Whether it is behind *More*."""
 
 
 PLACES = (
     Place("/", "Experiments", "experiments:read"),
-    Place("/experiments/new", "New", "experiments:write"),
-    Place("/sweeps", "Sweeps", "experiments:read"),
     Place("/reports", "Reports", "reports:read"),
-    Place("/audits", "Audits", "experiments:read"),
-    Place("/ledgers", "Ledgers", "experiments:read"),
-    Place("/compare", "Compare", "reports:read"),
+    Place("/sweeps", "Sweeps", "experiments:read"),
     Place("/federations", "Federations", "federations:read"),
     Place("/federations/new", "Bring a table", "federations:write", unless="federations:read"),
-    Place("/docs", "API", None),
+    Place("/experiments/new", "New", "experiments:write"),
+    Place("/compare", "Compare", "reports:read", more=True),
+    Place("/audits", "Audits", "experiments:read", more=True),
+    Place("/ledgers", "Ledgers", "experiments:read", more=True),
+    Place("/docs", "API", None, more=True),
 )
 _HOMES = ("/", "/reports", "/federations", "/experiments/new", "/federations/new")
 

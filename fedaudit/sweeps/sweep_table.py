@@ -16,7 +16,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from fedaudit.number_text import UNBOUNDED, plain, table
-from fedaudit.reports.charts.drawing import Chart, FigureTable, Row, range_chart
+from fedaudit.reports.charts.chosen_chart import Measured, Point
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
@@ -407,68 +407,17 @@ def _fields(found: SweepTable) -> dict[str, list[Any]]:
     return varied_fields([row["values"] for row in found["rows"]])
 
 
-_MOST = 40
-"""Rows that fit into a drawing."""
-
-
-def spread_chart(found: SweepTable, name: str) -> Chart | None:
-    """The drawing of a figure of the table; None where no row has it. Of many rows those are drawn
-    whose means are best, or the first where no end is better."""
-    numbered = list(enumerate(found["rows"], start=1))
-    measured = [one for one in numbered if one[1]["figures"][name]["mean"] is not None]
-    if not measured:
-        return None
-    drawn = measured
-    if len(drawn) > _MOST:
-        better = direction(name)
-        if better is not None:
-            sign = -1.0 if better == "higher" else 1.0
-            drawn = sorted(drawn, key=lambda one: sign * (one[1]["figures"][name]["mean"] or 0.0))
-        drawn = sorted(drawn[:_MOST], key=lambda one: one[0])
-    paths = list(varied_fields([row["values"] for row in found["rows"]]))
-    return Chart(
-        name="chart-spread",
-        title=name,
-        description=f"Range chart of {name}: a row for each of {len(drawn)} combinations, with the "
-        "mean over seeds and its interval. The figures are in the table below.",
-        caption=_caption(paths, drawn=len(drawn), rows=len(numbered)),
-        drawing=range_chart(
-            [_drawn(number, row, name) for number, row in drawn],
-            kinds=("mean over seeds",),
-            unit=name,
-            whole=None,
-        ),
-        table=FigureTable(
-            head=("Row", "Mean (interval over seeds)", "Seeds"),
-            rows=[
-                (
-                    row_label(number, row["values"]),
-                    figure_words(row, name),
-                    str(row["figures"][name]["n"]),
-                )
-                for number, row in numbered
-            ],
-        ),
-    )
-
-
-def row_label(number: int, values: Mapping[str, Any]) -> str:
-    """`2: 1, k-means`: its number in the table, and its values in the order of the columns."""
-    said = ", ".join(value_words(one) for [one] in varied_fields([values]).values())
-    return f"{number}: {said}" if said else str(number)
-
-
-def _drawn(number: int, row: SweepRow, name: str) -> Row:
-    figure: Spread = row["figures"][name]
-    low, high = figure["low"], figure["high"]
-    box = None if low is None or high is None else (low, high)
-    return Row(row_label(number, row["values"]), (figure["mean"],), box=box, span=box)
-
-
-def _caption(paths: list[str], *, drawn: int, rows: int) -> str:
-    said = "The thick bar is the interval of the mean over seeds, by Student's t at 95 %."
-    if paths:
-        said += f" Rows are named by their number in the table, then {', '.join(paths)}."
-    if drawn < rows:
-        said += f" {drawn} of {rows} rows are drawn; the table lists all."
-    return said
+def points_of(found: SweepTable) -> list[Point]:
+    """The rows of a table as points of a chart, by their numbers: their figures are means over
+    seeds, with the interval of the mean."""
+    fields = _fields(found)
+    points = []
+    for place, row in enumerate(found["rows"]):
+        figures = {
+            name: Measured(figure["mean"], figure["low"], figure["high"])
+            for name, figure in row["figures"].items()
+            if figure["mean"] is not None
+        }
+        own = {path: value_words(values[place]) for path, values in fields.items()}
+        points.append(Point(place + 1, own, figures, row["front"]))
+    return points

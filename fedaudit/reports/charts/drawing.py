@@ -139,6 +139,8 @@ class Scale:
     end: float
     ticks: tuple[float, ...]
     logarithmic: bool = False
+    names: tuple[str, ...] = ()
+    """Of the ticks, where they are no numbers."""
 
     def __call__(self, value: float) -> float:
         """The position of a value; a value outside the axis is drawn on its edge."""
@@ -149,6 +151,8 @@ class Scale:
 
     def texts(self) -> tuple[str, ...]:
         """Labels with the same number of decimals; powers of ten for the very large and small."""
+        if self.names:
+            return tuple(shortened(one, 14) for one in self.names)
         if self.logarithmic:
             return tuple(f"{one:g}" if _plain(one) else _power(one, 0) for one in self.ticks)
         most = max(map(abs, self.ticks))

@@ -287,7 +287,7 @@ def _final_words(lines: Sequence[Line]) -> str:
     found = [one.final for one in lines if one.final is not None]
     if not found:
         return ""
-    stated = "To the right of the rounds: the report's own values, over all held-out rows"
+    stated = "On the right: the report's own values"
     if any(final.low is not None for final in found):
-        stated += ", with their intervals; rounds have none"
+        stated += " with their intervals; rounds have none"
     return f"{stated}."

@@ -60,9 +60,16 @@ class FairnessTables:
     """By the mark that rows carry, what they note; each is stated once for all tables."""
 
 
-def fairness_tables(sections: Sequence[Section]) -> FairnessTables:
-    """The tables of a report's fairness sections."""
-    makers = (_gaps, _rates, _privacy_costs)
+def fairness_tables(
+    sections: Sequence[Section], *, said_of: Section | None = None
+) -> FairnessTables:
+    """The tables of a report's fairness sections. `said_of`: the one whose gap the verdict has put
+    in words."""
+
+    def gaps(section: Section) -> PageTable:
+        return _gaps(section, said=section is said_of)
+
+    makers = (gaps, _rates, _privacy_costs)
     found = [[table for make in makers if (table := make(one)) is not None] for one in sections]
     often = Counter(
         row[-1]
@@ -87,7 +94,7 @@ def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
     return replace(table, rows=[(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows])
 
 
-def _gaps(section: Section) -> PageTable:
+def _gaps(section: Section, *, said: bool) -> PageTable:
     nulls = [null for one in section["metrics"].values() if (null := one.get("null"))]
     levels = [one["interval"]["level"] for one in section["metrics"].values() if one["interval"]]
     head = ["Metric", "Value"]
@@ -108,17 +115,20 @@ def _gaps(section: Section) -> PageTable:
         caption=f"Gaps between groups of {section['attribute']}, pooled over records",
         head=(*head, "Note"),
         rows=rows,
-        remark=" ".join(filter(None, _remarks(section, nulls))),
+        remark=" ".join(filter(None, _remarks(section, nulls, said=said))),
     )
 
 
-def _remarks(section: Section, nulls: Sequence[Mapping[str, Any]]) -> list[str]:
+def _remarks(section: Section, nulls: Sequence[Mapping[str, Any]], *, said: bool) -> list[str]:
+    chance = _chance_words(section["attribute"], nulls[0]) if nulls else ""
+    if said:
+        return [chance]
     headline = headline_metric(section)
     size = gap_sentence(section, headline)
     return [
         f"{headline.replace('_', ' ').capitalize()}: {size[0].lower()}{size[1:]}" if size else "",
         gap_sentence(section, OF_SELECTION),
-        _chance_words(section["attribute"], nulls[0]) if nulls else "",
+        chance,
     ]
 
 
@@ -140,14 +150,12 @@ def _chance(null: Mapping[str, Any] | None) -> list[str]:
 
 def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
     who = "clients" if null["unit"] == "client" else "rows"
-    alike = (
-        " This assumes that rows of one client are no more alike than rows of different clients."
-    )
+    alike = " This takes rows of one client to be no more alike than those of different ones."
     return (
-        f"By chance: how wide the gap comes out on average, and in 95 of 100 cases at most, if "
-        f"{attribute} has nothing to do with outcome and prediction; from {null['permutations']} "
-        f"random exchanges of {who} between groups. The p-value is the share of gaps at least as "
-        f"wide as the observed one, itself included.{alike if who == 'rows' else ''}"
+        f"By chance: how wide the gap comes out, on average and in 95 of 100 cases at most, if "
+        f"{attribute} has nothing to do with outcome and prediction, from {null['permutations']} "
+        f"exchanges of {who} between groups. The p-value is the share of gaps at least as wide."
+        f"{alike if who == 'rows' else ''}"
     )
 
 

@@ -34,7 +34,7 @@ from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures, misplaced_threshold
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.reports.verdict.worst_off import headline_metric
+from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 from fedaudit.spec.audits import parse_audit
 
 _HERE = Path(__file__).parent
@@ -51,6 +51,8 @@ class Link:
 
     href: str
     text: str
+    more: bool = False
+    """Whether it is behind *More*."""
 
 
 def render(
@@ -103,20 +105,20 @@ def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: An
     pictures of the attributes that those leave out. Paper leaves out what lies between two marks,
     which no value can have since all are escaped."""
     marks = ("", "") if appendix else (APPENDIX_BEGINS, APPENDIX_ENDS)
-    seen = answer_pictures(report)
-    titles = {chart.title for chart in seen}
+    widest = by_unevenness(report["fairness"])[-1:]
     rates = [
-        treated_picture(section, name=f"rates-{place}")
+        treated_picture(section, name=f"rates-{place}") if section not in widest else None
         for place, section in enumerate(report["fairness"], start=1)
     ]
+    said_of = widest[0] if widest and "verdict_parts" in report else None
     return (
         page_environment()
         .get_template(name)
         .render(
             report=report,
-            seen=seen,
-            rates=[[one] if one is not None and one.title not in titles else [] for one in rates],
-            tables=fairness_tables(report["fairness"]),
+            seen=answer_pictures(report),
+            rates=[[] if one is None else [one] for one in rates],
+            tables=fairness_tables(report["fairness"], said_of=said_of),
             leave_out=Markup(marks[0]),
             go_on=Markup(marks[1]),
             appendix=appendix,

@@ -200,13 +200,12 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
 def _of_rounded_doubles(noised: str, numbers: int, chance: float) -> str:
     """Of noise from double-precision logarithms, sines and cosines, rounded to a grid."""
     return (
-        "The mechanism is proven for real numbers. Noise is drawn in double-precision "
-        "floating-point from 64 random bits a number, and what has its noise is rounded once, to a "
-        "public grid of 2^-12 to 2^-11 of the noise's standard deviation, so that its low bits "
-        f"(Mironov 2012) tell nothing. What remains is in no figure here: {noised}, {numbers:,} "
-        "numbers, differs from what real noise would have given with a chance of at most "
-        f"{_above(numbers * chance)}, if logarithm, sine and cosine are right to one unit in the "
-        "last place. How long anything takes is not hidden either."
+        "The mechanism is proven for real numbers. Noise is drawn in double precision from 64 "
+        "random bits a number, and what has it is rounded to a public grid of 2^-12 to 2^-11 of "
+        "its standard deviation, so that low bits (Mironov 2012) tell nothing. In no figure here: "
+        f"{noised}, {numbers:,} numbers, differs from what real noise would have given with a "
+        f"chance of at most {_above(numbers * chance)}, if logarithm, sine and cosine are right to "
+        "one unit in the last place; and how long anything takes."
     )
 
 
@@ -233,8 +232,7 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     mechanism = mechanism_of(material.spec)
     found = [
         f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of any "
-        "outcome: by a factor of at most exp(epsilon), plus delta. It is not leakage "
-        "under metric privacy and must not be compared with it or added to it.",
+        "outcome: by a factor of at most exp(epsilon), plus delta.",
         *_limit_delta(material, plan),
         *plan.warnings,
     ]

@@ -167,14 +167,8 @@ def _group_limits(material: ReportMaterial) -> list[str]:
     found = [
         "Rates and gaps are pooled over the scored rows: a client with many rows counts for more "
         "than one with few.",
-        f"Groups with fewer than {fairness.minimum_group_size} scored rows, or with rows of fewer "
-        f"than {fairness.minimum_group_clients} clients, are suppressed, and so are groups from "
-        "which so few would follow by sums and differences of what this report shows of all "
-        "attributes; a gap may be larger among suppressed groups.",
         _limit_counts(material),
-        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-        "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
-        "p-value shows that groups differ, not why.",
+        *_limit_groups(material),
     ]
     if fairness.privacy_cost_by_group and mechanism_of(material.spec).no_group_costs is None:
         found.append(
@@ -199,6 +193,26 @@ def _group_limits(material: ReportMaterial) -> list[str]:
         found.append(
             f"{material.result.single_row_clients} validation clients have one row only and were "
             "scored with the same hypothesis, since none could be chosen without that row."
+        )
+    return found
+
+
+def _limit_groups(material: ReportMaterial) -> list[str]:
+    """What holds where groups are hidden, and where more than two are compared."""
+    fairness, shown = material.spec.fairness, material.disclosures.values()
+    found = []
+    if not all(all(one.shown) for one in shown):
+        found.append(
+            f"Groups with fewer than {fairness.minimum_group_size} scored rows, or with rows of "
+            f"fewer than {fairness.minimum_group_clients} clients, are suppressed, and so are "
+            "groups from which so few would follow by sums and differences of what this report "
+            "shows of all attributes; a gap may be larger among suppressed groups."
+        )
+    if any(sum(one.shown) > 2 for one in shown):
+        found.append(
+            "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+            "show that there is no gap. A null shows how wide it comes out by chance alone; a "
+            "small p-value shows that groups differ, not why."
         )
     return found
 

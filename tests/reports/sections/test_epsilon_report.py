@@ -173,7 +173,7 @@ def test_a_baseline_without_noise_reports_no_figure_of_privacy(material):
     ("name", "parts"),
     [
         ("central", ["The server is trusted", "noised sums of a round", "simulated"]),
-        ("local", ["not leakage under metric privacy", "64 random bits"]),
+        ("local", ["64 random bits"]),
         (
             "records",
             [

@@ -1,0 +1,251 @@
+"""A chart of what its reader chooses: x, y and which points belong to one line.
+
+Over a field of specs it has lines with their spread, over a figure it is a scatter chart. Points
+that nothing else beats have a ring.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from fedaudit.number_text import figure_text
+from fedaudit.reports.charts.drawing import (
+    PLOT_LEFT,
+    PLOT_RIGHT,
+    SERIES,
+    Chart,
+    FigureTable,
+    Scale,
+    axes,
+    drawn,
+    element,
+    joined,
+    label,
+    legend,
+    line,
+    mark,
+    number,
+    together,
+    value_scale,
+)
+
+_HEIGHT = 240.0
+
+
+class Measured(NamedTuple):
+    """A figure of a point; without `low` and `high` its spread is not known."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run, or one combination of a sweep."""
+
+    number: int
+    """By which tables call it."""
+    fields: Mapping[str, str]
+    """Of its spec, as far as they differ among the points; '' for what its spec lacks."""
+    figures: Mapping[str, Measured]
+    front: bool
+    """Whether no other is better in all that the front weighs."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is drawn. Raises ValueError from `chosen` for names that no point has."""
+
+    x: str
+    y: str
+    lines: str = ""
+    """The field whose values have a colour each; '' for one colour."""
+    only: str = ""
+    """As `name = value`: the points that are drawn; '' for all."""
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What can be chosen, by its name."""
+
+    x: list[str] = field(default_factory=list)
+    y: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    only: list[str] = field(default_factory=list)
+
+
+def offers(points: Sequence[Point], figures: Sequence[str]) -> Offers:
+    """Every field with several values and every figure that some point has."""
+    fields = list(dict.fromkeys(name for one in points for name in one.fields))
+    several = [name for name in fields if len(_values(points, name)) > 1]
+    return Offers(
+        x=[*several, *figures],
+        y=list(figures),
+        lines=["", *several],
+        only=["", *(f"{name} = {one}" for name in several for one in _values(points, name))],
+    )
+
+
+def chosen(offered: Offers, asked: Mapping[str, str | None], *, preferred: str) -> Choice | None:
+    """What was asked for where it is offered, else what suits: `preferred` or the first field with
+    numbers as x, the first figure as y, and a line for each value of another field; None where
+    nothing can be drawn."""
+    if not offered.x or not offered.y:
+        return None
+    ends = [name for name in offered.x if name.endswith(preferred)]
+    x = _offered(asked, "x", offered.x, (ends or offered.x)[0])
+    others = [name for name in offered.lines if name not in ("", x)]
+    first = next((name for name in others if name.endswith("hypotheses")), "")
+    return Choice(
+        x=x,
+        y=_offered(asked, "y", offered.y, next((y for y in offered.y if y != x), offered.y[0])),
+        lines=_offered(asked, "lines", offered.lines, first or (others or [""])[0]),
+        only=_offered(asked, "only", offered.only, ""),
+    )
+
+
+def _offered(asked: Mapping[str, str | None], name: str, offered: Sequence[str], usual: str) -> str:
+    found = asked.get(name)
+    return found if found is not None and found in offered else usual
+
+
+def chosen_chart(points: Sequence[Point], choice: Choice) -> Chart | None:
+    """The chart; None where no point has what was chosen."""
+    shown = [one for one in points if _is_drawn(one, choice)]
+    by_figure = any(choice.x in one.figures for one in points)
+    if not shown:
+        return None
+    x, place = _across(shown, choice.x, by_figure=by_figure)
+    series = _series(shown, choice, by_figure=by_figure)
+    left_out = max(0, len(series) - SERIES)
+    kept = dict(list(series.items())[:SERIES])
+    front = any(one.front for own in kept.values() for one in own)
+    entries = [(mark(at, 11, 0), name) for at, name in enumerate(kept) if name]
+    entries += [(element("circle", cx=11, cy=0, r=7, class_="ring"), "on the front")] * front
+    key, top = legend(entries)
+    bottom = top + 26 + _HEIGHT
+    spread = [end for own in kept.values() for one in own for end in one.figures[choice.y] if end]
+    y = value_scale(
+        [*spread, *(one.figures[choice.y].value for own in kept.values() for one in own)],
+        start=bottom,
+        end=top + 26,
+    )
+    body = [key, axes(x, y, across=choice.x, up=choice.y)]
+    for at, own in enumerate(kept.values()):
+        body.append(_line(own, choice.y, place, y, kind=at, linked=not by_figure))
+    what = "Scatter chart" if by_figure else "Line chart"
+    return Chart(
+        name="chart-chosen",
+        title=f"{choice.y} over {choice.x}",
+        description=f"{what} of {choice.y} over {choice.x} with {len(shown)} points"
+        f"{f', a line for each {choice.lines}' if choice.lines else ''}. The figures are in the "
+        "table below.",
+        caption=_caption(points, shown, left_out=left_out, front=front),
+        drawing=drawn(*body, height=bottom + 38),
+        table=_table(shown, choice, by_figure=by_figure),
+    )
+
+
+def _values(points: Sequence[Point], name: str) -> list[str]:
+    """The values of a field, each once; a point that lacks the field has none."""
+    return [one for one in dict.fromkeys(each.fields.get(name, "") for each in points) if one]
+
+
+def _is_drawn(one: Point, choice: Choice) -> bool:
+    name, _, value = choice.only.partition(" = ")
+    kept = not choice.only or one.fields.get(name, "") == value
+    placed = choice.x in one.figures or bool(one.fields.get(choice.x))
+    return kept and placed and choice.y in one.figures
+
+
+def _across(
+    points: Sequence[Point], name: str, *, by_figure: bool
+) -> tuple[Scale, Callable[[Point], float]]:
+    """The axis of x and where a point lies on it: numbers by their size, other values in order."""
+    if by_figure:
+        scale = value_scale(
+            [one.figures[name].value for one in points], start=PLOT_LEFT, end=PLOT_RIGHT
+        )
+        return scale, lambda one: scale(one.figures[name].value)
+    values = _values(points, name)
+    try:
+        scale = value_scale(map(float, values), start=PLOT_LEFT, end=PLOT_RIGHT)
+    except ValueError:
+        ticks = tuple(map(float, range(len(values))))
+        edges = -0.5, len(values) - 0.5
+        named = Scale(*edges, PLOT_LEFT, PLOT_RIGHT, ticks, names=tuple(values))
+        return named, lambda one: named(float(values.index(one.fields[name])))
+    return scale, lambda one: scale(float(one.fields[name]))
+
+
+def _series(points: Sequence[Point], choice: Choice, *, by_figure: bool) -> dict[str, list[Point]]:
+    """The points of each line: those that differ in x alone, named by the chosen field first. A
+    scatter chart has one colour for each value of it."""
+    names = [name for name in points[0].fields if name not in (choice.x, choice.lines)]
+    varied = [] if by_figure else [name for name in names if len(_values(points, name)) > 1]
+    found: dict[str, list[Point]] = {}
+    for one in points:
+        kept = [choice.lines, *varied] if choice.lines else varied
+        said = [f"{name.rsplit('.', 1)[-1]} {one.fields.get(name, '–')}" for name in kept]
+        found.setdefault(", ".join(said), []).append(one)
+    return dict(sorted(found.items()))
+
+
+def _line(
+    own: Sequence[Point],
+    name: str,
+    place: Callable[[Point], float],
+    y: Scale,
+    *,
+    kind: int,
+    linked: bool,
+) -> Markup:
+    """Marks with their spread, joined in the order of x where they are of one line."""
+    ordered, parts = sorted(own, key=place), []
+    if linked and len(ordered) > 1:
+        path = "L".join(
+            f"{number(place(one))} {number(y(one.figures[name].value))}" for one in ordered
+        )
+        parts.append(element("path", d=f"M{path}", class_=f"s{kind}"))
+    for one in ordered:
+        at, (value, low, high) = place(one), one.figures[name]
+        if low is not None and high is not None:
+            parts.append(line(at, y(low), at, y(high), f"w{kind}"))
+            parts += [line(at - 4, y(end), at + 4, y(end), f"w{kind}") for end in (low, high)]
+        if one.front:
+            parts.append(element("circle", cx=at, cy=y(value), r=7.5, class_="ring"))
+        parts.append(mark(kind, at, y(value)))
+        if not linked:
+            parts.append(label(str(one.number), at + 8, y(value) - 6))
+    return together(*parts)
+
+
+def _caption(points: Sequence[Point], shown: Sequence[Point], *, left_out: int, front: bool) -> str:
+    stated = ["Bars are intervals, where there are any."]
+    if front:
+        stated.append("A ring marks what nothing else beats, over all axes of the front.")
+    if len(shown) < len(points):
+        lacking = [str(one.number) for one in points if one not in shown]
+        few = f": {joined(lacking)}" if len(lacking) <= 8 else ""
+        stated.append(f"{len(lacking)} of {len(points)} points are not drawn{few}.")
+    if left_out:
+        stated.append(f"{left_out} more lines do not fit: draw fewer by *only*.".replace("*", ""))
+    return " ".join(stated)
+
+
+def _table(shown: Sequence[Point], choice: Choice, *, by_figure: bool) -> FigureTable:
+    names = list(dict.fromkeys([choice.lines] if choice.lines else []))
+    head = ("No.", choice.x, *names, choice.y, "Interval")
+    rows = []
+    for one in shown:
+        value, low, high = one.figures[choice.y]
+        across = figure_text(one.figures[choice.x].value) if by_figure else one.fields[choice.x]
+        between = (
+            "–" if low is None or high is None else f"{figure_text(low)} to {figure_text(high)}"
+        )
+        kept = (one.fields.get(name, "–") for name in names)
+        rows.append((str(one.number), across, *kept, figure_text(value), between))
+    return FigureTable(head, rows)
