@@ -16,7 +16,7 @@ from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.audits import in_audit, parse_audit
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import (
@@ -183,7 +183,7 @@ class AuditRun(ClaimedUnit):
         )
         if rows.federation.fingerprint != row.fingerprint:
             message = "the file changed since the audit was asked for; ask for it again"
-            raise InvalidInputError([FieldError("/path", message, of_spec=True)])
+            raise error_at("/path", message, of_spec=True)
         withheld = self._settle(row, rows)
         self._progressed()
         key = self._context.signing_key

@@ -30,7 +30,7 @@ from fedaudit.runs.blocks import Block, values_by_metric
 from fedaudit.runs.experiment_plan import OpenArtifact, with_start
 from fedaudit.runs.ledger_writer import LedgerWriter, Spending, WrittenEntry
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
@@ -370,7 +370,7 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
 
 
 def _changed(what: str) -> InvalidInputError:
-    return InvalidInputError([FieldError("/federation", f"{what}; submit it again")])
+    return error_at("/federation", f"{what}; submit it again")
 
 
 def context_of_interrupted(

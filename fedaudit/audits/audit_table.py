@@ -23,7 +23,6 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.agreement import federation_label_faults
-from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import compared, left_out_rows, read_sensitive, with_intersections
@@ -33,7 +32,7 @@ from fedaudit.federations.reading.source_files import Files, SourceFile, open_so
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, listed
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.sources import FileSource
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from fedaudit.federations.errors import listed, raise_errors
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.levels import find_classes
 from fedaudit.federations.split import validation_clients
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, listed, pointer, raise_errors
 from fedaudit.spec.experiment import Decision, ExperimentSpec
 from fedaudit.spec.labels import label_of, repeated_labels
 

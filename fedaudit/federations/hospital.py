@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
@@ -20,7 +19,7 @@ from fedaudit.federations.reading.table_rows import TableRows, as_numpy
 from fedaudit.federations.record_keys import smallest_row_hashes
 from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.federations.table.features import refuse_gaps
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
 from fedaudit.spec.federation import HospitalCharges
 from fedaudit.spec.table import centred
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.agreement import check_agreement, label_faults
-from fedaudit.federations.errors import error_at, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import compared, left_out_rows, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
@@ -21,6 +20,7 @@ from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
 from fedaudit.federations.split import split_clients
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
 from fedaudit.federations.table.table_federation import TableKind
+from fedaudit.spec.errors import error_at, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import (
     FederationSpec,

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import Files
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.sources import Source
 

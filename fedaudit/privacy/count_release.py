@@ -29,7 +29,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     ReportObserver,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
 
@@ -175,5 +175,5 @@ def _noise_multiplier(epsilon: float, delta: float) -> float:
             f"at delta = {delta:g} the accountant cannot show less than {least:.4g}; raise epsilon "
             "or delta, or use `discrete-laplace`"
         )
-        raise InvalidInputError([FieldError("/fairness/noise/epsilon", message, of_spec=True)])
+        raise error_at("/fairness/noise/epsilon", message, of_spec=True)
     return math.sqrt(1 / (2 * steepest)) * _MARGIN

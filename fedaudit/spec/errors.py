@@ -28,6 +28,26 @@ class InvalidInputError(Exception):
         self.errors = tuple(errors)
 
 
+def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:
+    """An error to be raised; `where` is a JSON pointer into the spec.
+
+    `of_spec`: whether it says nothing about the content of the data, as in `FieldError`.
+    """
+    return InvalidInputError([FieldError(where, message, of_spec=of_spec)])
+
+
+def raise_errors(faults: list[FieldError]) -> None:
+    """Raise InvalidInputError with every error found, if there are any."""
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def listed(names: tuple[str, ...] | list[str], *, most: int = 20) -> str:
+    """Names for a message: quoted, and truncated where there are many."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
+
+
 def refuse_at(pointer: str, message: str) -> PydanticCustomError:
     """An error for a validator to raise that names the field at fault (a JSON pointer)."""
     return PydanticCustomError(

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import between_edges, checked_groups
 from fedaudit.federations.images.client_rows import (
@@ -28,7 +27,7 @@ from fedaudit.federations.mapped import attribute_of, first_rows
 from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
 from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
-from fedaudit.spec.errors import pointer
+from fedaudit.spec.errors import error_at, listed, pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.federation import Femnist, Images
 

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
-from fedaudit.federations.errors import listed
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import compared
-from fedaudit.spec.errors import InvalidInputError, pointer
+from fedaudit.spec.errors import InvalidInputError, listed, pointer
 from fedaudit.spec.fairness import Groups, without_label
 
 _HIDDEN = "small groups, and what would give them away, are not shown"

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.proposals.column_survey import (
     MAX_CLASS_VALUES,
@@ -25,7 +24,7 @@ from fedaudit.federations.proposals.column_survey import (
 from fedaudit.federations.proposals.commented_yaml import commented, comments, flow
 from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import pointer
+from fedaudit.spec.errors import error_at, pointer
 from fedaudit.spec.registration import parse_uploaded
 
 MAX_CATEGORIES = 50

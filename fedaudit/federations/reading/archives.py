@@ -25,9 +25,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 
 MAX_MEMBERS = 1000
 MAX_DIRECTORY_BYTES = 2**20

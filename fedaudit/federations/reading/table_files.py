@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_rows import TableRows, is_text
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at, listed
 
 _BLOCK = 2**20  # maximum length of a row; the reader holds about forty of them
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")

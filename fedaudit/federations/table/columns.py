@@ -3,8 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.federations.errors import error_at, listed, raise_errors
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
 from fedaudit.spec.table import Encoding, Feature, OneHot, Table
 
 _FEATURES = "/federation/features"

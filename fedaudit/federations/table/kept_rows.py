@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
@@ -25,7 +24,7 @@ from fedaudit.federations.table.features import (
     refuse_gaps,
     with_gaps,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, listed, pointer
 from fedaudit.spec.table import OneHot, Table, drops_rows
 
 _TARGET = "/federation/target"

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels, number_in
@@ -53,6 +52,7 @@ from fedaudit.federations.table.features import (
 from fedaudit.federations.table.kept_rows import KeptRows, every_fault
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows, dealt_note
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.fairness import Groups, Rule
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Dirichlet, Iid, Shards, Table

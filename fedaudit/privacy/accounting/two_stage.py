@@ -54,7 +54,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     TwoStage,
     known_event,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 
 _CHUNK = 1 << 16  # terms at a time: the working set stays within the L2 cache
 
@@ -338,16 +338,12 @@ def calibrated_run(
         return float(run.epsilons(record_rate))
 
     if not spends(_MAX_NOISE) <= epsilon:
-        raise InvalidInputError(
-            [
-                FieldError(
-                    pointer,
-                    f"no noise keeps a record within epsilon = {epsilon:g} at delta = {delta:g}: "
-                    f"the accountant cannot show less than {loudest.floor:.4g}; raise the budget "
-                    "or delta",
-                    of_spec=True,
-                )
-            ]
+        raise error_at(
+            pointer,
+            f"no noise keeps a record within epsilon = {epsilon:g} at delta = {delta:g}: "
+            f"the accountant cannot show less than {loudest.floor:.4g}; raise the budget "
+            "or delta",
+            of_spec=True,
         )
     return replace(loudest, noise_multiplier=_least_noise(spends, epsilon))
 

@@ -27,7 +27,7 @@ from fedaudit.privacy.records.record_plans import (
     personalised_plan,
 )
 from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import (
@@ -116,15 +116,10 @@ def given_budgets(
 def check_range(*, epsilon_min: float, epsilon_max: float) -> None:
     """Raises InvalidInputError unless 0 < epsilon_min <= epsilon_max, both finite."""
     if not (np.isfinite(epsilon_max) and epsilon_max > 0):
-        raise InvalidInputError([FieldError("/privacy/epsilon_max", "must be positive and finite")])
+        raise error_at("/privacy/epsilon_max", "must be positive and finite")
     if not 0 < epsilon_min <= epsilon_max:
-        raise InvalidInputError(
-            [
-                FieldError(
-                    "/privacy/epsilon_min",
-                    f"must be positive and not exceed epsilon_max = {epsilon_max:g}",
-                )
-            ]
+        raise error_at(
+            "/privacy/epsilon_min", f"must be positive and not exceed epsilon_max = {epsilon_max:g}"
         )
 
 
@@ -434,14 +429,10 @@ def record_spending(use: RecordUse, *, rounds: int, delta: float) -> RecordSpend
         raise ValueError("without noise nothing bounds what a record spends")
     used = ~use.plan.left_out
     if not used.any():
-        raise InvalidInputError(
-            [
-                FieldError(
-                    "/privacy/epsilon_max",
-                    "no record can be sampled even once within its budget; raise the budgets, "
-                    "epsilon_max or delta, or take fewer rounds or steps",
-                )
-            ]
+        raise error_at(
+            "/privacy/epsilon_max",
+            "no record can be sampled even once within its budget; raise the budgets, "
+            "epsilon_max or delta, or take fewer rounds or steps",
         )
     groups, group_of = record_groups(use.plan.budgets, used)
     return RecordSpending(use=use, rounds=rounds, delta=delta, groups=groups, group_of=group_of)

@@ -9,7 +9,6 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.mapped import first_rows
 from fedaudit.federations.split import training_clients
@@ -17,6 +16,7 @@ from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import mean_cohort
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import BASE_RATE, ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
