@@ -28,7 +28,7 @@ from models.repositories import (
 from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
-from workers.claim import ClaimedUnit, StopAskedError
+from workers.claim import ClaimedUnit
 from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
 from workers.proof.signing import use_key
 
@@ -43,8 +43,7 @@ _MAX_REASONS = 100
 class ProfileRun(ClaimedUnit):
     """The federation of one claimed unit."""
 
-    def run(self) -> None:
-        """Profile the federation, or give the unit back when the worker must stop."""
+    def _work(self) -> None:
         log.info("profile claimed", attempt=self._claim.attempts)
         with self._context.database.read() as session:
             row = self._federations(session).of_unit(self._claim.unit_id)
@@ -55,7 +54,7 @@ class ProfileRun(ClaimedUnit):
         # Imported here because it loads pyarrow.
         from fedaudit.federations.load import RegisteredData
 
-        data = RegisteredData(_registration(row), self._files, self._progressed)
+        data = RegisteredData(_registration(row), self._own.files, self._progressed)
         try:
             profile = data.profile(row.fingerprint)
             # A column that the registration does not use: the data are as good as without it.
@@ -63,8 +62,6 @@ class ProfileRun(ClaimedUnit):
             # Before it is ready, so that no submission waits for it. Of memory its profile warns;
             # experiments are told all of it.
             _tried("not laid out", row, partial(data.lay_out, profile))
-        except StopAskedError:
-            self._give_back()
         except InvalidInputError as error:
             reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
@@ -140,8 +137,7 @@ _LEFT = "the audit failed through no fault of the data; ask for it again"
 class AuditRun(ClaimedUnit):
     """The audit of one claimed unit."""
 
-    def run(self) -> None:
-        """Make the report, or give the unit back when the worker must stop."""
+    def _work(self) -> None:
         log.info("audit claimed", attempt=self._claim.attempts)
         row = self._writer.write(self._start)
         if row is None:
@@ -149,8 +145,6 @@ class AuditRun(ClaimedUnit):
             return
         try:
             report, key = self._report(row)
-        except StopAskedError:
-            self._give_back()
         except InvalidInputError as error:
             faults = [vars(fault) for fault in in_audit(error.errors)[:_MAX_FAULTS]]
             log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
@@ -179,7 +173,7 @@ class AuditRun(ClaimedUnit):
         from fedaudit.audits.audit_table import read_audit
 
         rows = read_audit(
-            parse_audit(row.spec), files=self._files, progress=self._progressed, contents=True
+            parse_audit(row.spec), files=self._own.files, progress=self._progressed, contents=True
         )
         if rows.federation.fingerprint != row.fingerprint:
             message = "the file changed since the audit was asked for; ask for it again"
