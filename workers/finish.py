@@ -12,7 +12,7 @@ from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.figures import ReportFigure, figures_of, parsed
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
-from fedaudit.reports.sections.material import ModelFile, Progressed, unfollowed
+from fedaudit.reports.sections.material import ModelFile, Progressed, ReportMaterial, unfollowed
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.sections.utility import known_ending
@@ -72,8 +72,8 @@ def report_of(
     budgets_apart: bool,
     attacks: Sequence[AttackSection] = (),
     progressed: Progressed = unfollowed,
-) -> tuple[dict[str, Any], ModelFile | str]:
-    """The signed report of a finished run, and its model, or why that may not leave.
+) -> tuple[dict[str, Any], ReportMaterial]:
+    """The signed report of a finished run, and what it was made from.
     `budgets_apart`: projects' spending is counted apart. `progressed` is called between parts.
     Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
@@ -96,7 +96,7 @@ def report_of(
             repeats = repeats_of(session, experiment, document)
         if repeats is not None:
             document = with_repeats(document, repeats)
-    return sign_report(document, key), material.model
+    return sign_report(document, key), material
 
 
 def alarm_events(
@@ -146,12 +146,12 @@ def succeed(
     experiment: RunningExperiment,
     document: dict[str, Any],
     *,
-    model: ModelFile | str,
+    material: ReportMaterial,
     key: SigningKey,
 ) -> bool:
-    """Store the report, its model's layout, gates and last checkpoint, settle the reservation, and
-    publish the end. No change if the experiment has ended; False if its sweep now costs more than
-    the report states, which must then be made again."""
+    """Store the report, what stands beside it, gates and last checkpoint, settle the reservation,
+    and publish the end. No change if the experiment has ended; False if its sweep now costs more
+    than the report states, which must then be made again."""
     experiments = ExperimentRepository(session, experiment.project_id)
     owner = (experiment.id, experiment.project_id)
     row = experiments.get(experiment.id)
@@ -164,7 +164,8 @@ def succeed(
         document=document,
         report_hash=report_hash(document),
         index=report_index(document),
-        model_layout=None if isinstance(model, str) else model.layout,
+        model_layout=None if isinstance(material.model, str) else material.model.layout,
+        clients=material.clients,
     )
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     events += alarm_events(document["attacks"])

@@ -15,6 +15,7 @@ from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, faults_by_field
 from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
+from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_pages import LiveFigures, live_figures
@@ -267,6 +268,7 @@ def experiment_page(
         cell = SweepRepository(session, visit.project_id).cell_of(row.id)
         live = live_figures(session, row)
         report = _report(session, visit, row)
+        clients = shown_clients(session, visit.caller, row)
     ended, spec = row.status in ENDED, parse_admitted(row.spec)
     shown, gaps = _figures(row, live, report)
     return visit.page(
@@ -294,6 +296,8 @@ def experiment_page(
         every=live.series.every,
         gates=spec.gates,
         report=report,
+        clients=clients,
+        experiment_id=row.id,
         gone_model=gone,
         document=as_yaml(row.spec),
         refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,

@@ -62,10 +62,13 @@ class BudgetDraft:
 
 @router.get("")
 def federation_page(
-    federation_id: str, visit: FederationsVisit, saved: Annotated[bool, Query()] = False
+    federation_id: str,
+    visit: FederationsVisit,
+    saved: Annotated[bool, Query()] = False,
+    replaced: Annotated[bool, Query()] = False,
 ) -> HTMLResponse:
     """One federation."""
-    return _shown(visit, federation_id, saved=saved)
+    return _shown(visit, federation_id, saved=saved, replaced=replaced)
 
 
 @router.post("/budget")
@@ -119,6 +122,7 @@ def _shown(
     federation_id: str,
     *,
     saved: bool = False,
+    replaced: bool = False,
     draft: BudgetDraft | None = None,
     faults: Sequence[Mapping[str, str]] = (),
 ) -> HTMLResponse:
@@ -149,6 +153,7 @@ def _shown(
         more_changes=changes.next_cursor is not None,
         erasures=erasures,
         saved=saved,
+        replaced=replaced,
         draft=draft or BudgetDraft(),
         faults=faults,
         fault_of={fault["field"]: fault["message"] for fault in faults},

@@ -106,10 +106,12 @@ def _answer(form: Visit, upload_id: str) -> Response:
         upload = find_upload(form.call, upload_id)
         looked = look_at(form.resources, upload, header=not typed.get("header"))
         refusal = None if error.errors else str(error)
-        sheet = RegistrationSheet(upload, looked, typed, faults_at(error.errors, made), refusal)
+        faults = faults_at(error.errors, made, typed, looked.survey.columns)
+        sheet = RegistrationSheet(upload, looked, typed, faults, refusal)
         return _shown(form, sheet, status=status)
     if form.may("federations:read"):
-        return form.to(f"/federations/{registered.row.id}", registered.unit_message)
+        again = "" if registered.replaced is None else "?replaced=true"
+        return form.to(f"/federations/{registered.row.id}{again}", registered.unit_message)
     answer = form.page("federation_registered.html", title=registration.name)
     answer.background = form.dispatching(registered.unit_message)
     return answer

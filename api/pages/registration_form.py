@@ -1,5 +1,6 @@
 """The form for a table's registration: what is proposed, what was typed, where faults belong."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from api.pages.spec_sheet import Fault, FormText, is_within, parts, rule_of
 from api.services.pending_uploads import LookedAt
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import MAX_CATEGORIES, rest_of
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, did_you_mean, pointer
 from models.tables.federations import PendingUpload
 
 ROLES = (
@@ -26,11 +27,42 @@ GAPS = (
     ("constant", "take the value beside"),
 )
 RULE_OPS = (
-    ("", "the good class above"),
+    ("", "the favourable class above"),
     ("ge", "at least"),
     ("le", "at most"),
     ("in", "one of (with commas)"),
 )
+LABELS = {
+    "name": "Name",
+    "client_key": "What names clients",
+    "clients": "Made-up clients",
+    "missing_client": "Leave out rows that name no client",
+    "target": "What is predicted",
+    "missing_target": "Leave out rows without it",
+    "positive": "Favourable class",
+    "rule_op": "Favourable is",
+    "rule_value": "This value",
+    "rule_label": "Favourable in words",
+    "missing_values": "Texts that mean an empty cell",
+}
+PARTS = {
+    "role": "Taken as",
+    "kind": "Holds",
+    "categories": "Categories",
+    "missing": "Empty cells",
+    "fill": "Value for empty cells",
+    "scale": "Divisor",
+    "edges": "Cut into groups at",
+    "labels": "Labels",
+    "use": "Join",
+    "columns": "Groups",
+    "none": "Everyone else",
+}
+"""What the form calls its fields, and those of a column or of a join."""
+_RARE = ("clients", "missing_client", "missing_target", "missing_values")
+_FOLDED = ("kind", "categories", "missing", "fill", "scale", "edges", "labels")
+_COMMA = re.compile(r"[-+]?\d+,\d+")
+_SAMPLE, _LONGEST = 5, 24
 
 
 def of_column(place: int, part: str) -> str:
@@ -84,12 +116,16 @@ class RegistrationSheet(FormText):
     @property
     def columns(self) -> list[dict[str, Any]]:
         """In the table's order, with the reason why the proposal takes a column as it does."""
-        reasons = self._reasons
+        reasons = self._reasons | {
+            self.text("client_key"): "names clients, so it is neither feature nor attribute",
+            self.text("target"): "is predicted, so it is neither feature nor attribute",
+        }
         return [
             {
                 "place": place,
                 "name": one.name,
                 "facts": _facts(one),
+                "sample": _sample(one),
                 "reason": reasons.get(one.name, ""),
             }
             for place, one in enumerate(self.looked.survey.columns)
@@ -115,10 +151,21 @@ class RegistrationSheet(FormText):
         """The text of a column's field."""
         return self.text(of_column(place, part))
 
-    def more_open(self, place: int) -> bool:
-        """Whether the rarer fields of a column are unfolded: one is filled in, or faulty."""
-        rarer = [of_column(place, part) for part in ("scale", "edges", "labels")]
-        return any(self.text(name) or self.wrong(name) for name in rarer)
+    def details_open(self, place: int) -> bool:
+        """Whether the details of a column are unfolded: one of them is faulty."""
+        return any(self.wrong(of_column(place, part)) for part in _FOLDED)
+
+    @property
+    def rare_open(self) -> bool:
+        """Whether the rarer fields of the whole table are unfolded."""
+        return any(map(self.wrong, _RARE)) or not self.text("client_key")
+
+    def label(self, name: str | None) -> str:
+        """What the form calls a field: of a column, behind its name."""
+        start, _, part = (name or "").partition("-")
+        if label := LABELS.get(start):
+            return label
+        return f"{self.text(f'{start}-name')}: {PARTS[part]}" if part else "The registration"
 
     @property
     def _reasons(self) -> dict[str, str]:
@@ -205,8 +252,17 @@ def _facts(column: Column) -> str:
     kind = "numbers" if column.numeric else "texts"
     distinct = len(column.distinct)
     many = f"more than {distinct}" if column.many else str(distinct)
-    gaps = f", {column.missing} empty" if column.missing else ""
+    gaps = f", {max(column.missing / column.rows, 0.001):.1%} empty" if column.missing else ""
     return f"{kind}, {many} different{gaps}"
+
+
+def _sample(column: Column) -> str:
+    """Some values; of many numbers where they begin and end."""
+    if column.numeric and len(column.distinct) > _SAMPLE:
+        low, middle, high = (column.quantile(share) for share in (0.0, 0.5, 1.0))
+        return f"{low:g} to {high:g}, median {middle:g}"
+    shown = [value[:_LONGEST] for value in column.distinct[:_SAMPLE]]
+    return ", ".join(shown) + (" …" if len(column.distinct) > _SAMPLE else "")
 
 
 def typed_registration(typed: Mapping[str, str]) -> TypedRegistration:
@@ -347,11 +403,40 @@ def _pairs(made: TypedRegistration, typed: str, where: str, wanted: str) -> dict
     return found
 
 
-def faults_at(errors: Sequence[FieldError], made: TypedRegistration) -> list[Fault]:
-    """The faults, each beside the nearest field."""
+def faults_at(
+    errors: Sequence[FieldError],
+    made: TypedRegistration,
+    typed: Mapping[str, str],
+    columns: Sequence[Column],
+) -> list[Fault]:
+    """The faults, each beside the nearest field; what the first rows show as well, so that all are
+    said at once."""
     found = []
     for one in errors:
         around = [where for where in made.places if is_within(one.pointer, where)]
         place = made.places[max(around, key=len)] if around else None
-        found.append(Fault(one.pointer, one.message, place))
+        found.append(Fault(one.pointer, _in_words(one.message, typed.get(place or "", "")), place))
+    positive, known = typed.get("positive", ""), {one.name: one for one in columns}
+    target = known.get(typed.get("target", ""))
+    said = any(one.place == "positive" for one in found)
+    if (
+        positive
+        and not said
+        and target is not None
+        and not (target.many or positive in target.values)
+    ):
+        message = f"no row of {target.name!r} holds {positive!r}; it holds {_sample(target)}"
+        message += did_you_mean(positive, target.distinct)
+        found.append(Fault("/federation/positive", message, "positive"))
     return found
+
+
+def _in_words(message: str, typed: str) -> str:
+    """The message of a number that was typed otherwise, in the words of a form."""
+    if "at least 1 character" in message:
+        return "is empty"
+    if "without quotes" not in message:
+        return message.replace("Input should", "must")
+    if _COMMA.fullmatch(typed):
+        return f"has a comma; write {typed.replace(',', '.')} with a point"
+    return f"{typed!r} is no number"

@@ -29,6 +29,7 @@ from api.services.attacks import (
     later_list,
 )
 from api.services.audit_log import note_export
+from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
@@ -264,10 +265,14 @@ def _tail(
         found = SignOffList.of(sign_offs_of(session, visit.caller, experiment_id))
         later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
         concerns = concerns_of(judged_document(session, report))
+        row = find_experiment(session, visit.caller, experiment_id)
+        clients = shown_clients(session, visit.caller, row)
     raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
     html = fragment(
         "report_tail.html",
         base=f"/experiments/{experiment_id}",
+        clients=clients,
+        experiment_id=experiment_id,
         visitor=visit.visitor,
         csrf_field=CSRF_FIELD,
         sign_offs=found,

@@ -16,7 +16,7 @@ __all__ = ["NONE", "cost", "figure", "room", "whole"]
 
 FILTERS = (
     *("figure", "cost", "room", "small_number", "whole", "words", "with_code", "percent"),
-    *("file_size", "day", "moment", "iso"),
+    *("file_size", "day", "moment", "iso", "place_words"),
 )
 """The functions that templates use as filters."""
 
@@ -76,3 +76,9 @@ def moment(time: datetime | None) -> str:
 def iso(time: datetime) -> str:
     """A time for the attribute `datetime`."""
     return time.isoformat(timespec="seconds")
+
+
+def place_words(pointer: str) -> str:
+    """A JSON pointer for readers: `federation › scale › CRP (mg/l)`; items are counted from 1."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    return " › ".join(str(int(step) + 1) if step.isdecimal() else step for step in steps)

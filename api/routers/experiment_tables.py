@@ -18,9 +18,10 @@ from api.http.answers import (
     key_type,
     preferred,
 )
-from api.openapi import BINARY, TEXT, contents
+from api.openapi import BINARY, TEXT, contents, problems
 from api.schemas.base import PageParameters, Parameters
 from api.schemas.experiment_tables import (
+    ClientPage,
     FairnessFilters,
     FairnessPage,
     FairnessParameters,
@@ -31,6 +32,7 @@ from api.schemas.experiment_tables import (
 )
 from api.services.artifacts import record_table
 from api.services.audit_log import note_export
+from api.services.clients import client_lines
 from api.services.lookups import find_experiment, names_of
 from api.services.tables import (
     BEGINNING,
@@ -58,6 +60,7 @@ _FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.
 _NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
 
 _AFTER_ROUND = key_type(tuple[SmallInteger] | None, SmallInteger)
+_AFTER_CLIENT = key_type(SmallInteger)
 _AFTER_ENTRY = key_type(tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger)
 _AFTER_ATTRIBUTE = key_type(tuple[SmallInteger, Text] | None, SmallInteger)
 
@@ -96,6 +99,30 @@ def export_rounds(
     """The figures of every round as a file."""
     found = _found(call, experiment_id)
     return _file(call.resources, RoundTable(call.project_id, found.id), "rounds", form, found)
+
+
+@router.get("/clients", responses=problems(404, 409))
+def list_clients(
+    experiment_id: str, call: LedgerReader, parameters: Annotated[PageParameters, Query()]
+) -> ClientPage:
+    """What each client paid and how the model does on its rows, once there is a report.
+
+    Confidential: it names clients. 409 where nothing is kept of them.
+    """
+    start = decode_cursor("clients", parameters.cursor, _AFTER_CLIENT) or (0,)
+    with call.reading() as session:
+        found = client_lines(
+            session, call.caller, experiment_id, start=start[0], limit=parameters.limit
+        )
+    end = start[0] + len(found.lines)
+    more = (end,) if end < found.clients else None
+    return ClientPage.model_validate(
+        {
+            "items": found.lines,
+            "next_cursor": encode_cursor("clients", more),
+            "figure": found.figure,
+        }
+    )
 
 
 @router.get("/privacy-ledger", response_model=LedgerPage, responses=LEDGER_FILE)

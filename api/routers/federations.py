@@ -43,6 +43,7 @@ from api.services.registrations import (
     federation_body,
     register_path,
     register_upload,
+    registered_body,
     remove,
 )
 from api.services.uploads import IncomingUpload, received
@@ -101,7 +102,7 @@ async def register_federation(
         background.add_task(dispatch, call.resources, registered.unit_message)
     response.status_code = _status_of(registered)
     response.headers["Location"] = f"/v1/federations/{registered.row.id}"
-    return await run_sync(partial(federation_body, registered.row, call=call))
+    return await run_sync(partial(registered_body, registered, call=call))
 
 
 def _status_of(registered: Registered) -> int:

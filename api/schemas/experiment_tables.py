@@ -178,6 +178,31 @@ class RoundPage(Page[RoundBody]):
     """Some rounds, in order."""
 
 
+class ClientBody(BaseModel):
+    """One client: what it paid, and how the model does on its rows."""
+
+    client: str
+    participations: int | None
+    """Rounds that it was charged for."""
+    refused: int | None
+    """Rounds from which its budget kept it."""
+    spent: float | None
+    """`figure` says of what."""
+    remaining: float | None
+    """Until its budget in this run is spent; null without one."""
+    accuracy: float | None
+    """On its scored rows; null where these are few, or few others would follow."""
+    reason: str | None
+    """Why figures other than `remaining` are null."""
+
+
+class ClientPage(Page[ClientBody]):
+    """Some clients, in the order of their names."""
+
+    figure: Literal["leakage", "epsilon"] | None
+    """What is spent; null where nothing bounds it, or clients do not pay."""
+
+
 class LedgerLine(BaseModel):
     """What one round cost one subject against one observer; a line for each layer that has noise of
     its own, whose figures add up."""

@@ -84,6 +84,8 @@ class Queued(Generic[Row]):
 
     row: Row
     unit_message: UnitMessage | None
+    replaced: str | None = None
+    """The name under which it was there before, where another took its place."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,15 @@ def federation_body(row: Federation, *, call: Call) -> FederationBody:
 Registered = Queued[Federation]
 
 
+def registered_body(registered: Registered, *, call: Call) -> FederationBody:
+    """What was registered; that its data were there under another name is said once."""
+    body = federation_body(registered.row, call=call)
+    if registered.replaced is not None:
+        again = f"replaced the registration of {registered.replaced!r}, which has the same content"
+        body.warnings.insert(0, again)
+    return body
+
+
 def register_path(call: Call, value: Any, idempotency_key: str | None) -> Registered:
     """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)
@@ -213,6 +222,7 @@ def register_file(
         owners = federations.of_owner(file.fingerprint)
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
+        name_before = None if before is None or before.registration is None else before.name
         message = None
         if before is not None and _is_known(before, file):
             federation = before
@@ -239,7 +249,8 @@ def register_file(
     if stored_before not in (None, federation.storage_key):
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         call.resources.storage.delete(str(stored_before))
-    return Registered(federation, message)
+    replaced = name_before if message is not None and name_before != federation.name else None
+    return Registered(federation, message, replaced)
 
 
 def _taken_by_another(

@@ -32,7 +32,7 @@ from fedaudit.federations.reading.source_files import Files, SourceFile, open_so
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
-from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, listed
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, listed, no_column
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.sources import FileSource
 
@@ -270,8 +270,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     faults = _Faults()
     for name, where in audit.columns:
         if name not in table.names:
-            message = f"the file has no column {name!r}; it has {listed(table.names)}"
-            faults.found.append(FieldError(where, message))
+            faults.found.append(FieldError(where, no_column(name, table.names)))
     faults.end()
     every = table.read([name for name, _ in audit.columns])
     progress()

@@ -30,6 +30,25 @@ _NO_FIGURE = "–"
 _ALWAYS = ("leakage_max", "log_ratio_max", "epsilon_max", "validation_loss", "accuracy")
 
 
+def show_clients(clients: Sequence[Json]) -> None:
+    """What each client paid and how it fares, on standard output."""
+    table = Table(box=HORIZONTALS)
+    for title in ("client", "participations", "refused", "spent", "remaining", "accuracy"):
+        table.add_column(title, justify="left" if title == "client" else "right")
+    table.add_column("note", overflow="fold")
+    for one in clients:
+        left = [one[name] for name in ("participations", "refused")]
+        figures = [one[name] for name in ("remaining", "accuracy")]
+        table.add_row(
+            escape(one["client"]),
+            *(_NO_FIGURE if number is None else str(number) for number in left),
+            _NO_FIGURE if one["spent"] is None else at_most(one["spent"], digits=4),
+            *(_NO_FIGURE if number is None else f"{number:.4g}" for number in figures),
+            escape(one["reason"] or ""),
+        )
+    print_records(table)
+
+
 def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
     """The reports with their main figures and those that were asked for, on standard output."""
     known = {figure["figure"] for report in reports for figure in report["figures"]}

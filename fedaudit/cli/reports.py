@@ -45,6 +45,23 @@ def _known_reading(name: str | None) -> str | None:
 
 
 @app.command()
+def clients(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """Show what each client of an ended experiment paid, and how it fares.
+
+    Confidential: needs the scope ledger:read.
+    """
+    with connected() as client:
+        found = list(client.clients(experiment_id))
+    if as_json:
+        write_json(found)
+        return
+    # Only now: rich takes a while to import.
+    from fedaudit.cli.report_tables import show_clients
+
+    show_clients(found)
+
+
+@app.command()
 def report(
     experiment_id: ExperimentId,
     *,

@@ -23,6 +23,9 @@ from fedaudit.fairness.suppression import (
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 
+TRAINED = "trained, not scored"
+LEFT_OUT = "too few scored rows, or suppressed for another reason"
+_LEFT_OUT_CLIENTS = "trained and not scored, or too few scored rows"
 PROTECTS = "hidden to protect a smaller group"
 
 
@@ -46,6 +49,8 @@ class DisclosureRule:
     """The place of the reference group; None where all groups are compared with each other."""
     combination: IntersectionTable | None = None
     """The table of the groups of an intersection; None for an attribute that combines no others."""
+    of_clients: bool = False
+    """Whether the groups are clients: who trains and who is held out is then no secret."""
     has_favourable_outcome: bool = True
     """Otherwise nothing was counted, and no rate can be shown of any group."""
 
@@ -87,6 +92,11 @@ class DisclosureRule:
                 combination=self.combination,
             )
         return Disclosure(self, rows, shown, too_few=too_few, large=large)
+
+    @property
+    def left_out_because(self) -> str:
+        """Why figures between groups leave some of them out."""
+        return _LEFT_OUT_CLIENTS if self.of_clients else LEFT_OUT
 
     def alone(self) -> "DisclosureRule":
         """The rule for figures whose sums over groups no other attribute's figures repeat."""
@@ -131,6 +141,8 @@ class Disclosure:
         """Why the group at a place, which is not shown, is suppressed; of one population."""
         if self.why is not None:
             return self.why
+        if self.rule.of_clients and not self.rows[place]:
+            return TRAINED
         if self.large is None or not self.large[place]:
             return f"suppressed: {self.too_few}"
         return f"{PROTECTS}, of {self.too_few}, which would follow from it"
@@ -192,5 +204,6 @@ def attribute_rule(
         minimum_group_clients=fairness.minimum_group_clients,
         reference=values.index(group) if group in values else None,
         combination=combination_of(attribute, fairness.combinations, groups),
+        of_clients=attribute == spec.federation.traits.client_key,
         has_favourable_outcome=spec.declares_outcome,
     )

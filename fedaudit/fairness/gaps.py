@@ -26,7 +26,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.disclosure import LEFT_OUT, Disclosure
 from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count
 
 
@@ -154,7 +154,6 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
 
 
 NO_OUTCOME = "no favourable outcome was declared"
-_SUPPRESSED = "too few scored rows, or suppressed for another reason"
 _REMEDY = (
     "to get one, join small groups by `fairness.groups`, or leave their rows out of every figure "
     "by `fairness.exclude`"
@@ -194,25 +193,27 @@ def gaps(counts: Ints, disclosure: Disclosure) -> list[list[Figure]]:
         disclosure.shown.reshape(-1, groups),
         reference=disclosure.reference,
         rows=rows.reshape(-1, groups),
+        because=disclosure.rule.left_out_because,
     )
 
 
 def gaps_between(
-    block: Ints, shown: Bools, *, reference: int | None, rows: Ints
+    block: Ints, shown: Bools, *, reference: int | None, rows: Ints, because: str = LEFT_OUT
 ) -> list[list[Figure]]:
     """The METRICS of each of several counts [count, groups, 4] over the shown [count, groups].
-    `rows` [count, groups]: the scored rows that reasons may name."""
+    `rows` [count, groups]: the scored rows that reasons may name; `because`: why groups are left
+    out."""
     groups = block.shape[1]
     values = gap_values(block, shown, reference=reference)
     explain: list[bool] = np.any(np.isnan(values), axis=-1).tolist()
     left_out = (groups - shown.sum(axis=-1)).tolist()
     figures = []
     for position, row in enumerate(values.tolist()):
-        note = left_out_note(left_out[position], groups)
+        note = left_out_note(left_out[position], groups, because)
         if not explain[position]:
             figures.append([Figure(*pair, note) for pair in zip(METRICS, row, strict=True)])
             continue
-        common = why_incomparable(rows[position], shown[position], reference)
+        common = why_incomparable(rows[position], shown[position], reference, because)
         rates = group_rates(block[position])[:, shown[position]]
         figures.append(_explained(row, rates, note, common=common))
     return figures
@@ -237,14 +238,16 @@ def _explained(
     return figures
 
 
-def left_out_note(hidden: int, groups: int) -> str | None:
+def left_out_note(hidden: int, groups: int, because: str = LEFT_OUT) -> str | None:
     """What a figure leaves out; None where that is nothing."""
     if not hidden:
         return None
-    return f"{hidden} of {groups} groups left out: {_SUPPRESSED}"
+    return f"{hidden} of {groups} groups left out: {because}"
 
 
-def why_incomparable(rows: Ints, shown: Bools, reference: int | None) -> str | None:
+def why_incomparable(
+    rows: Ints, shown: Bools, reference: int | None, because: str = LEFT_OUT
+) -> str | None:
     """Why the shown of some groups [groups] with these scored rows cannot be compared, or None."""
     left, with_rows = int(shown.sum()), int((rows > 0).sum())
     if with_rows == 0:
@@ -252,16 +255,28 @@ def why_incomparable(rows: Ints, shown: Bools, reference: int | None) -> str | N
     if with_rows == 1:
         return "only one group has scored rows; a gap needs two"
     if left < 2:
-        hidden = left_out_note(len(shown) - left, len(shown))
+        hidden = left_out_note(len(shown) - left, len(shown), because)
         return f"fewer than two groups are left to compare ({hidden}); {_REMEDY}"
     if reference is not None and not shown[reference]:
-        return f"the reference group is left out: {_SUPPRESSED}"
+        return f"the reference group is left out: {because}"
     return None
 
 
 NO_ACCURACY = "the target is a number, so there is no accuracy"
 NOT_FINITE = "the loss of a group is not finite"
 LOSSES_ZERO_OVER_ZERO = "the losses compared are all 0, and 0/0 is no ratio"
+
+
+@dataclass(frozen=True, eq=False)
+class ClientScores:
+    """The scored rows of each client that has some. Confidential."""
+
+    clients: Ints
+    """[clients]: their indices in the federation, ascending."""
+    correct: Ints | None
+    """[clients]: rows classified correctly; None for regression."""
+    rows: Ints
+    """[clients]"""
 
 
 @dataclass(frozen=True)
@@ -312,8 +327,9 @@ def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) 
     rows, sums = scores.rows.sum(axis=0), scores.sums.sum(axis=0)
     disclosure.check(rows)
     shown, reference = disclosure.shown, disclosure.reference
-    common = why_incomparable(rows, shown, reference)
-    note = left_out_note(len(shown) - int(shown.sum()), len(shown))
+    because = disclosure.rule.left_out_because
+    common = why_incomparable(rows, shown, reference, because)
+    note = left_out_note(len(shown) - int(shown.sum()), len(shown), because)
     finite = bool(np.isfinite(sums[2][shown]).all())
     figures = []
     values = score_values(sums, shown, root_mean=root_mean, reference=reference).tolist()

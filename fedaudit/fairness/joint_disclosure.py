@@ -1,6 +1,6 @@
 """The held-out rows of a run. Confidential."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -354,6 +354,27 @@ def _decided(
     }
 
 
+def decide_beside(
+    name: str, rule: DisclosureRule, population: Population, others: Mapping[str, Disclosure]
+) -> Disclosure:
+    """Which groups of one more attribute are disclosed, by their rows alone, to readers of what is
+    disclosed of `others`, which stays as it is."""
+    own = rule.decide(population.sizes(name))
+    if not others:
+        return own  # its groups and the total of all are everything that adds up
+    found = {
+        other: replace(one, rule=replace(one.rule, minimum_group_clients=1))
+        for other, one in others.items()
+    } | {name: own}
+    atoms = population.atoms(list(found))
+    shown: Mapping[str, Bools] | None = None
+    if sum(one.rows.size for one in found.values()) * len(atoms) <= MAX_CELLS:
+        shown = _System(atoms, found, {}, fixed=others).suppress_exposed()
+    if shown is None:
+        return replace(own, shown=np.zeros_like(own.shown), why=UNDECIDED)
+    return replace(own, shown=shown[name])
+
+
 @dataclass
 class _Total:
     """Rows whose figures are shown together."""
@@ -370,10 +391,16 @@ class _System:
     """The totals of some attributes over the same rows."""
 
     def __init__(
-        self, atoms: Atoms, found: Mapping[str, Disclosure], kept: Mapping[str, Bools]
+        self,
+        atoms: Atoms,
+        found: Mapping[str, Disclosure],
+        kept: Mapping[str, Bools],
+        *,
+        fixed: Collection[str] = (),
     ) -> None:
-        """`kept` [groups]: those that may not follow, however large."""
-        self._atoms, self._found = atoms, found
+        """`kept` [groups]: those that may not follow, however large. `fixed`: attributes that are
+        shown as they are, whatever follows."""
+        self._atoms, self._found, self._fixed = atoms, found, fixed
         self._order = {name: place for place, name in enumerate(found)}
         self._shown = {name: one.shown.copy() for name, one in self._found.items()}
         rules = [one.rule for one in found.values()]
@@ -419,7 +446,7 @@ class _System:
             places = np.flatnonzero(self._shown[name] & (one.rows > 0))
             members = self._atoms.members(name, places)
             totals += [
-                _Total(own, int(one.rows[place]), (name, place))
+                _Total(own, int(one.rows[place]), None if name in self._fixed else (name, place))
                 for own, place in zip(members, places.tolist(), strict=True)
             ]
         if totals:

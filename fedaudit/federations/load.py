@@ -16,6 +16,7 @@ from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.profiles.profile import NUMERIC_TARGET
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
+from fedaudit.federations.sites import with_pooled_sites
 from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
 from fedaudit.federations.split import split_clients
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
@@ -106,7 +107,7 @@ def _agreed(spec: ExperimentSpec, federation: Federation) -> Federation:
     if spec.privacy.draws_by_record:
         federation = replace(federation, record_keys=record_keys(federation))
     groups = compared(federation.attributes, spec.fairness)
-    federation = replace(federation, attributes=groups)
+    federation = with_pooled_sites(spec, replace(federation, attributes=groups))
     federation = with_intersections(federation, spec.fairness.combinations)
     check_agreement(spec, federation)
     return without_left_out(spec, federation)

@@ -10,7 +10,7 @@ that are alike in these cells are counted through in the order of their targets:
 set has counts, and which have the favourable outcome, wherever they are in the file.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.joint_disclosure import Population
+from fedaudit.fairness.disclosure import Disclosure, size_rule
+from fedaudit.fairness.gaps import ClientScores
+from fedaudit.fairness.joint_disclosure import Population, decide_beside
 from fedaudit.fairness.noised_counts import Rounder, rounder_of
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
 from fedaudit.federations.favourable_outcomes import outcome_rules
@@ -107,6 +108,8 @@ def _counted_through(keys: Keys, targets: Floats) -> Keys:
     return _mixed(keys, turn)
 
 
+_CLIENT = ""
+"""No attribute has this name."""
 _MAX_NUMBERS = 2**26 // 5
 """Of rows that are numbered client by client."""
 NUMBERS = 1 << 20
@@ -149,6 +152,26 @@ def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[st
     if not cell.federation.attributes:
         return {}
     return scored_groups(cell).decide(withheld)
+
+
+def decide_clients(
+    cell: Cell, scores: ClientScores, disclosures: Mapping[str, Disclosure]
+) -> Disclosure:
+    """Of which clients with scored rows, [clients of `scores`], those who may read the ledger see
+    the accuracy, beside what the report discloses: `disclosures` by attribute."""
+    federation, held_out = cell.federation, validation_rows(cell.spec, cell.federation)
+    place = held_out.place[held_out.scored]
+    rules = outcome_rules(federation, cell.spec.fairness)
+    judged = rules.rule_index[place] >= 0 if rules.ops else np.ones(len(place), dtype=np.bool_)
+    codes = {one.name: np.where(judged, one.codes[place], -1) for one in federation.attributes}
+    client = federation.client_of[place]
+    population = Population(
+        codes={**codes, _CLIENT: np.searchsorted(scores.clients, client)},
+        groups={one.name: len(one.values) for one in federation.attributes}
+        | {_CLIENT: len(scores.clients)},
+        clients=client,
+    )
+    return decide_beside(_CLIENT, size_rule(cell.spec.fairness), population, disclosures)
 
 
 def is_remembered(cell: Cell) -> bool:

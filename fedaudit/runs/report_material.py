@@ -17,6 +17,7 @@ from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
+from fedaudit.reports.clients import client_columns
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.guarantee import guarantee_of
@@ -45,6 +46,7 @@ from fedaudit.spec.federation import (
     SyntheticLinear,
 )
 from fedaudit.spec.table import Feature, Table
+from fedaudit.training.base.records import split_of
 from fedaudit.training.base.rounds import FinalResult, has_diverged, reported_end
 
 Layout = dict[str, Any]
@@ -288,7 +290,22 @@ def report_material(
             hypotheses=result.hypotheses, radii=_radii(run, sink, result.best_round)
         ),
     )
-    return replace(material, model=trained_model(run, result, material))
+    model = trained_model(run, result, material)
+    return replace(material, model=model, clients=_clients(run, result, material))
+
+
+def _clients(run: Run, result: FinalResult, material: ReportMaterial) -> dict[str, Any] | None:
+    # Only now: it brings pyarrow along, which would double the time that the API starts in.
+    from fedaudit.runs.held_out_groups import decide_clients
+
+    if result.by_client is None:
+        return None
+    trains = np.ones(run.federation.clients, dtype=np.bool_)
+    if not run.spec.federation.holds_out_rows:
+        trains[:] = False
+        trains[split_of(run.spec, run.federation)[0]] = True
+    disclosure = decide_clients(run.cell, result.by_client, run.disclosures)
+    return client_columns(material, result.by_client, disclosure, trains=trains)
 
 
 def checked_report(

@@ -70,8 +70,8 @@ class UpdateMechanism(MechanismPart):
         if federation.holds_out_rows:
             yield refuse_at(
                 "/federation/validation_unit",
-                f"{self.mechanism} validates on clients that take no part in training; use "
-                "`client`, or the mechanism `record-personalised`",
+                f"{self.mechanism} does not cover rows of training clients that choose the best "
+                "round and are scored; use `client`, or the mechanism `record-personalised`",
             )
         if training.asked_clients is None and not self.gains_from_coins:
             yield refuse_at(

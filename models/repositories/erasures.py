@@ -227,7 +227,7 @@ class ErasureRepository(ScopedRepository):
         units = select(Experiment.unit_id).where(mine)
         self._set(Unit, or_(Unit.id.in_(units), Unit.id == federation.unit_id), last_error=None)
         self._set(Experiment, mine, status_detail=None)
-        self._set(Report, Report.experiment_id.in_(ids), model_layout=None)
+        self._set(Report, Report.experiment_id.in_(ids), model_layout=None, clients=None)
         # A group of one is a person; what reports name of groups is theirs.
         named = self.session.execute(select(Experiment.id, Experiment.attributes).where(mine)).all()
         for id_, attributes in named:

@@ -46,14 +46,16 @@ class ReportRepository(ExperimentPartRepository):
         report_hash: str,
         index: ReportIndex | None = None,
         model_layout: Mapping[str, Any] | None = None,
+        clients: Mapping[str, Any] | None = None,
     ) -> bool:
         """Stores the report; False if there is one, which stays. Without an index no figure finds
         it, and lists show little of it."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         hashed = {**owner, "report_hash": report_hash}
-        layout = None if model_layout is None else dict(model_layout)
-        content = {"document": dict(document), "model_layout": layout, "created_at": utc_now()}
-        stored = self._insert_absent(Report, {**hashed, **content})
+        beside = {"model_layout": model_layout, "clients": clients}
+        content = {name: None if one is None else dict(one) for name, one in beside.items()}
+        content |= {"document": dict(document)}
+        stored = self._insert_absent(Report, {**hashed, **content, "created_at": utc_now()})
         if not stored:
             return False
         summary: dict[str, Any] = dict.fromkeys(("guarantee_kind", "in_force", "unit", "summary"))

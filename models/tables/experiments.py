@@ -232,6 +232,9 @@ class Report(Base):
     model_layout: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Its model's inputs and outputs, confidential; null without a model, in old rows, and after
     erasure."""
+    clients: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What each client paid and how it fares, by its index, confidential; null in old rows, and
+    after erasure."""
 
 
 class ReportFigure(Base):

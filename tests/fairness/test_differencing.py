@@ -1,5 +1,6 @@
 """What follows from totals that are shown together, beside a search of all combinations."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -10,6 +11,7 @@ from fedaudit.fairness.joint_disclosure import (
     Atoms,
     Exposure,
     Population,
+    decide_beside,
     decide_together,
     find_exposure,
 )
@@ -163,3 +165,29 @@ def test_one_total_gives_few_rows_only_where_it_is_few():
     assert exposed([], atoms) is None
     assert exposed([{0}], atoms_of([100, 50])) is None
     assert places(exposed([{0, 1}], atoms_of([9, 5])).atoms) == {0, 1}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_figures_of_clients_beside_groups_give_no_few_rows_away(seed):
+    """Searches all combinations, as above, of what groups and clients show together. What groups
+    show by themselves is not taken back."""
+    people = small_table(seed, clients=1)
+    random = np.random.default_rng(seed)
+    site = random.choice(3, len(people.clients), p=[0.6, 0.3, 0.1])
+    people = replace(people, codes={**people.codes, "": site}, groups={**people.groups, "": 3})
+    names = [name for name in people.codes if name][:1]
+    rule = DisclosureRule(20, minimum_group_clients=1)
+    groups = decide_together(dict.fromkeys(names, rule), people)
+    sites = decide_beside("", rule, people, groups)
+    assert {name: one.shown.tolist() for name, one in groups.items()} == {
+        name: one.shown.tolist()
+        for name, one in decide_together(dict.fromkeys(names, rule), people).items()
+    }
+    atoms = people.atoms([*names, ""])
+    shown = [
+        atoms.members(name, np.flatnonzero(one.shown & (one.rows > 0)))
+        for name, one in {**groups, "": sites}.items()
+    ]
+    everybody = np.ones((1, len(atoms)), dtype=np.bool_)
+    totals = np.concatenate([*shown, everybody]).astype(float)
+    assert recovered(totals, atoms, rows=20, clients=1) is None

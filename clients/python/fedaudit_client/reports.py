@@ -147,6 +147,12 @@ class TableCalls(Calls):
         "What every record of a `record-personalised` run spent, as the bytes of a CSV file.",
     )
 
+    clients = lists(
+        "experiments/{experiment_id}/clients",
+        "What each client of an ended experiment paid, and how the model does on its rows. "
+        "Confidential.",
+    )
+
     def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
         reader = LineReader()

@@ -24,7 +24,7 @@ from fedaudit.federations.proposals.column_survey import (
 from fedaudit.federations.proposals.commented_yaml import commented, comments, flow
 from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import error_at, pointer
+from fedaudit.spec.errors import error_at, no_column, pointer
 from fedaudit.spec.registration import parse_uploaded
 
 MAX_CATEGORIES = 50
@@ -97,8 +97,9 @@ def _with_gaps(column: Column, feature: dict[str, Any], reason: str) -> FeatureG
         return FeatureGuess({**feature, "missing": "drop-row"}, _joined(share, reason))
     fill: Any = max(column.distinct, key=lambda value: column.values[value])
     if column.numeric:
-        fill = number_in(fill) or 0.0
-    gap = f"{share}, and too many to leave out: `fill` is the commonest value, better take another"
+        fill = column.quantile(0.5)
+    which = "the median" if column.numeric else "the commonest value"
+    gap = f"{share}, and too many to leave out: `fill` is {which}; better take a public one"
     filled = {**feature, "missing": "constant", "fill": fill}
     return FeatureGuess(filled, _joined(gap, reason))
 
@@ -278,7 +279,7 @@ def _first(
     if chosen is None:
         return candidates
     if chosen not in known:
-        raise error_at(pointer("federation", what), f"the file has no column {chosen!r}")
+        raise error_at(pointer("federation", what), no_column(chosen, list(known)))
     return [known[chosen], *(column for column in candidates if column.name != chosen)]
 
 

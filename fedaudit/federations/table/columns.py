@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
+from fedaudit.spec.errors import FieldError, error_at, no_column, pointer, raise_errors
 from fedaudit.spec.table import Encoding, Feature, OneHot, Table
 
 _FEATURES = "/federation/features"
@@ -165,9 +165,7 @@ def _check_named(
     known = set(names)
     faults = [
         FieldError(
-            where,
-            f"the file has no column {name!r}; it has {listed(list(names))}"
-            + ("" if source.header else " (`header` is false)"),
+            where, no_column(name, names) + ("" if source.header else " (`header` is false)")
         )
         for where, name in named.items()
         if name not in known

@@ -153,5 +153,8 @@ class ReportMaterial(ScoredMaterial):
     """The results of the attacks of the spec, in their order."""
     report_charges: int = 0
     """How often the ledger charges the held-out people for counts with noise."""
+    clients: Mapping[str, Any] | None = None
+    """What each client paid and how it fares (`fedaudit.reports.clients`). Confidential, beside
+    the report; None where the run did not say."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Ints32
-from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.gaps import ClientScores, GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.spec.experiment import ExperimentSpec
@@ -424,6 +424,8 @@ class FinalResult:
     threshold: float | None = None
     """The probability above which the second of two classes is predicted; None for other targets.
     """
+    by_client: ClientScores | None = None
+    """The same rows by their clients; None for a run that has not been scored."""
 
 
 class Trainer(Protocol):

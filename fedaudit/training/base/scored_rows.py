@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16
-from fedaudit.fairness.gaps import GroupScores
+from fedaudit.fairness.gaps import ClientScores, GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.fairness.permutation import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
@@ -512,6 +512,7 @@ class RowFigures:
     predicted: Mapping[str, PredictedRows]
     against_constant: ConstantComparison
     threshold: float | None
+    by_client: ClientScores
 
 
 def row_figures(cell: Cell, final: FinalGroups, place: Ints, *, by_client: bool) -> RowFigures:
@@ -524,4 +525,16 @@ def row_figures(cell: Cell, final: FinalGroups, place: Ints, *, by_client: bool)
         else {},
         against_constant=against_constant(cell, final.rows, place, by_client=by_client),
         threshold=cell.threshold,
+        by_client=_client_scores(cell.federation, final.rows, place),
     )
+
+
+def _client_scores(federation: Federation, rows: ScoredRows, place: Ints) -> ClientScores:
+    if rows.scored is not None:
+        place = place[rows.scored]
+    clients, own = np.unique(federation.client_of[place], return_inverse=True)
+    correct = None
+    if federation.classes:
+        predicted = rows.predictions if rows.scored is None else rows.predictions[rows.scored]
+        correct = np.bincount(own[predicted == federation.target[place]], minlength=len(clients))
+    return ClientScores(clients, correct, np.bincount(own, minlength=len(clients)))

@@ -171,6 +171,13 @@ def test_a_file_that_is_named_by_its_path_has_the_policy_of_its_content(api: Api
         ({"favourable": {"op": "ge", "value": 51}}, {}, "/fairness/favourable", '"value": 51'),
         ({"favourable": RULE}, {"favourable": None}, "/fairness/favourable", '"value": 50'),
         ({"sensitive": ["group"]}, {}, "/fairness/sensitive/1", "(group)"),
+        ({"exclude": {"group": ["b"]}}, {}, "/fairness/exclude", 'set it to {"group": ["b"]}'),
+        (
+            {"groups": {}},
+            {"groups": {"group": {"letter": ["a"]}}},
+            "/fairness/groups/group",
+            "leave it out",
+        ),
         (
             {"intersections": []},
             {"intersections": [["group", "age"]]},

@@ -13,7 +13,7 @@ from models.repositories.base import table_of
 from models.tables.federations import PendingUpload
 from tests.api.pages.browser import HOST, Browser, signed_in
 from tests.api.service import Api
-from tests.api.uploads import CONTENT, files_of, stored
+from tests.api.uploads import CONTENT, files_of, registration, stored, upload
 from tests.html_forms import form_fields
 
 NEW = "/federations/new"
@@ -102,6 +102,54 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     assert api.counts()["pending_uploads"] == 0
     # A double click leads to the same.
     assert visitor.post(address, right).headers["location"] == answer.headers["location"]
+
+
+def test_a_fault_is_said_by_its_label_in_words_and_with_all_others(api: Api) -> None:
+    visitor = signed_in(api)
+    address, form = proposed(visitor)
+    hours = f"{column(form, 'hours')}scale"
+    wrong = {**form, "action": "register", "name": "", hours: "1,5", "positive": "Yes"}
+    told = html.unescape(visitor.post(address, wrong).text)
+    said = dict(re.findall(r'<li><a href="#[\w-]+">([^<]+)</a>: ([^<]+)</li>', told))
+    assert said == {
+        "Name": "is empty",
+        "hours: Divisor": "has a comma; write 1.5 with a point",
+        "Favourable class": "no row of 'passed' holds 'Yes'; it holds no, yes; did you mean 'yes'?",
+    }
+    assert "/federation/" not in told
+    # Details are folded, except where something in them is wrong.
+    assert told.count("<details open>") == 1
+
+
+def test_a_column_has_a_row_with_sample_role_and_reason(api: Api) -> None:
+    visitor = signed_in(api)
+    address, form = proposed(visitor)
+    page = html.unescape(visitor.get(address).text)
+    rows = re.findall(r'<div class="column".*?</details>', page, re.DOTALL)
+    assert len(rows) == 6
+    facts = {
+        re.findall("<strong>(.*?)</strong>", row)[0]: re.sub("<[^>]+>|\\s+", " ", row)
+        for row in rows
+    }
+    assert "numbers, 5 different" in facts["age"]
+    assert "20, 21, 22, 23, 24" in facts["age"]
+    assert "20.0% empty" in facts["hours"]
+    assert "1 to 4" not in facts["hours"]
+    assert "names clients" in facts["town"]
+    assert "is predicted" in facts["passed"]
+    assert form[f"{column(form, 'hours')}fill"] == "2", "the median"
+
+
+def test_the_same_content_under_another_name_says_what_it_replaced(api: Api) -> None:
+    visitor = signed_in(api)
+    address, form = proposed(visitor, CONTENT)
+    visitor.post(address, {**form, "name": "first", "action": "register"})
+    address, form = proposed(visitor, CONTENT)
+    answer = visitor.post(address, {**form, "name": "second", "action": "register"})
+    assert "this registration replaced that one" in visitor.get(answer.headers["location"]).text
+    body = upload(api, value=registration(name="third"))
+    assert body["warnings"] == ["replaced the registration of 'second', which has the same content"]
+    assert upload(api, value=registration(name="third"))["warnings"] == []
 
 
 def test_cells_are_shown_escaped_cut_and_few(api: Api) -> None:

@@ -147,6 +147,19 @@ def test_groups_and_rules_of_ones_own() -> None:
     assert sheet.faults_of([fault], made, typed)[0].place == "/fairness/favourable/1/value"
 
 
+def test_values_are_joined_and_left_out_as_typed() -> None:
+    typed = {
+        "fairness__groups": "sex: other = divers, unknown; race: rest = B,C",
+        "fairness__exclude": "sex: unrecorded",
+    }
+    assert built(**typed)["fairness"]["groups"] == {
+        "sex": {"other": ["divers", "unknown"]},
+        "race": {"rest": ["B", "C"]},
+    }
+    assert built(**typed)["fairness"]["exclude"] == {"sex": ["unrecorded"]}
+    assert "/fairness/groups" in faults(fairness__groups="divers")
+
+
 def test_gates_of_empty_rows_are_left_out_and_faults_find_the_row() -> None:
     rows = {
         "gates__1__figure": "leakage_max",

@@ -1,0 +1,65 @@
+"""What each client of an experiment paid and how it fares. Confidential."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from api.http.problems import conflict
+from api.services.lookups import find_experiment, find_report, names_of
+from api.shared.security import Caller
+from fedaudit.reports.clients import client_line
+from models.repositories import ReportRepository
+from models.tables.experiments import Experiment
+from models.vocabulary import ENDED
+
+MOST_SHOWN = 100
+"""Clients of a table in a page; of more, quantiles are shown."""
+_QUANTILES = (0, 0.25, 0.5, 0.75, 1)
+
+
+class ClientLines(NamedTuple):
+    """Some clients in the order of their names."""
+
+    lines: Sequence[dict[str, Any]]
+    figure: str | None
+    """What is spent: `leakage` or `epsilon`."""
+    clients: int
+    quantiles: dict[str, list[float]]
+    """Least, quartiles and largest of what was spent and of accuracies, where clients are many."""
+
+
+def client_lines(
+    session: Session, caller: Caller, experiment_id: str, *, start: int = 0, limit: int = MOST_SHOWN
+) -> ClientLines:
+    """Raises ProblemError where there is no such experiment or no report of it, or nothing is kept
+    of its clients."""
+    experiment = find_experiment(session, caller, experiment_id)
+    columns = find_report(session, caller, experiment.id).clients
+    if columns is None:
+        raise conflict(
+            "nothing is kept of the clients of this experiment: they were erased, or an earlier "
+            "version trained it; submit the spec again"
+        )
+    names = names_of(session, experiment)[: len(columns["reason"])]
+    places = range(start, min(start + limit, len(names)))
+    quantiles: dict[str, list[float]] = {}
+    if len(names) > MOST_SHOWN:
+        for name in ("spent", "accuracy"):
+            known = [one for one in columns[name] if one is not None]
+            if known:
+                quantiles[name] = np.quantile(known, _QUANTILES).tolist()
+    lines = [client_line(columns, place, names[place]) for place in places]
+    return ClientLines(lines, columns["figure"], len(names), quantiles)
+
+
+def shown_clients(session: Session, caller: Caller, experiment: Experiment) -> ClientLines | None:
+    """Those of a page; None for callers who may not read the ledger, before the end, and where
+    nothing is kept."""
+    if not caller.may("ledger:read") or experiment.status not in ENDED:
+        return None
+    report = ReportRepository(session, caller.project_id).get(experiment.id)
+    if report is None or report.clients is None:
+        return None
+    return client_lines(session, caller, experiment.id)

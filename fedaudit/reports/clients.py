@@ -1,0 +1,129 @@
+"""What each client paid and how it fares: confidential, beside the report and never in it.
+
+A report is signed and read by everyone who may read reports. Figures of single named clients are
+for those who may read the ledger, which names them too, so they are kept apart from it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+import numpy as np
+
+from fedaudit.arrays import Bools, Floats
+from fedaudit.fairness.disclosure import TRAINED, Disclosure
+from fedaudit.fairness.gaps import NO_ACCURACY, ClientScores
+from fedaudit.privacy.mechanisms.base import PrivacyMechanism
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
+from fedaudit.reports.sections.material import ReportMaterial
+
+_HELD_OUT = "held out, and none of its rows is scored"
+_PROTECTED = "fairness.noise protects the people held out, and this figure would have no noise"
+_SAMPLED = (
+    "rounds score samples of the held-out clients, whose figures less those of others would be "
+    "those of small clients; leave training.stopping.validation_clients out"
+)
+_SECRET = "who takes part is secret"
+COLUMNS = ("participations", "refused", "spent", "remaining", "accuracy")
+
+
+def client_columns(
+    material: ReportMaterial, scores: ClientScores, disclosure: Disclosure, *, trains: Bools
+) -> dict[str, Any]:
+    """A column for each of COLUMNS, by the client's index, and `reason`, a place in `reasons` or
+    null, for what is null in its line; as JSON. `figure`: what is spent.
+
+    `disclosure` of the clients of `scores`; `trains` [clients].
+    """
+    clients = material.federation.clients
+    every: dict[str, list[Any]] = {name: [None] * clients for name in COLUMNS}
+    common = []
+    mechanism = mechanism_of(material.spec)
+    if mechanism.facts.subject_kind == "client":
+        every["participations"] = material.releases.tolist()
+        if material.refused is not None:
+            every["refused"] = material.refused.tolist()
+    else:
+        common.append(mechanism.no_group_costs or _SECRET)
+    found, remaining, why = _spent(material, mechanism)
+    if found is None:
+        common += [why] * (why not in common)
+    else:
+        paid = np.where(trains, found, 0.0)
+        every["spent"] = paid.tolist()
+        if remaining is not None:
+            every["remaining"] = np.maximum(0.0, remaining - paid).tolist()
+    own = _accuracies(material, scores, disclosure)
+    reasons: list[str] = []
+    numbers: list[int | None] = []
+    for client in range(clients):
+        accuracy = own.get(client, TRAINED if trains[client] else _HELD_OUT)
+        stated = list(common)
+        if isinstance(accuracy, str):
+            stated.insert(0, accuracy)
+        else:
+            every["accuracy"][client] = accuracy
+        text = "; ".join(stated)
+        if text and text not in reasons:
+            reasons.append(text)
+        numbers.append(reasons.index(text) if text else None)
+    figure = None if found is None else material.inputs.cost_kind
+    return {**every, "reason": numbers, "reasons": reasons, "figure": figure}
+
+
+def _accuracies(
+    material: ReportMaterial, scores: ClientScores, disclosure: Disclosure
+) -> dict[int, float | str]:
+    """By client, its accuracy or why it is not stated."""
+    fairness, sample = material.spec.fairness, material.spec.training.stopping.validation_clients
+    why = None
+    if scores.correct is None:
+        why = NO_ACCURACY
+    elif fairness.noise is not None:
+        why = _PROTECTED
+    elif sample is not None and sample < len(scores.clients):
+        why = _SAMPLED
+    found: dict[int, float | str] = {}
+    for place, client in enumerate(scores.clients.tolist()):
+        if why is not None or scores.correct is None:
+            found[client] = why or NO_ACCURACY
+        elif disclosure.shown[place]:
+            found[client] = int(scores.correct[place]) / int(scores.rows[place])
+        else:
+            found[client] = disclosure.reason(place)
+    return found
+
+
+def _spent(
+    material: ReportMaterial, mechanism: PrivacyMechanism
+) -> tuple[Floats | None, float | None, str]:
+    """What each client that trains spent, [clients] or one number for all; the budget of each, if
+    there is one; why nothing is stated."""
+    inputs, plan = material.inputs, material.plan
+    match inputs.cost_kind:
+        case "leakage":
+            budget = getattr(material.spec.privacy, "client_budget", None)
+            return inputs.leakages(material.releases), budget, ""
+        case "epsilon":
+            if plan is None or plan.subject_kind == "record_group":
+                return None, None, mechanism.no_group_costs or _SECRET
+            # Against whoever sees most: the last observer sees who takes part, if any does.
+            observer = plan.observers[-1]
+            counts = np.asarray(material.compositions[observer])
+            found = plan.epsilons(
+                observer, subjects=np.arange(len(plan.subjects)), compositions=counts
+            )
+            return found, mechanism.epsilon_budget, ""
+        case "unbounded":
+            return None, None, why_unbounded(inputs)
+        case other:
+            assert_never(other)
+
+
+def client_line(columns: Mapping[str, Any], place: int, name: str) -> dict[str, Any]:
+    """The line of the client at a place."""
+    number = columns["reason"][place]
+    return {
+        "client": name,
+        **{column: columns[column][place] for column in COLUMNS},
+        "reason": None if number is None else columns["reasons"][number],
+    }

@@ -1,0 +1,195 @@
+"""What each site of a federation paid, and how it fares: for those who may read the ledger."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import yaml
+
+SITES = {"Aachen": 300, "Bonn": 250, "Celle": 200, "Dachau": 90, "Emden": 22, "Fulda": 210}
+SPEC: dict[str, Any] = {
+    "name": "six sites",
+    "seed": 4,
+    "federation": {
+        "source": "table",
+        "client_key": "site",
+        "target": "ill",
+        "positive": "yes",
+        "features": ["x"],
+        "validation_fraction": 0.67,
+    },
+    "model": {"kind": "logistic"},
+    "training": {
+        "loss": "cross-entropy",
+        "rounds": 8,
+        "cohort": {"clients": 1},
+        "local": {"epochs": 1, "step_size": 0.2},
+    },
+    "privacy": {
+        "mechanism": "laplace-l2",
+        "noise_multiplier": 2,
+        "radius": 4,
+        "clip": 1,
+        "client_budget": 1.5,
+    },
+    "fairness": {"sensitive": ["sex"]},
+}
+
+
+def table() -> str:
+    draw, lines = np.random.default_rng(8), ["site,x,sex,ill"]
+    for site, rows in SITES.items():
+        for x, sex in zip(draw.normal(size=rows), draw.choice(["f", "m"], rows), strict=True):
+            ill = "yes" if x + draw.normal(scale=0.5) > 0.4 else "no"
+            lines.append(f"{site},{x:.3f},{sex},{ill}")
+    return "\n".join([*lines, ""])
+
+
+@pytest.fixture(scope="module")
+def service(running_service):
+    return running_service.in_project("sites")
+
+
+@pytest.fixture
+def submit(call, tmp_path) -> Iterator[Any]:
+    (tmp_path / "sites.csv").write_text(table())
+    registration = {
+        "name": "sites",
+        "federation": {k: v for k, v in SPEC["federation"].items() if k != "validation_fraction"},
+        "fairness": SPEC["fairness"],
+    }
+    (tmp_path / "sites.yaml").write_text(yaml.safe_dump(registration))
+    added = call("federations", "add", tmp_path / "sites.csv", "--wait", "--json",
+                 "--spec", tmp_path / "sites.yaml")  # fmt: skip
+    assert added.returncode == 0, added.stderr
+    federation = json.loads(added.stdout)["id"]
+
+    def submitted(**changes: Any) -> str:
+        spec = {**SPEC, "federation": {**SPEC["federation"], "id": federation}, **changes}
+        done = call("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))
+        assert done.returncode == 0, done.stderr
+        found: str = json.loads(done.stdout)["id"]
+        return found
+
+    return submitted
+
+
+def test_what_each_site_paid_and_how_it_fares(call, service, submit):
+    id_ = submit()
+    done = call("clients", id_, "--json")
+    assert done.returncode == 0, done.stderr
+    found = {one["client"]: one for one in json.loads(done.stdout)}
+    assert list(found) == list(SITES)
+
+    ledger = call("export", id_, "--what", "ledger").stdout.splitlines()
+    lines = [json.loads(line) for line in ledger]
+    released = Counter(one["subject"] for one in lines if one["outcome"] == "released")
+    refused = Counter(one["subject"] for one in lines if one["outcome"] == "refused")
+    total: Counter[str] = Counter()
+    for one in lines:
+        total[one["subject"]] += one["leakage"] or 0
+    for site, one in found.items():
+        assert (one["participations"], one["refused"]) == (released[site], refused[site])
+        assert one["spent"] == pytest.approx(total[site])
+        assert one["remaining"] == pytest.approx(1.5 - total[site])
+    assert sum(refused.values()) > 0, "the budget stopped somebody"
+
+    trained = {site for site, one in found.items() if one["reason"] == "trained, not scored"}
+    assert len(trained) == 2
+    assert all(found[site]["accuracy"] is None for site in trained)
+    scored = found.keys() - trained
+    report = json.loads(call("report", id_).stdout)
+    assert "Aachen" not in json.dumps(report), "sites are named nowhere in the signed report"
+    known = {
+        site: found[site]["accuracy"] for site in scored if found[site]["accuracy"] is not None
+    }
+    if "Emden" in scored:
+        assert "fewer than 30" in found["Emden"]["reason"]
+        hidden = scored - known.keys()
+        assert len(hidden) == 2, "another one, from which it would follow"
+    assert known
+
+    text = call("clients", id_)
+    assert "trained, not scored" in text.stdout
+    url = f"{service.url}/v1/experiments/{id_}/clients"
+    bearer = {"Authorization": f"Bearer {service.api_key}"}
+    first = httpx.get(url, params={"limit": 4}, headers=bearer).json()
+    assert (len(first["items"]), first["figure"]) == (4, "leakage")
+    rest = httpx.get(url, params={"limit": 4, "cursor": first["next_cursor"]}, headers=bearer)
+    assert [*first["items"], *rest.json()["items"]] == list(found.values())
+    assert rest.json()["next_cursor"] is None
+
+
+def test_pages_show_it_to_readers_of_the_ledger_alone(service, submit):
+    id_ = submit(name="pages")
+    bearer = {"Authorization": f"Bearer {service.api_key}"}
+    few = ["experiments:read", "reports:read"]
+    asked = {"name": "few", "scopes": few}
+    made = httpx.post(f"{service.url}/v1/api-keys", json=asked, headers=bearer)
+    key = made.json()["key"]
+    refused = httpx.get(
+        f"{service.url}/v1/experiments/{id_}/clients", headers={"Authorization": f"Bearer {key}"}
+    )
+    assert refused.status_code == 403
+    for one, may in ((service.api_key, True), (key, False)):
+        with httpx.Client(base_url=service.url, headers={"Origin": service.url}) as pages:
+            pages.post("/sign-in", data={"key": one, "next": "/"})
+            for path in (f"/experiments/{id_}", f"/experiments/{id_}/report"):
+                page = pages.get(path, follow_redirects=True)
+                assert page.status_code == 200
+                assert ("Aachen" in page.text) is may, path
+                assert ("What each client paid" in page.text) is may
+
+
+def test_sites_are_compared_and_small_ones_pooled(call, submit):
+    fairness = {"sensitive": ["site"], "minimum_group_clients": 1}
+    training = {**SPEC["training"], "stopping": {"patience": None}}
+    for seed in range(20):
+        found = _held_out(seed)
+        if "Emden" in found and len(found) == 4:
+            break
+    gates = [{"figure": "accuracy_difference", "attribute": "site", "op": "le", "value": 1,
+              "allow_degenerate": True, "allow_simulation": True}]  # fmt: skip
+    id_ = submit(seed=seed, fairness=fairness, training=training, gates=gates)
+    report = json.loads(call("report", id_).stdout)
+    [section] = report["fairness"]
+    groups = {one["value"]: one for one in section["groups"]}
+    assert "Emden" not in groups
+    assert not groups["other sites"]["suppressed"]
+    trained = [one for one in groups.values() if one["suppressed"]]
+    assert len(trained) == 2
+    assert {one["reasons"]["accuracy"] for one in trained} == {"trained, not scored"}
+    gap = section["metrics"]["accuracy_difference"]
+    assert gap["value"] is not None
+    assert "trained and not scored" in gap["reason"]
+    assert report["gates"][0]["value"] == gap["value"]
+
+
+def _held_out(seed: int) -> set[str]:
+    from fedaudit.federations.split import split_clients
+
+    split = split_clients(len(SITES), validation_fraction=0.67, seed=seed)
+    return {sorted(SITES)[place] for place in split.validation.tolist()}
+
+
+@pytest.mark.parametrize(
+    ("privacy", "reason", "pays"),
+    [
+        ({"mechanism": "none"}, "no mechanism", False),
+        (
+            {"mechanism": "gaussian-central", "noise_multiplier": 2, "clip": 1, "delta": 1e-3},
+            "who takes part in a round is secret",
+            True,
+        ),
+    ],
+)
+def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
+    found = json.loads(call("clients", submit(privacy=privacy), "--json").stdout)
+    for one in found:
+        assert reason in one["reason"]
+        assert (one["spent"] is not None) is pays
+        assert (one["participations"] is None) is pays
