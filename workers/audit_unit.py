@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+log = structlog.get_logger()
+
 _MAX_REASONS = 100
 
 
@@ -125,9 +127,6 @@ def _reason(fault: FieldError) -> dict[str, str]:
     """As stored; the registration of an uploaded file has its name under `path`."""
     pointer = "/federation/path" if fault.pointer == "/federation/id" else fault.pointer
     return {"pointer": pointer, "message": fault.message}
-
-
-log = structlog.get_logger()
 
 
 _MAX_FAULTS = 100

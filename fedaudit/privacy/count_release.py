@@ -20,7 +20,7 @@ import rfc8785
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
-from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons, shared_curve
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonTerms, renyi_epsilons, shared_curve
 from fedaudit.privacy.accounting.privacy_events import (
     REPORT,
     Adjacency,
@@ -107,14 +107,8 @@ class CountRelease:
         """What so many releases cost, at `delta`."""
         if isinstance(self.event, DiscreteLaplace):
             return compositions * self.event.epsilon
-        found = renyi_epsilons(
-            self.event,
-            compositions,
-            adjacency=self.adjacency,
-            observer="final_model",
-            delta=self.delta,
-        )
-        return float(found)
+        terms = EpsilonTerms(adjacency=self.adjacency, observer="final_model", delta=self.delta)
+        return float(renyi_epsilons(self.event, compositions, terms))
 
     @property
     def curve(self) -> Floats:

@@ -57,20 +57,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     )
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu whose epsilon at `delta` is at most this one: the inverse."""
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon = {epsilon} must not be negative")
-    high = 1.0
-    while high < _MOST and gaussian_epsilon(high, delta) < epsilon:
-        high *= 2
-    return float(
-        scipy.optimize.brentq(
-            lambda mu: gaussian_delta(mu, epsilon) - delta, 1e-12, high, xtol=1e-14, rtol=1e-13
-        )
-    )
-
-
 Curve = Callable[[float], float]
 """From the power of a test to the least chance of a false alarm with which it can be had."""
 

@@ -322,9 +322,11 @@ class EpsilonMechanism(PrivacyMechanism):
     def accountant(self) -> PlanAccountant:
         """What computes the epsilons."""
 
+    @property
     @abstractmethod
-    def public_inputs(self, *, n: int) -> MechanismParameters:
-        """The parameters that the ledger records besides the events."""
+    def shared_noise(self) -> tuple[float | None, float | None]:
+        """The noise multiplier, and the clip, of all rounds and clients; None where they do not
+        share one."""
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
@@ -334,11 +336,9 @@ class EpsilonMechanism(PrivacyMechanism):
             raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
         return replace(self.public_inputs(n=n), event=plan.events_json)
 
-    def shared_inputs(
-        self, *, n: int, noise_multiplier: float | None, clip: float | None
-    ) -> MechanismParameters:
-        """`public_inputs`; `noise_multiplier` and `clip` where all rounds and clients share
-        them."""
+    def public_inputs(self, *, n: int) -> MechanismParameters:
+        """The parameters that the ledger records besides the events."""
+        noise_multiplier, clip = self.shared_noise
         return MechanismParameters(
             mechanism=self.facts.name,
             n=n,
