@@ -122,8 +122,24 @@ class UnitRepository(Repository):
         return self._set(Unit, Unit.id == unit_id, Unit.state == "waiting", state="cancelled")
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
-        """Notes that these units were published to the queue just now."""
-        self._set(Unit, Unit.id.in_(unit_ids), published_at=seconds_from_now())
+        """Notes that these units were published to the queue just now; not of one that another
+        transaction holds, for nobody need publish it again."""
+        free = _locked(Unit.id.in_(unit_ids), len(unit_ids)).with_only_columns(Unit.id)
+        self._set(Unit, Unit.id.in_(free), published_at=seconds_from_now())
+
+    def hold_waiting(self, unit_ids: Collection[str]) -> list[str]:
+        """Of these units those that wait: no worker claims them before the transaction ends. They
+        are locked in the order of their ids, as everywhere, so that no two transactions wait for
+        each other."""
+        waits = and_(Unit.id.in_(unit_ids), Unit.state == "waiting")
+        these = select(Unit.id).where(waits).order_by(Unit.id).with_for_update()
+        return list(self.session.scalars(these))
+
+    def withdraw_emptied(self, unit_ids: Collection[str]) -> None:
+        """Cancels those of these waiting units whose experiments have all ended."""
+        goes_on = exists().where(Experiment.unit_id == Unit.id, Experiment.status.not_in(ENDED))
+        these = (Unit.id.in_(unit_ids), Unit.state == "waiting", ~goes_on)
+        self._set(Unit, *these, state="cancelled")
 
     def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
         """Units that could run, that were not published to the queue for so long; locked too."""
