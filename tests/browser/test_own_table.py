@@ -33,7 +33,7 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         visit.check_accessibility()
 
         column = page.get_by_role("group", name=re.compile("^sex"))
-        column.get_by_text("Divisor, groups and labels").click()
+        column.get_by_text("Details").click()
         column.get_by_label("Labels").fill("1 men")
         page.get_by_label("Name", exact=True).fill("")
         page.locator("#registration").get_by_role("button", name="Register").last.click()
