@@ -59,7 +59,7 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         report = page.get_by_role("link", name="Open the report")
         expect(report).to_be_visible(timeout=_ENDED_MS)
         report.click()
-        expect(page.get_by_role("heading", name="Verdict")).to_be_visible()
+        expect(page.get_by_role("heading", name="May it be released?")).to_be_visible()
         page.get_by_label("Decision").select_option("rejected")
         page.get_by_label(re.compile("^Note")).fill("For the record.")
         page.get_by_role("button", name="Sign off").click()
