@@ -27,13 +27,13 @@ from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 from workers.claim import ClaimedUnit, StopAskedError
-from workers.context import ProjectFiles
 from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
     from fedaudit.audits.audit_table import AuditedRows
 
+log = structlog.get_logger()
 
 _MAX_REASONS = 100
 
@@ -70,7 +70,7 @@ class ProfileRun(ClaimedUnit):
 
         return profile_registration(
             _registration(row),
-            files=ProjectFiles(self._context, self._claim.project_id).files,
+            files=self._files,
             progress=self._progressed,
             fingerprint=row.fingerprint,
         )
@@ -81,10 +81,7 @@ class ProfileRun(ClaimedUnit):
 
         try:
             hashes = registered_row_hashes(
-                _registration(row),
-                files=ProjectFiles(self._context, self._claim.project_id).files,
-                keep=SKETCHED,
-                progress=self._progressed,
+                _registration(row), files=self._files, keep=SKETCHED, progress=self._progressed
             )
         except InvalidInputError as error:
             # A column that the registration does not use: the data are as good as without it.
@@ -99,10 +96,7 @@ class ProfileRun(ClaimedUnit):
 
         try:
             lay_out_registered(
-                _registration(row),
-                profile,
-                files=ProjectFiles(self._context, self._claim.project_id).files,
-                progress=self._progressed,
+                _registration(row), profile, files=self._files, progress=self._progressed
             )
         except InvalidInputError as error:
             # Of memory its profile warns; experiments are told all of it.
@@ -155,9 +149,6 @@ def _reason(fault: FieldError) -> dict[str, str]:
     return {"pointer": pointer, "message": fault.message}
 
 
-log = structlog.get_logger()
-
-
 _MAX_FAULTS = 100
 _LEFT = "the audit failed through no fault of the data; ask for it again"
 
@@ -204,10 +195,7 @@ class AuditRun(ClaimedUnit):
         from fedaudit.audits.audit_table import read_audit
 
         rows = read_audit(
-            parse_audit(row.spec),
-            files=ProjectFiles(self._context, self._claim.project_id).files,
-            progress=self._progressed,
-            contents=True,
+            parse_audit(row.spec), files=self._files, progress=self._progressed, contents=True
         )
         if rows.federation.fingerprint != row.fingerprint:
             message = "the file changed since the audit was asked for; ask for it again"

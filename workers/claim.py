@@ -11,11 +11,12 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from fedaudit.federations.reading.source_files import Files
 from infrastructure.queue import QueueUnavailableError
 from models.database import AWAY, Database
 from models.repositories import UnitRepository, UnitStackRepository
 from models.values import Claim
-from workers.context import WorkerContext
+from workers.context import ProjectFiles, WorkerContext
 
 log = structlog.get_logger()
 
@@ -189,6 +190,11 @@ class ClaimedUnit(ABC):
                 self._writer.write(lambda session: self._fail(session, detail))
         except (LeaseLostError, DatabaseAwayError) as lost:
             log.warning("could not give the unit back", error=type(lost).__name__)
+
+    @property
+    def _files(self) -> Files:
+        """For the loaders of the project's data."""
+        return ProjectFiles(self._context, self._claim.project_id).files
 
     def _progressed(self) -> None:
         """Called between parts of the work. Raises LeaseLostError, StopAskedError."""

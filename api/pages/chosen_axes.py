@@ -27,7 +27,7 @@ class ChosenAxes(BaseModel):
         """The chart, what was chosen and offered for it, and the chart as a file; None where
         nothing can be drawn. `preferred`: how the name of the usual x ends."""
         offered = offers(points, figures)
-        choice = chosen(offered, self.model_dump(), preferred=preferred)
+        choice = chosen(points, offered, self.model_dump(), preferred=preferred)
         if choice is None:
             return None
         chart = chosen_chart(points, choice)

@@ -205,7 +205,6 @@ router = APIRouter()
 
 _ON_A_PAGE, _FEDERATIONS_ON_A_PAGE, _ARTIFACTS_ON_A_PAGE = 25, 24, 50
 _LINES_AT_ONCE = 500
-_ID: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 _OF_ERASURES: TypeAdapter[Any] = TypeAdapter(tuple[datetime, Text, SmallInteger])
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
@@ -407,7 +406,7 @@ def federations_list(
     """The project's federations, newest first."""
     asked = visit.asked()
     parameters = validated(FederationParameters, {"limit": _FEDERATIONS_ON_A_PAGE, **asked})
-    cursor = decode_cursor("federations", parameters.cursor, _ID)
+    cursor = decode_cursor("federations", parameters.cursor)
     with visit.reading() as session:
         found = FederationRepository(session, visit.project_id).list(
             status=parameters.status, cursor=cursor, limit=parameters.limit
@@ -434,7 +433,10 @@ _Found = tuple[dict[str, Any], Any]
 
 
 def _add_list(
-    name: str, scope: Scope, find: Callable[[Visit, Any], _Found], key: TypeAdapter[Any] = _ID
+    name: str,
+    scope: Scope,
+    find: Callable[[Visit, Any], _Found],
+    key: TypeAdapter[Any] | None = None,
 ) -> None:
     """Add the route of a list without filters, at the path and by the template of its name."""
 

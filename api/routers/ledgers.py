@@ -1,10 +1,9 @@
 """Ledgers of trainings that run elsewhere: their rounds are declared here, and leave reports."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import TypeAdapter
 from starlette.responses import JSONResponse, StreamingResponse
 
 from api.http.answers import (
@@ -16,8 +15,6 @@ from api.http.answers import (
     Accept,
     Appendix,
     bundle_response,
-    decode_cursor,
-    encode_cursor,
     json_answer,
     pdf_response,
     preferred,
@@ -50,6 +47,7 @@ from api.services.ledgers.stored_ledgers import (
     summary,
     verify_ledger,
 )
+from api.services.lookups import list_page
 from api.services.report_pages import page_response
 from api.services.tables import Form, LedgerTable, export
 from api.shared.security import (
@@ -60,15 +58,12 @@ from api.shared.security import (
     ReportsReader,
 )
 from fedaudit.reports.declared.declared_report import DeclaredReport
-from fedaudit.spec.base import Text
 from fedaudit.spec.declared_ledgers import MAX_ROUND, LedgerTerms, ReservationRequest, RoundsRequest
 from models.repositories import DeclaredEntryRepository, DeclaredLedgerRepository
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
 Number = Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round.")]
-
-_KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 
 
 @router.post(
@@ -100,15 +95,9 @@ def list_ledgers(
     call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
 ) -> DeclaredLedgerList:
     """The project's ledgers, newest first."""
-    cursor = decode_cursor("ledgers", parameters.cursor, _KEY)
     with call.reading() as session:
-        page = DeclaredLedgerRepository(session, call.project_id).list(
-            cursor=cursor, limit=parameters.limit
-        )
-    return DeclaredLedgerList(
-        items=[summary(row) for row in page.items],
-        next_cursor=encode_cursor("ledgers", page.next_cursor),
-    )
+        rows = DeclaredLedgerRepository(session, call.project_id).list
+        return list_page(DeclaredLedgerList, "ledgers", parameters, rows, partial(map, summary))
 
 
 @router.get("/{ledger_id}", responses=problems(404))

@@ -3,15 +3,9 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 
-
-def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:
-    """An error to be raised; `where` is a JSON pointer into the spec.
-
-    `of_spec`: whether it says nothing about the content of the data, as in `FieldError`.
-    """
-    return InvalidInputError([FieldError(where, message, of_spec=of_spec)])
+__all__ = ["did_you_mean", "error_at", "listed", "no_column", "raise_errors"]
 
 
 def raise_errors(faults: list[FieldError]) -> None:

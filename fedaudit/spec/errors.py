@@ -28,6 +28,11 @@ class InvalidInputError(Exception):
         self.errors = tuple(errors)
 
 
+def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:
+    """One fault to be raised; arguments as the fields of `FieldError`."""
+    return InvalidInputError([FieldError(where, message, of_spec=of_spec)])
+
+
 def refuse_at(pointer: str, message: str) -> PydanticCustomError:
     """An error for a validator to raise that names the field at fault (a JSON pointer)."""
     return PydanticCustomError(

@@ -65,6 +65,10 @@ class UpdateMechanism(MechanismPart):
     """Whether its figures hold where clients choose from several hypotheses."""
 
     @property
+    def has_noise_per_layer(self) -> bool:
+        return False
+
+    @property
     def budget_column(self) -> None:
         return None
 
@@ -200,10 +204,6 @@ class NoMechanism(UpdateMechanism):
     gains_from_coins, hides_choices = False, True
     mechanism: Literal["none"]
     noise: Annotated[Noise, NOISE] = "simulation"
-
-    @property
-    def has_noise_per_layer(self) -> bool:
-        return False
 
 
 class EpsilonTarget(SpecPart):
@@ -387,10 +387,6 @@ class GaussianCentral(GaussianUpdates):
         """The clip of the first round."""
         return self.clip.adaptive.initial if isinstance(self.clip, Adaptive) else self.clip
 
-    @property
-    def has_noise_per_layer(self) -> bool:
-        return False
-
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         yield from super().disagreements(training=training, federation=federation)
         yield from self._check_accountant(training)
@@ -449,10 +445,6 @@ class GaussianLocal(GaussianUpdates):
     epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
     """Epsilon at `delta` that no client may pass; it takes no further part before it would."""
     noise: Annotated[Noise, NOISE] = "simulation"
-
-    @property
-    def has_noise_per_layer(self) -> bool:
-        return False
 
 
 class RecordBudgets(SpecPart):

@@ -132,9 +132,25 @@ class UnitRepository(Repository):
         return self._changes(update(Unit).where(*waits).values(state="cancelled"))
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
-        """Notes that these units were published to the queue just now."""
-        these = update(Unit).where(Unit.id.in_(unit_ids))
+        """Notes that these units were published to the queue just now; not of one that another
+        transaction holds, for nobody need publish it again."""
+        free = _locked(Unit.id.in_(unit_ids), len(unit_ids)).with_only_columns(Unit.id)
+        these = update(Unit).where(Unit.id.in_(free))
         self._execute(these.values(published_at=seconds_from_now()))
+
+    def hold_waiting(self, unit_ids: Collection[str]) -> list[str]:
+        """Of these units those that wait: no worker claims them before the transaction ends. They
+        are locked in the order of their ids, as everywhere, so that no two transactions wait for
+        each other."""
+        waits = and_(Unit.id.in_(unit_ids), Unit.state == "waiting")
+        these = select(Unit.id).where(waits).order_by(Unit.id).with_for_update()
+        return list(self.session.scalars(these))
+
+    def withdraw_emptied(self, unit_ids: Collection[str]) -> None:
+        """Cancels those of these waiting units whose experiments have all ended."""
+        goes_on = exists().where(Experiment.unit_id == Unit.id, Experiment.status.not_in(ENDED))
+        these = and_(Unit.id.in_(unit_ids), Unit.state == "waiting", ~goes_on)
+        self._execute(update(Unit).where(these).values(state="cancelled"))
 
     def expired(self, limit: int = 100) -> list[Unit]:
         """Units whose lease has run out, locked for this (write) transaction."""

@@ -3,7 +3,7 @@ One method per event, so that only ids and outcomes leave: receivers read figure
 key."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -45,6 +45,12 @@ class AnnouncementRepository(ScopedRepository):
         if alarms:
             self.alarm_raised(experiment_id, alarms=alarms)
 
+    def experiments_cancelled(self, experiment_ids: Iterable[str], *, reason: str) -> None:
+        """`experiment.finished` of each of many that were cancelled."""
+        ended = {"status": "cancelled", "status_reason": reason, "gate_outcome": None}
+        events = ({"experiment_id": one, **ended} for one in experiment_ids)
+        self._enqueue("experiment.finished", *events)
+
     def gates_judged(self, experiment_id: str, *, gate_outcome: str | None) -> None:
         """`gate.failed` where the gates were not all passed."""
         if gate_outcome in _NOT_PASSED:
@@ -74,7 +80,7 @@ class AnnouncementRepository(ScopedRepository):
         """`webhook.test` for one endpoint, whatever it has subscribed to."""
         return self._deliver([endpoint_id], TEST_EVENT, {"endpoint_id": endpoint_id})[0]
 
-    def _enqueue(self, event: WebhookEvent, data: Mapping[str, Any]) -> None:
+    def _enqueue(self, event: WebhookEvent, *payloads: Mapping[str, Any]) -> None:
         # One that is deleted meanwhile would fail the transaction that the event reports.
         enabled = (
             self._select(WebhookEndpoint)
@@ -83,7 +89,7 @@ class AnnouncementRepository(ScopedRepository):
             .order_by(WebhookEndpoint.id)
         )
         wanted = [one.id for one in self._all(enabled) if event in one.events]
-        if wanted:
+        for data in payloads if wanted else ():
             self._deliver(wanted, event, data)
 
     def _deliver(

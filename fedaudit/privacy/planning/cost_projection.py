@@ -42,7 +42,7 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import Adjacency, MechanismParameters, Observer
 from fedaudit.privacy.leakage import worst_log_ratio
 from fedaudit.privacy.noise.banded_noise import noise_of_sums
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -105,7 +105,7 @@ class TargetedFigure:
         )
         if self.name == "epsilon":
             message += ", a larger delta, or `accountant: pld` where it applies"
-        raise InvalidInputError([FieldError(f"/privacy/target/{self.name}", message, of_spec=True)])
+        raise error_at(f"/privacy/target/{self.name}", message, of_spec=True)
 
 
 def _smallest_place(

@@ -84,7 +84,7 @@ def _spent(report: Report) -> Chart | None:
         drawing=range_chart(
             rows,
             kinds=kinds,
-            unit=f"{figure}: guesses that may be right",
+            unit=f"{figure}; above: how often a guess is right",
             whole=None,
             ground=_scale_of_words(report, rows, budget),
         ),

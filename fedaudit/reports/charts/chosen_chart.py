@@ -4,6 +4,7 @@ Over a field of specs it has lines with their spread, over a figure it is a scat
 that nothing else beats have a ring.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from fedaudit.reports.charts.drawing import (
     together,
     value_scale,
 )
+from fedaudit.spec.metrics import SHARES
 
 _HEIGHT = 240.0
 
@@ -89,19 +91,25 @@ def offers(points: Sequence[Point], figures: Sequence[str]) -> Offers:
     )
 
 
-def chosen(offered: Offers, asked: Mapping[str, str | None], *, preferred: str) -> Choice | None:
-    """What was asked for where it is offered, else what suits: `preferred` or the first field with
-    numbers as x, the first figure as y, and a line for each value of another field; None where
-    nothing can be drawn."""
+def chosen(
+    points: Sequence[Point], offered: Offers, asked: Mapping[str, str | None], *, preferred: str
+) -> Choice | None:
+    """What was asked for where it is offered, else what suits: as x what ends like `preferred`, as
+    y the first figure that most points have beside it, and a line for each value of another field;
+    None where nothing can be drawn."""
     if not offered.x or not offered.y:
         return None
     ends = [name for name in offered.x if name.endswith(preferred)]
     x = _offered(asked, "x", offered.x, (ends or offered.x)[0])
     others = [name for name in offered.lines if name not in ("", x)]
     first = next((name for name in others if name.endswith("hypotheses")), "")
+
+    def drawn_with(y: str) -> int:
+        return y != x and sum(_is_drawn(one, Choice(x, y)) for one in points)
+
     return Choice(
         x=x,
-        y=_offered(asked, "y", offered.y, next((y for y in offered.y if y != x), offered.y[0])),
+        y=_offered(asked, "y", offered.y, max(offered.y, key=drawn_with)),
         lines=_offered(asked, "lines", offered.lines, first or (others or [""])[0]),
         only=_offered(asked, "only", offered.only, ""),
     )
@@ -127,11 +135,12 @@ def chosen_chart(points: Sequence[Point], choice: Choice) -> Chart | None:
     entries += [(element("circle", cx=11, cy=0, r=7, class_="ring"), "on the front")] * front
     key, top = legend(entries)
     bottom = top + 26 + _HEIGHT
-    spread = [end for own in kept.values() for one in own for end in one.figures[choice.y] if end]
+    ends = [end for own in kept.values() for one in own for end in one.figures[choice.y]]
     y = value_scale(
-        [*spread, *(one.figures[choice.y].value for own in kept.values() for one in own)],
+        [end for end in ends if end is not None],
         start=bottom,
         end=top + 26,
+        whole=(0.0, 1.0) if re.split(r"[\[,]", choice.y)[0] in SHARES else None,
     )
     body = [key, axes(x, y, across=choice.x, up=choice.y)]
     for at, own in enumerate(kept.values()):

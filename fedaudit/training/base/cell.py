@@ -291,13 +291,14 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
     length has nothing to gain from others and is always alone.
     """
     training, mechanism = cell.spec.training, mechanism_of(cell.spec)
+    left_some_out = cell.federation.left_out is not None
     return (
         id(cell) if stands_alone(cell) else None,
         cell.shape,
         (cell.federation.longest, cell.federation.width),
         tuple((attribute.name, attribute.values) for attribute in cell.federation.attributes),
         cell.federation.clients,
-        *_scored_clients(cell),
+        *([len(split_of(cell.spec, cell.federation)[1])] if left_some_out else []),
         cell.federation.classes,
         cell.federation.target_scale,
         cell.spec.federation.validation_fraction,
@@ -318,13 +319,6 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         cell.spec.privacy.noise,
         cell.spec.fairness.model_dump_json(),
     )
-
-
-def _scored_clients(cell: Cell) -> tuple[int, ...]:
-    """How many, where `fairness.exclude` may leave some out."""
-    if cell.federation.left_out is None:
-        return ()
-    return (len(split_of(cell.spec, cell.federation)[1]),)
 
 
 def stack_digest(cell: Cell) -> str | None:

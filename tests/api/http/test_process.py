@@ -12,7 +12,10 @@ import pytest
 
 from tests.api.service import Api, running_api, settings_for
 
-HEAVY = ("torch", "pandas", "pyarrow", "celery", "workers", "matplotlib", "sklearn", "fairlearn")
+HEAVY = (
+    *("torch", "pandas", "pyarrow", "celery", "workers", "matplotlib", "sklearn", "fairlearn"),
+    "scipy.special",
+)
 
 
 def _environment(api: Api) -> dict[str, str]:

@@ -199,3 +199,15 @@ def test_a_spec_that_is_unknown_or_another_projects_is_not_found(api: Api) -> No
     visitor = signed_in(api)
     for like in ("nothing", "01890a5d-ac96-774b-bcce-b302099a8057", "%00", theirs["id"]):
         assert visitor.get(f"{NEW}?like={like}").status_code == 404
+
+
+def test_what_few_change_is_folded_until_it_is_changed_or_wrong(api: Api) -> None:
+    browser = signed_in(api)
+    blank = browser.get("/experiments/new").text
+    assert blank.count('<details class="advanced">') >= 3
+    assert '<details class="advanced" open>' not in blank
+    for name, value in (("/seed", "7"), ("/fairness/minimum_group_size", "few")):
+        answer = browser.post(NEW, typed(**{name: value})).text
+        assert answer.count('<details class="advanced" open>') == 1
+        opened = answer.partition('<details class="advanced" open>')[2].partition("</details>")[0]
+        assert f'name="{name}"' in opened

@@ -34,6 +34,14 @@ def test_pages_run_and_load_nothing_foreign(api: Api) -> None:
             assert not address.startswith("//")
 
 
+def test_the_navigation_has_six_entries_at_most_and_folds_the_rest(api: Api) -> None:
+    shown = signed_in(api).get("/reports").text
+    nav = shown.partition('<nav aria-label="Main">')[2].partition("</nav>")[0]
+    head, _, more = nav.partition('<details class="more">')
+    assert 1 + head.count("<li><a ") == 6
+    assert [f'href="{path}"' in more for path in ("/audits", "/ledgers", "/docs")] == [True] * 3
+
+
 def test_what_pages_load_is_there_and_kept_until_it_changes(api: Api) -> None:
     browser = Browser(api)
     found = set(re.findall(r'(?:src|href)="(/assets/[^"]+)"', browser.get("/sign-in").text))

@@ -1,5 +1,6 @@
 """The pages of sweeps: what a sweep costs, its table and drawing, its end, and what a key opens."""
 
+import base64
 import csv
 import io
 import re
@@ -48,6 +49,11 @@ def test_a_sweep_from_its_first_cell_to_its_table(api: Api) -> None:
     assert "the figures of a row that was chosen for them look better than they are" in text
     cell_page = browser.get(f"/experiments/{sweep['cells'][0]['experiment_id']}").text
     assert f'<a href="{path}">' in cell_page
+    drawn = browser.get(f"{path}?x={NU}&y=validation_loss&lines=&only={NU} = 3").text
+    assert "<strong>validation_loss over privacy.noise_multiplier</strong>" in drawn
+    assert '<option value="validation_loss" selected>' in drawn
+    [file] = re.findall('href="data:image/svg[+]xml;base64,([^"]*)" download=', drawn)
+    assert base64.b64decode(file).startswith(b"<svg xmlns")
     lines = list(csv.DictReader(io.StringIO(browser.get(f"{path}/table.csv").text)))
     assert [line[NU] for line in lines] == ["1", "3"]
     assert browser.get(f"{path}/table.md").text.startswith(f"| {NU}")

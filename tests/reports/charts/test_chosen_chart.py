@@ -1,0 +1,97 @@
+"""Charts of what a reader chooses among fields and figures of several runs."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from fedaudit.reports.charts.chosen_chart import (
+    Choice,
+    Measured,
+    Point,
+    chosen,
+    chosen_chart,
+    offers,
+)
+from fedaudit.reports.page.style_sheets import chart_file
+
+NU, K = "privacy.noise_multiplier", "training.hypotheses"
+GAP = "equalized_odds_difference[group]"
+FIGURES = ["leakage_max", GAP]
+
+
+def points() -> list[Point]:
+    """Two numbers of hypotheses with three multipliers each, and one run without noise."""
+    found = [Point(1, {NU: "", K: "1"}, {GAP: Measured(0.9, 0.8, 1.0)}, front=False)]
+    for k in ("1", "2"):
+        for nu in (1, 3, 5):
+            gap = Measured(0.95 if k == "1" else 0.004, 0.0, None)
+            figures = {GAP: gap, "leakage_max": Measured(60 / nu, None, None)}
+            fields = {NU: str(nu), K: k, "noise": "simulation"}
+            found.append(Point(len(found) + 1, fields, figures, front=(k, nu) == ("2", 5)))
+    return found
+
+
+def choice(**asked: Any) -> Choice:
+    """What is drawn where this was asked for."""
+    found = chosen(points(), offers(points(), FIGURES), asked, preferred="noise_multiplier")
+    assert found is not None
+    return found
+
+
+def test_gaps_over_noise_have_a_line_for_each_number_of_hypotheses_by_themselves() -> None:
+    assert choice(y=GAP) == Choice(NU, GAP, K, "")
+    chart = chosen_chart(points(), choice(y=GAP))
+    assert chart is not None
+    assert len(re.findall('<path d="M[^"]*" class="s[01]"', chart.svg)) == 2
+    assert ">hypotheses 1<" in chart.svg
+    assert ">hypotheses 2<" in chart.svg
+    # The run without noise has no multiplier.
+    assert "1 of 7 points are not drawn: 1." in chart.caption
+    assert [row[0] for row in chart.table.rows] == ["2", "3", "4", "5", "6", "7"]
+    assert chart.table.head == ("No.", NU, K, GAP, "Interval")
+
+
+def test_what_is_not_offered_is_not_drawn() -> None:
+    assert choice(x="<script>", y="seed", lines="y", only="nonsense") == choice()
+    assert chosen([], offers([], []), {}, preferred="") is None
+    nowhere = Choice(NU, "leakage_max", K, f"{K} = 9")
+    assert chosen_chart(points(), nowhere) is None
+
+
+def test_a_figure_across_gives_a_scatter_chart_with_the_front() -> None:
+    chart = chosen_chart(points(), choice(x="leakage_max", y=GAP, lines=K))
+    assert chart is not None
+    assert "<path" not in chart.svg
+    # One in the legend.
+    assert chart.svg.count('class="ring"') == 2
+    assert "on the front" in chart.svg
+
+
+def test_a_filter_keeps_the_points_of_one_value() -> None:
+    chart = chosen_chart(points(), choice(y=GAP, only=f"{K} = 2"))
+    assert chart is not None
+    assert {row[2] for row in chart.table.rows} == {"2"}
+
+
+def test_values_that_are_no_numbers_stand_side_by_side() -> None:
+    named = [
+        Point(at, {"model": name}, {"accuracy": Measured(0.1 * at, None, None)}, front=False)
+        for at, name in enumerate(("mlp", "<b>", "linear"), start=1)
+    ]
+    found = offers(named, ["accuracy"])
+    asked = chosen(named, found, {}, preferred="noise_multiplier")
+    assert asked is not None
+    chart = chosen_chart(named, asked)
+    assert chart is not None
+    assert re.findall("(mlp|linear|&lt;b&gt;)</text>", chart.svg) == ["mlp", "&lt;b&gt;", "linear"]
+
+
+def test_a_picture_is_a_file_that_needs_nothing_else() -> None:
+    chart = chosen_chart(points(), choice(y=GAP))
+    assert chart is not None
+    text = chart_file(chart)
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert float(root.attrib["width"]) > 0
+    assert "var(" not in text
+    assert "#0072b2" in text
