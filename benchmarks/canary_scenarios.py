@@ -7,14 +7,15 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import scipy
 
 from fedaudit.federations.load import load_federation
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_mu
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_delta, gaussian_epsilon
 from fedaudit.randomness import Source
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.mechanisms.gaussian import GaussianServer
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.stacked.stack_state import StackState
 
 DELTA = 1e-5
@@ -43,6 +44,23 @@ VIOLATIONS: Mapping[str, Callable[[Callable[[Any], Any], Any], Any]] = {
     ),
 }
 """What noise is drawn in place of that of the releases at some places, counted from 0."""
+
+
+_MOST_MU = 1e6
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu whose epsilon at `delta` is at most this one: the inverse."""
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon = {epsilon} must not be negative")
+    high = 1.0
+    while high < _MOST_MU and gaussian_epsilon(high, delta) < epsilon:
+        high *= 2
+    return float(
+        scipy.optimize.brentq(
+            lambda mu: gaussian_delta(mu, epsilon) - delta, 1e-12, high, xtol=1e-14, rtol=1e-13
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,7 @@ class Scenario:
 
 @contextmanager
 def _kept_without_noise() -> Iterator[None]:
-    average, keep, bare = GaussianServer.average, StackState.keep_best, list[Any]()
+    average, keep, bare = TrustedServer.average, StackState.keep_best, list[Any]()
 
     def averaged(self: Any, theta: Any, sums: Any, noise: Any, *, clips: Any) -> Any:
         bare.append(average(self, theta, sums, 0 * noise, clips=clips))
@@ -102,7 +120,7 @@ def _kept_without_noise() -> Iterator[None]:
         keep(self, cells, [replace(played[-1], hypotheses=bare[-1])] * len(played), improved)
 
     with (
-        patch.object(GaussianServer, "average", averaged),
+        patch.object(TrustedServer, "average", averaged),
         patch.object(StackState, "keep_best", kept),
     ):
         yield

@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.reproductions.runs import table
 from benchmarks.workloads import hospital_charges, synthetic_linear
 from fedaudit.attacks.attack import AttackedRun
-from fedaudit.attacks.cluster_membership import ClusterMembershipAttack
-from fedaudit.attacks.membership.membership_attack import MembershipAttack
+from fedaudit.attacks.cluster_membership import attack_cluster_membership
+from fedaudit.attacks.membership.membership_attack import attack_membership
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.sections.attacks import ClusterMembershipSection, MembershipSection, RateAtFpr
 from fedaudit.runs.blocks import record_block
@@ -116,8 +116,9 @@ def _over_nu(spec: ExperimentSpec, data: Path, *, radii: tuple[str | float, ...]
         one = spec.model_copy(
             update={"privacy": spec.privacy.model_copy(update={"radius": radius})}
         )
-        attack = ClusterMembershipAttack(ClusterMembershipSpec(noise_multipliers=NU))
-        section = attack.execute(trained(one, data), progress=lambda _: None).section
+        asked = ClusterMembershipSpec(noise_multipliers=NU)
+        found = attack_cluster_membership(asked, trained(one, data), progress=lambda _: None)
+        section = found.section
         assert isinstance(section, ClusterMembershipSection)
         rows += [
             [
@@ -147,8 +148,8 @@ def _lines(name: str, attacked: AttackedRun, *, shadows: int) -> list[list[str]]
         {"method": "relative", "shadows": shadows},
     )
     for method in methods:
-        attack = MembershipAttack(MembershipSpec(**method))
-        section = attack.execute(attacked, progress=lambda _: None).section
+        asked = MembershipSpec(**method)
+        section = attack_membership(asked, attacked, progress=lambda _: None).section
         assert isinstance(section, MembershipSection)
         normal = section.not_normal_share
         ways = [(_way(method, section.variant, section.variance), section.auc, section.tpr_at_fpr)]

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.handwriting_runs import UNIPEN_FILE
 from benchmarks.reproductions.runs import table
 from fedaudit.attacks.attack import AttackedRun
-from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
+from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gradient_leakage
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.run import new_run
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
@@ -124,7 +124,7 @@ def main() -> None:
     spec = GradientLeakageSpec(**ATTACKS[asked.attack], **changes)
     attacked = untrained(handwriting_cell(asked.network, data=asked.data))
     before = time.process_time()
-    outcome = GradientLeakageAttack(spec).execute(attacked, progress=lambda _: None)
+    outcome = attack_gradient_leakage(spec, attacked, progress=lambda _: None)
     seconds = time.process_time() - before
     name = f"{asked.network}-{asked.attack}"
     asked.out.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
 """The interface between a finished run and the attacks on it."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic
@@ -93,14 +92,6 @@ class FollowedCanaries(Protocol):
 def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
     """The evidence of this attack after those before it."""
     return Weighed(e_value, basis, run_evidence([*before, EValue(e_value, basis)]))
-
-
-class Attack(ABC):
-    """An attack as its spec asks for it."""
-
-    @abstractmethod
-    def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """Attacks the run, with random numbers from `source_of` under purposes for it alone."""
 
 
 def source_of(cell: Cell) -> Source:

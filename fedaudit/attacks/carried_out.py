@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.attack_files import check_names
-from fedaudit.attacks.canaries.canary_attack import CanaryAttack
-from fedaudit.attacks.cluster_membership import ClusterMembershipAttack
-from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
-from fedaudit.attacks.membership.membership_attack import MembershipAttack
+from fedaudit.attacks.canaries.canary_attack import attack_by_canaries
+from fedaudit.attacks.cluster_membership import attack_cluster_membership
+from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gradient_leakage
+from fedaudit.attacks.membership.membership_attack import attack_membership
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
 from fedaudit.reports.sections.attacks import AttackSection, NotDoneSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
@@ -23,17 +23,18 @@ from fedaudit.training.base.rounds import has_diverged
 log = logging.getLogger(__name__)
 
 
-def attack_of(spec: AttackSpec) -> Attack:
-    """The attack that carries out what a spec asks for."""
+def execute(spec: AttackSpec, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
+    """Attacks the run as a spec asks for it, with random numbers from `source_of` under purposes of
+    this kind alone."""
     match spec:
         case CanariesSpec():
-            return CanaryAttack(spec)
+            return attack_by_canaries(spec, attacked, progress=progress)
         case MembershipSpec():
-            return MembershipAttack(spec)
+            return attack_membership(spec, attacked, progress=progress)
         case GradientLeakageSpec():
-            return GradientLeakageAttack(spec)
+            return attack_gradient_leakage(spec, attacked, progress=progress)
         case ClusterMembershipSpec():
-            return ClusterMembershipAttack(spec)
+            return attack_cluster_membership(spec, attacked, progress=progress)
         case _:
             assert_never(spec)
 
@@ -104,7 +105,7 @@ def _carry_out(
 
     progress(0.0)
     try:
-        outcome = attack_of(spec).execute(attacked, progress=progress)
+        outcome = execute(spec, attacked, progress=progress)
         # Here, where a fault costs the attack and not the run.
         check_names(outcome.files)
     except Exception as error:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.membership.member_rates import clopper_pearson
 from fedaudit.fairness.disclosure import Disclosure, size_rule
@@ -52,53 +52,50 @@ _CAPABILITIES = [
 ]
 
 
-@dataclass(frozen=True)
-class ClusterMembershipAttack(Attack):
-    """Hypothesis membership by one upload of each training client."""
-
-    spec: ClusterMembershipSpec
-
-    def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """Raises ValueError for a mechanism other than `laplace-l2`."""
-        cell, hypotheses = attacked.run.cell, attacked.result.hypotheses
-        privacy = cell.spec.privacy
-        if not isinstance(privacy, LaplaceL2):
-            raise ValueError(f"{privacy.mechanism} has no noise multiplier nu")
-        source = source_of(cell)
-        clients = _clients(cell, source, n=hypotheses.shape[1])
-        tried = self.spec.tried(privacy.noise_multiplier)
-        seen: dict[float, _Uploads] = {}
-        for place, nu in enumerate(tried):
-            words = source.wide_words(purpose=Purpose.ATTACK, round_=4, counters=place, count=1)
-            seed = int(words.reshape(-1)[0] >> np.uint64(11))
-            noised = privacy.model_copy(update={"noise_multiplier": nu, "noise": "simulation"})
-            training = cell.spec.training.of_one_round
-            spec = {"seed": seed, "training": training, "privacy": noised, "fairness": Fairness()}
-            companion = replace(
-                cell,
-                federation=replace(cell.federation, attributes=()),
-                spec=cell.spec.model_copy(update=spec),
-            )
-
-            def report(done: float, place: int = place) -> None:
-                progress((place + done) / len(tried))
-
-            device = torch.device(attacked.device)
-            seen[nu] = _play(companion, hypotheses, clients, device=device, progress=report)
-        names = attacked.run.federation.client_names
-        lines = (
-            {
-                "noise_multiplier": nu,
-                "client": plain_text(names[one.client[place]]),
-                "chosen": one.chosen[place],
-                "nearest": one.nearest[place],
-                "assigned": one.assigned[place],
-            }
-            for nu, one in seen.items()
-            for place in range(len(one.client))
+def attack_cluster_membership(
+    spec: ClusterMembershipSpec, attacked: AttackedRun, *, progress: Progress
+) -> AttackOutcome:
+    """Hypothesis membership by one upload of each training client. Raises ValueError for a
+    mechanism other than `laplace-l2`."""
+    cell, hypotheses = attacked.run.cell, attacked.result.hypotheses
+    privacy = cell.spec.privacy
+    if not isinstance(privacy, LaplaceL2):
+        raise ValueError(f"{privacy.mechanism} has no noise multiplier nu")
+    source = source_of(cell)
+    clients = _clients(cell, source, n=hypotheses.shape[1])
+    tried = spec.tried(privacy.noise_multiplier)
+    seen: dict[float, _Uploads] = {}
+    for place, nu in enumerate(tried):
+        words = source.wide_words(purpose=Purpose.ATTACK, round_=4, counters=place, count=1)
+        seed = int(words.reshape(-1)[0] >> np.uint64(11))
+        noised = privacy.model_copy(update={"noise_multiplier": nu, "noise": "simulation"})
+        training = cell.spec.training.of_one_round
+        of_round = {"seed": seed, "training": training, "privacy": noised, "fairness": Fairness()}
+        companion = replace(
+            cell,
+            federation=replace(cell.federation, attributes=()),
+            spec=cell.spec.model_copy(update=of_round),
         )
-        section = _section(attacked, privacy, seen)
-        return AttackOutcome(section, {"uploads.csv": csv_table(lines)})
+
+        def report(done: float, place: int = place) -> None:
+            progress((place + done) / len(tried))
+
+        device = torch.device(attacked.device)
+        seen[nu] = _play(companion, hypotheses, clients, device=device, progress=report)
+    names = attacked.run.federation.client_names
+    lines = (
+        {
+            "noise_multiplier": nu,
+            "client": plain_text(names[one.client[place]]),
+            "chosen": one.chosen[place],
+            "nearest": one.nearest[place],
+            "assigned": one.assigned[place],
+        }
+        for nu, one in seen.items()
+        for place in range(len(one.client))
+    )
+    section = _section(attacked, privacy, seen)
+    return AttackOutcome(section, {"uploads.csv": csv_table(lines)})
 
 
 def _clients(cell: Cell, source: Source, *, n: int) -> Ints:

@@ -217,8 +217,7 @@ def bounded_counts(client_counts: Ints, *, max_rows: int, generator: np.random.G
 
 def plausible(counts: Counts) -> Counts:
     """Counts with noise as counts that rates can be made of: none below 0."""
-    found: Counts = np.maximum(counts, 0)
-    return found
+    return np.maximum(counts, 0)
 
 
 _PLACES = np.linspace(0.0, 1.0, 4001)

@@ -144,11 +144,6 @@ def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
     return won
 
 
-def brier_score(probability: Floats, outcome: Bools) -> float:
-    """The mean squared distance of the probability of the outcome to it (Brier 1950)."""
-    return float(((probability - outcome) ** 2).mean())
-
-
 def expected_calibration_error(probability: Floats, outcome: Bools) -> float:
     """How far probabilities are from frequencies on average, over BINS bins of equal width, each
     counted by its rows (Naeini et al. 2015)."""
@@ -195,7 +190,8 @@ def rank_rows(
         fewer_by_group=fewer_by_group,
         ordering=found,
         within=order_by_score(rows, client, hypothesis) if several else found,
-        brier=None if own is None else brier_score(own, rows.outcome),
+        # The mean squared distance of the probability of the outcome to it (Brier 1950).
+        brier=None if own is None else float(((own - rows.outcome) ** 2).mean()),
         expected_calibration_error=(
             None if own is None else expected_calibration_error(own, rows.outcome)
         ),

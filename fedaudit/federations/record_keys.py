@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Floats, Floats32, Ints
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.source_files import SourceFile
@@ -45,7 +46,7 @@ def record_keys(federation: Federation) -> RecordKeys:
 
 
 def keys_of_contents(
-    contents: Iterable[bytes | memoryview], codes: NDArray[np.int64], names: Sequence[str]
+    contents: Iterable[bytes | memoryview], codes: Ints, names: Sequence[str]
 ) -> RecordKeys:
     """The keys of records with these contents: uint64 [records].
 
@@ -65,7 +66,7 @@ def keys_of_contents(
     return keys
 
 
-def _turns(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _turns(words: NDArray[np.uint64]) -> Ints:
     """How many records before each have the same words [records, 2]."""
     order = np.lexsort((words[:, 1], words[:, 0]))  # stable, so equal ones stay in their order
     ordered = words[order]
@@ -93,9 +94,7 @@ def _contents(federation: Federation) -> Iterator[memoryview]:
             yield view[first : first + width]
 
 
-def _as_bytes(
-    numbers: NDArray[np.uint8] | NDArray[np.float32] | NDArray[np.float64],
-) -> NDArray[np.uint8]:
+def _as_bytes(numbers: NDArray[np.uint8] | Floats32 | Floats) -> NDArray[np.uint8]:
     """Numbers [rows, columns] as bytes [rows, ...]."""
     return np.ascontiguousarray(numbers).view(np.uint8)
 
@@ -136,9 +135,7 @@ def _joined_cells(rows: "TableRows", columns: Mapping[str, str]) -> Iterator[mem
 _HASH_BYTES = 8
 
 
-def smallest_row_hashes(
-    file: SourceFile, asked: "LoadRequest", *, header: bool, keep: int
-) -> NDArray[np.int64]:
+def smallest_row_hashes(file: SourceFile, asked: "LoadRequest", *, header: bool, keep: int) -> Ints:
     """The `keep` smallest distinct hashes of the rows, ascending, from 0 to 2^63 - 1.
 
     A row is its cells as trimmed text, in the order of the columns' names, whatever their order in

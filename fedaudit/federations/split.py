@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Ints, Ints32
 from fedaudit.federations.federation import Federation
 from fedaudit.randomness import CounterSource, Purpose, keyed_words, permutation, wide_uniforms
 from fedaudit.spec.experiment import ExperimentSpec
@@ -15,8 +16,8 @@ from fedaudit.spec.sources import Source
 class Split:
     """Client indices, each ascending; together they are every client once."""
 
-    training: NDArray[np.int32]
-    validation: NDArray[np.int32]
+    training: Ints32
+    validation: Ints32
 
 
 def validation_clients(clients: int, *, validation_fraction: float) -> int:
@@ -43,9 +44,7 @@ def split_clients(federation_clients: int, *, validation_fraction: float, seed: 
     return Split(training=np.sort(order[held_out:]), validation=np.sort(order[:held_out]))
 
 
-def scored_rows(
-    rows: NDArray[np.int64], *, clients: NDArray[np.int64], fraction: float, seed: int
-) -> NDArray[np.bool_]:
+def scored_rows(rows: Ints, *, clients: Ints, fraction: float, seed: int) -> Bools:
     """Which rows of these clients are scored, client after client: bool [their rows]; the others
     choose.
 
@@ -69,7 +68,7 @@ def scored_rows(
     return scored
 
 
-def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> NDArray[np.bool_]:
+def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> Bools:
     """Which records validate and do not train, by a coin for each: bool, of the shape of `keys`.
 
     Each is held out with chance `fraction`, whatever other records there are. The seed is public,
@@ -77,13 +76,11 @@ def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> ND
     trains, or with none that validates.
     """
     coins = keyed_words(seed, purpose=Purpose.HELD_OUT_RECORDS, keys=keys, count=1)[..., 0]
-    held_out: NDArray[np.bool_] = wide_uniforms(coins) < fraction
+    held_out: Bools = wide_uniforms(coins) < fraction
     return held_out
 
 
-def training_group_rows(
-    federation: Federation, spec: ExperimentSpec
-) -> dict[str, NDArray[np.int32]]:
+def training_group_rows(federation: Federation, spec: ExperimentSpec) -> dict[str, Ints32]:
     """Attribute -> int32 [clients, groups], 0 for clients that are held out for validation.
 
     Where rows instead of clients are held out, every row counts. Rows without a value are not
@@ -97,7 +94,7 @@ def training_group_rows(
             federation.clients, validation_fraction=source.validation_fraction, seed=spec.seed
         )
         trains[split.training] = True
-    found: dict[str, NDArray[np.int32]] = {}
+    found: dict[str, Ints32] = {}
     for attribute in federation.attributes:
         groups = len(attribute.values)
         known = attribute.codes >= 0

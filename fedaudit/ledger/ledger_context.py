@@ -15,6 +15,7 @@ from fedaudit.arrays import Floats, Ints32
 from fedaudit.ledger.rows import report_inputs
 from fedaudit.privacy.accounting.epsilon_tables import (
     EpsilonCurve,
+    EpsilonTerms,
     RepeatedEvent,
     repeated_event_from_dict,
 )
@@ -123,14 +124,8 @@ def rebuild_ledger_context(
     accountant: PlanAccountant = _one_of(get_args(PlanAccountant), inputs.accountant)
 
     def line(observer: Observer, some: tuple[RepeatedEvent, ...]) -> EpsilonCurve:
-        return EpsilonCurve.of_events(
-            some,
-            rounds,
-            observer=observer,
-            adjacency=adjacency,
-            delta=delta,
-            by_pld=accountant == "pld",
-        )
+        terms = EpsilonTerms(adjacency=adjacency, observer=observer, delta=delta)
+        return EpsilonCurve.of_events(some, rounds, terms, by_pld=accountant == "pld")
 
     plan = SpendingPlan(
         subject_kind=facts.subject_kind,

@@ -6,8 +6,6 @@ Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` th
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -92,12 +90,6 @@ def kernels() -> CDLL | None:
     return _loaded() if _enabled else None
 
 
-def done(status: int) -> None:
-    """Raises MemoryError if a kernel had no memory."""
-    if status < 0:
-        raise MemoryError("a compiled kernel had no memory for its work")
-
-
 def place_of(values: NDArray[Any]) -> int:
     """The address of an array. Raises ValueError unless it is contiguous."""
     if not values.flags.c_contiguous:
@@ -106,20 +98,15 @@ def place_of(values: NDArray[Any]) -> int:
     return found
 
 
+def call(kernel: Any, *given: Any) -> int:
+    """What a kernel returns, of numbers as they are and of arrays by their addresses."""
+    status: int = kernel(*(place_of(one) if isinstance(one, np.ndarray) else one for one in given))
+    return status
+
+
 def line(values: Any, dtype: type[np.generic]) -> NDArray[Any]:
     """Values as a contiguous array of this type."""
     return np.ascontiguousarray(values, dtype=dtype)
-
-
-@contextmanager
-def fallback_only() -> Iterator[None]:
-    """Within it the kernels are not used."""
-    global _enabled  # noqa: PLW0603
-    before, _enabled = _enabled, False
-    try:
-        yield
-    finally:
-        _enabled = before
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -154,19 +141,11 @@ def best_number(
     own, places = line(rows.own[here], np.bool_), np.flatnonzero(touched)
     target, fixed, client = rows.target[here], rows.values[here], rows.client[here]
     weights, found = line(rows.weights, np.float64), np.empty(1)
-    library.fedaudit_best_number(
-        *(place_of(part) for part in (target, fixed, client, own)),
-        len(own),
-        place_of(places),
-        len(places),
-        *(place_of(part) for part in (counts, weights, terms, sums)),
-        clients,
-        float(weights.sum()),
-        low,
-        high,
-        golden,
-        steps,
-        place_of(found),
+    call(
+        library.fedaudit_best_number,
+        *(target, fixed, client, own, len(own), places, len(places)),
+        *(counts, weights, terms, sums, clients, float(weights.sum())),
+        *(low, high, golden, steps, found),
     )
     return float(found[0])
 
@@ -182,7 +161,7 @@ def philox(keys: Keys, *, purpose: int, blocks: int) -> NDArray[np.uint32] | Non
         return None
     words = np.empty((len(keys[0]), 4 * blocks), dtype=np.uint32)
     own = [line(part, np.uint64) for part in keys]
-    library.fedaudit_philox(*map(place_of, own), purpose, len(words), blocks, place_of(words))
+    call(library.fedaudit_philox, *own, purpose, len(words), blocks, words)
     return words
 
 
@@ -194,7 +173,7 @@ def aes(keys: Keys, *, purpose: int, blocks: int) -> NDArray[np.uint64] | None:
         return None
     words = np.empty((len(keys[0]), 2 * blocks), dtype=np.uint64)
     own = [line(part, np.uint64) for part in keys]
-    made = library.fedaudit_aes(*map(place_of, own), purpose, len(words), blocks, place_of(words))
+    made = call(library.fedaudit_aes, *own, purpose, len(words), blocks, words)
     return words if made else None
 
 
@@ -211,9 +190,7 @@ def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> Ints 
     numbers = np.empty((*words.shape[:-1], count), dtype=np.int64)
     seen = np.zeros(-(-population // 64), dtype=np.uint64)
     rows, draws = numbers.size // max(1, count), words.shape[-1] // 2
-    found = library.fedaudit_distinct(
-        place_of(pairs), rows, draws, population, count, place_of(seen), place_of(numbers)
-    )
+    found = call(library.fedaudit_distinct, pairs, rows, draws, population, count, seen, numbers)
     return numbers if found else None
 
 
@@ -228,9 +205,7 @@ def regroup(group: Ints, own: NDArray[Any], groups: int) -> Floats | None:
         return None
     places, added = line(group, np.int64), line(own, np.float64)
     found = np.zeros((len(places), groups, added.shape[1]))
-    library.fedaudit_regroup(
-        place_of(places), *places.shape, place_of(added), added.shape[1], groups, place_of(found)
-    )
+    call(library.fedaudit_regroup, places, *places.shape, added, added.shape[1], groups, found)
     return found
 
 
@@ -259,20 +234,10 @@ class NearRounds:
         near = np.ones(len(self._drawn), dtype=np.bool_)
         near[asked] = False
         weights = rows.astype(np.int32)
-        library.fedaudit_near(
-            place_of(self._drawn),
-            *self._drawn.shape,
-            place_of(self._earlier),
-            self._earlier.shape[1],
-            place_of(self._before),
-            self._room.shape[1],
-            place_of(members),
-            place_of(weights),
-            len(members),
-            least_rows,
-            least_clients,
-            place_of(self._room),
-            place_of(near),
+        call(
+            library.fedaudit_near,
+            *(self._drawn, *self._drawn.shape, self._earlier, self._earlier.shape[1]),
+            *(self._before, self._room.shape[1], members, weights, len(members)),
+            *(least_rows, least_clients, self._room, near),
         )
-        found: Bools = near[asked]
-        return found
+        return near[asked]

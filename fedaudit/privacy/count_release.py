@@ -20,7 +20,7 @@ import rfc8785
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
-from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons, shared_curve
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonTerms, renyi_epsilons, shared_curve
 from fedaudit.privacy.accounting.privacy_events import (
     REPORT,
     Adjacency,
@@ -29,7 +29,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     ReportObserver,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
 
@@ -107,14 +107,8 @@ class CountRelease:
         """What so many releases cost, at `delta`."""
         if isinstance(self.event, DiscreteLaplace):
             return compositions * self.event.epsilon
-        found = renyi_epsilons(
-            self.event,
-            compositions,
-            adjacency=self.adjacency,
-            observer="final_model",
-            delta=self.delta,
-        )
-        return float(found)
+        terms = EpsilonTerms(adjacency=self.adjacency, observer="final_model", delta=self.delta)
+        return float(renyi_epsilons(self.event, compositions, terms))
 
     @property
     def curve(self) -> Floats:
@@ -175,5 +169,5 @@ def _noise_multiplier(epsilon: float, delta: float) -> float:
             f"at delta = {delta:g} the accountant cannot show less than {least:.4g}; raise epsilon "
             "or delta, or use `discrete-laplace`"
         )
-        raise InvalidInputError([FieldError("/fairness/noise/epsilon", message, of_spec=True)])
+        raise error_at("/fairness/noise/epsilon", message, of_spec=True)
     return math.sqrt(1 / (2 * steepest)) * _MARGIN

@@ -68,11 +68,6 @@ def leakages(releases: ArrayLike, *, n: ArrayLike, noise_multiplier: float) -> F
     return products / noise_multiplier
 
 
-def leakage_norm(sizes: Sequence[int], *, noise_multiplier: float) -> float:
-    """The Euclidean norm of n_l / nu over the layers, of `sizes` n_l."""
-    return math.hypot(*sizes) / noise_multiplier
-
-
 def largest_participation(client_budget: float, n: int, noise_multiplier: float) -> int:
     """The largest number of releases whose leakage stays within the budget.
 
@@ -215,11 +210,6 @@ class ClusterCounts:
         history = moved.cumsum(axis=0)
         self._counts = history[-1]
         return _priced(history, price)
-
-    def leakage(self, price: Callable[[float], float]) -> list[ClusterLeakage]:
-        """The same of where everybody stands now."""
-        [now] = _priced(self._counts[np.newaxis], price)
-        return now
 
     def _in_rounds(self, clusters: Ints, releases: NDArray[np.integer]) -> Ints:
         """The number of clients by round, cluster and releases: [rounds, clusters, releases]."""

@@ -50,6 +50,7 @@ from fedaudit.training.stacked.stack_round import (
     Learned,
     Learner,
     RoundResult,
+    Scoring,
     trims_lanes,
 )
 from fedaudit.training.stacked.validation import (
@@ -191,17 +192,8 @@ class ByLength(Engine):
                 chosen[0, index], updated[0, index] = found.chosen[0], found.updated[0]
         return Learned(chosen, own_hypotheses(theta, chosen), updated)
 
-    def score(
-        self,
-        theta: Tensor,
-        clients: Ints,
-        positions: Sequence[int],
-        sizes: Tensor,
-        *,
-        per_client: bool = False,
-        tuned: bool = True,
-    ) -> Figures:
-        (own,), k = clients, theta.shape[1]
+    def score(self, asked: Scoring, *, per_client: bool = False) -> Figures:
+        (own,), theta = asked.clients, asked.theta
         with one_thread():
             if self._kept is None or not np.array_equal(self._kept[0], own):
                 rows = self._counter.rows(own)
@@ -213,7 +205,8 @@ class ByLength(Engine):
             values, hypotheses = np.zeros(size), np.zeros(size, dtype=np.int64)
             for number, chunk in enumerate(chunks):
                 lanes = chunk.lanes()
-                found = chunk.part.measure(theta, lanes, sizes.argmax(-1), tuned=tuned)
+                largest = asked.sizes.argmax(-1)
+                found = chunk.part.measure(theta, lanes, largest, tuned=asked.tuned)
                 of_clients = found.scores.selection_loss[0], found.scores.validation_loss[0]
                 losses[:, chunk.members] = [loss.cpu().numpy() for loss in of_clients]
                 scored = scored_rows(found, lanes)
@@ -227,12 +220,12 @@ class ByLength(Engine):
                 if scored.hypotheses is not None:
                     hypotheses[chunk.rows] = scored.hypotheses
             of_rows = self._splits.scored_rows(own, 0)
+            own_hypothesis = hypotheses if theta.shape[1] > 1 else None
             return flat_figures(
                 self._counter,
-                ScoredRows(predictions, logits, values, hypotheses if k > 1 else None, of_rows),
+                ScoredRows(predictions, logits, values, own_hypothesis, of_rows),
                 places,
-                selection_loss=np.array([losses[0].mean()]),
-                validation_loss=np.array([losses[1].mean()]),
+                (np.array([losses[0].mean()]), np.array([losses[1].mean()])),
                 per_client=per_client,
             )
 
@@ -297,39 +290,29 @@ class SideBySide(Engine):
             theta, lanes[step], batches=batches, rounds=cohort.rounds, clients=cohort.clients
         )
 
-    def score(
-        self,
-        theta: Tensor,
-        clients: Ints,
-        positions: Sequence[int],
-        sizes: Tensor,
-        *,
-        per_client: bool = False,
-        tuned: bool = True,
-    ) -> Figures:
-        columns = self._data.columns(clients, positions)
-        scored = self._splits.scored(clients, positions, rows=self._longest)
+    def score(self, asked: Scoring, *, per_client: bool = False) -> Figures:
+        columns = self._data.columns(asked.clients, asked.positions)
+        scored = self._splits.scored(asked.clients, asked.positions, rows=self._longest)
         plain = self._personal is None and scored is None and not per_client
         if plain and self._compiled is not None:
-            return self._compiled_score(self._compiled, theta, columns, sizes)
-        size = self._data.elements * columns.shape[1] * theta.shape[1]
+            return self._compiled_score(self._compiled, asked, columns)
+        size = self._data.elements * columns.shape[1] * asked.theta.shape[1]
         step, parts = max(1, _MAX_ELEMENTS // size), []
         for start in range(0, len(columns), step):
             part = slice(start, start + step)
             lanes = self._lanes(columns[part], start)
             if scored is not None:
                 lanes = with_scored(lanes, scored[part])
-            found = self._measure(theta[part], lanes, sizes[part].argmax(-1), tuned=tuned)
+            largest = asked.sizes[part].argmax(-1)
+            found = self._measure(asked.theta[part], lanes, largest, tuned=asked.tuned)
             parts.append(self._figures(found, lanes, columns[part], per_client))
         return parts[0] if len(parts) == 1 else joined_figures(parts)
 
-    def _compiled_score(
-        self, clients: CompiledClients, theta: Tensor, columns: Ints, sizes: Tensor
-    ) -> Figures:
+    def _compiled_score(self, clients: CompiledClients, asked: Scoring, columns: Ints) -> Figures:
         """The same by the compiled kernels, which keep to the cache by themselves."""
         counter = self._counter
         selection_loss, validation_loss, predictions = clients.evaluate(
-            theta, columns, sizes.argmax(-1), predicts=counter.counts_rows
+            asked.theta, columns, asked.sizes.argmax(-1), predicts=counter.counts_rows
         )
         if predictions is None:
             counts = counter.nothing(len(columns))
@@ -362,28 +345,15 @@ class SideBySide(Engine):
         return kept[1]
 
 
-def score_rounds(
-    engine: Engine,
-    theta: Tensor,
-    clients: Ints,
-    positions: Sequence[int],
-    sizes: Tensor,
-    *,
-    by_client: bool,
-) -> Figures:
+def score_rounds(engine: Engine, asked: Scoring, *, by_client: bool) -> Figures:
     """`Engine.score` of several rounds, counted over all clients of a round or by client.
 
     By client an engine counts one round at a time.
     """
     if not by_client:
-        return engine.score(theta, clients, positions, sizes)
-    rows = [slice(row, row + 1) for row in range(len(positions))]
-    return joined_figures(
-        [
-            engine.score(theta[row], clients[row], positions[row], sizes[row], per_client=True)
-            for row in rows
-        ]
-    )
+        return engine.score(asked)
+    rows = [slice(row, row + 1) for row in range(len(asked.positions))]
+    return joined_figures([engine.score(asked.of(row), per_client=True) for row in rows])
 
 
 def build_engine(cells: Sequence[Cell], splits: Splits, device: torch.device) -> Engine:

@@ -25,13 +25,15 @@ from fedaudit.training.base.cell import Cell, Splits, class_rows, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
 from fedaudit.training.base.record_steps import local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.mechanisms.base import ClientProtection
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.methods import PersonalSteps, training_method
 from fedaudit.training.stacked.clients import whole_data, without_nan
 from fedaudit.training.stacked.stack_round import (
     Cohort,
     Engine,
     RoundResult,
+    Scoring,
     averaged,
     needed_clips,
     planted_places,
@@ -120,7 +122,9 @@ class ClientUpdate:
             features, target = self._data.features(client, rows), self._data.target(client, rows)
             value, slopes = self._network.gradient(features, target, self._loss)
             total += value
-            gradient = _added(gradient, slopes) if gradient else slopes
+            for sums, part in zip(gradient, slopes, strict=bool(gradient)):
+                sums.add_(part)
+            gradient = gradient or slopes
         if not self._loss.root_mean:
             return gradient, 1.0  # Nothing has to leave the device.
         return gradient, self._loss.client_slope(total / len(batch)).item()
@@ -151,12 +155,6 @@ def parts(rows: Ints, size: int) -> Iterator[Rows]:
     """The rows, at most `size` at a time."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
-
-
-def _added(gradient: list[Tensor], slopes: list[Tensor]) -> list[Tensor]:
-    for total, part in zip(gradient, slopes, strict=True):
-        total.add_(part)
-    return gradient
 
 
 Tune = Callable[[int, Ints], None]
@@ -427,35 +425,23 @@ class ClientByClient(Engine):
             show_sum(self._planted, senders, counted, updates, before=theta, after=hypotheses)
         return summed(theta, hypotheses, clips)
 
-    def score(
-        self,
-        theta: Tensor,
-        clients: Ints,
-        positions: Sequence[int],
-        sizes: Tensor,
-        *,
-        per_client: bool = False,
-        tuned: bool = True,
-    ) -> Figures:
-        places = self._counter.rows(clients[0])
-        scored = self._splits.scored_rows(clients[0], positions[0])
+    def score(self, asked: Scoring, *, per_client: bool = False) -> Figures:
+        clients = asked.clients[0]
+        places = self._counter.rows(clients)
+        scored = self._splits.scored_rows(clients, asked.positions[0])
         personal, tune = self._personal, None
         if personal is not None:
-            steps = personal if tuned else replace(personal, steps=0)
+            steps = personal if asked.tuned else replace(personal, steps=0)
             tune = partial(self._update.tune, personal=steps)
         with one_thread():
-            rows, selection_loss, validation_loss = self._scorer.score(
-                theta[0],
-                clients[0].tolist(),
-                largest=int(sizes[0].argmax()),
+            rows, *losses = self._scorer.score(
+                asked.theta[0],
+                clients.tolist(),
+                largest=int(asked.sizes[0].argmax()),
                 scored=None if scored is None else [scored[own] for own in places.by_client],
                 tune=tune,
             )
+        selection, validation = losses
         return flat_figures(
-            self._counter,
-            rows,
-            places,
-            selection_loss=selection_loss,
-            validation_loss=validation_loss,
-            per_client=per_client,
+            self._counter, rows, places, (selection, validation), per_client=per_client
         )

@@ -23,7 +23,6 @@ no client was drawn, or a group had left, counts like any other. Without noise (
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -78,13 +77,7 @@ from fedaudit.training.base.rounds import (
     RunEnd,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
-    RecordMechanism,
-    RecordProtection,
-    ServerMechanism,
-)
-from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.mechanisms.registry import build_record_protection
 from fedaudit.training.row_validator import RowValidator
 from fedaudit.training.stacked.stack_round import build_loss
 from fedaudit.training.stacked.stack_state import first_moments, packed, unpacked
@@ -180,7 +173,9 @@ class PersonalisedRound:
         self._first = np.cumsum(self._counts) - self._counts
         self._classes = length_classes(self._counts)
         self._training = cell.spec.training
-        protection = _protection(cell, plan, clients=len(self._counts))
+        protection = build_record_protection(
+            cell, build_loss(cell), plan, clients=len(self._counts)
+        )
         self._planted = of_records(cell.planted)
         self._noise, self._steps = protection.noise_multipliers, protection.steps
 
@@ -206,8 +201,9 @@ class PersonalisedRound:
                 for start in range(0, len(own), together):
                     part = own[start : start + together]
                     silos = self._silos(places[part], paid, rows=one.rows)
-                    found, _ = steps(theta, silos, source=source, round_=round_)
-                    models[torch.from_numpy(part)] = found
+                    models[torch.from_numpy(part)] = steps(
+                        theta, silos, source=source, round_=round_
+                    )
             present = torch.isfinite(models).all(-1)
             if present.any():
                 # Unweighted: the number of a client's records is not disclosed.
@@ -241,19 +237,6 @@ class PersonalisedRound:
             paid < self._plan.rounds[index], self._plan.rates[index], 0.0
         )
         return inclusion
-
-
-def _protection(cell: Cell, plan: RecordPlan, *, clients: int) -> RecordProtection:
-    """The local steps of a cell. Raises ValueError for a mechanism that does not protect
-    records."""
-    mechanism = training_mechanism(cell.spec.privacy)
-    match mechanism:
-        case RecordMechanism():
-            return mechanism.protection(cell, build_loss(cell), plan, clients=clients)
-        case ClientMechanism() | ServerMechanism():
-            raise ValueError(f"{mechanism.name} takes no steps record by record")
-        case _:
-            assert_never(mechanism)
 
 
 class PersonalisedRun:

@@ -55,8 +55,10 @@ class RowValidator:
                 scored=scored,
             ),
             places,
-            selection_loss=np.array([self._mean(values, every, places, clients=clients)]),
-            validation_loss=np.array([self._mean(values, scored, places, clients=clients)]),
+            (
+                np.array([self._mean(values, every, places, clients=clients)]),
+                np.array([self._mean(values, scored, places, clients=clients)]),
+            ),
             per_client=per_client,
         )
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints, Ints32
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reproducible import prepared_device
 from fedaudit.training.base.cell import (
     Cell,
@@ -21,7 +22,7 @@ from fedaudit.training.base.cell import (
     split_cells,
     stack_key,
 )
-from fedaudit.training.base.cohort import Block, draw_block, whole_block
+from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.rounds import (
     NEVER,
     Checkpoints,
@@ -34,10 +35,8 @@ from fedaudit.training.base.rounds import (
 )
 from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.engine import build_engine, score_rounds
-from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
-from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.personalised import PersonalisedRun
-from fedaudit.training.stacked.stack_round import Cohort, RoundResult, build_draws
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Scoring, build_draws
 from fedaudit.training.stacked.stack_state import (
     CellState,
     StackState,
@@ -106,7 +105,7 @@ class Stack:
         if not self.active:
             return {}
         # Blocks are charged and lost whole; random allocation keeps no secret beyond its block.
-        whole = whole_block(self._cells[0].spec.training.cohort) if self._secret else 1
+        whole = self._cells[0].spec.training.block if self._secret else 1
         rounds = whole * -(-rounds // whole)
         block = self._block_of(rounds)
         steps = range(block.position, block.position + min(rounds, block.left))
@@ -250,10 +249,12 @@ class Stack:
             clients = np.concatenate(block.validation[steps])
         return score_rounds(
             self._engine,
-            joined([part.hypotheses for part in played]),
-            clients,
-            self._running.tolist() * len(steps),
-            joined([part.sizes for part in played]),
+            Scoring(
+                joined([part.hypotheses for part in played]),
+                clients,
+                self._running.tolist() * len(steps),
+                joined([part.sizes for part in played]),
+            ),
             by_client=counts_clients(self._cells[0].spec),
         )
 
@@ -289,14 +290,11 @@ class Stack:
         `tuned`: by those that make models of their own.
         """
         with torch.no_grad():
-            return self._engine.score(
-                torch.from_numpy(state.best_hypotheses)[None].to(self._device),
-                self._splits.validation[[position]],
-                [position],
-                torch.from_numpy(state.best_sizes)[None].to(self._device),
-                per_client=per_client,
-                tuned=tuned,
-            )
+            theta = torch.from_numpy(state.best_hypotheses)[None].to(self._device)
+            sizes = torch.from_numpy(state.best_sizes)[None].to(self._device)
+            clients = self._splits.validation[[position]]
+            asked = Scoring(theta, clients, [position], sizes, tuned)
+            return self._engine.score(asked, per_client=per_client)
 
     # -- state and layout -------------------------------------------------------------------------
 
@@ -400,11 +398,11 @@ def open_stack(
     Raises ValueError where the cells cannot be trained together, and InvalidInputError where a spec
     asks more of its records than they have.
     """
-    mechanism = training_mechanism(cells[0].spec.privacy)
-    match mechanism:
-        case RecordMechanism():
+    role = mechanism_of(cells[0].spec).facts.applied_by
+    match role:
+        case "local-steps":
             return PersonalisedRun(cells, device=device, checkpoints=checkpoints)
-        case ClientMechanism() | ServerMechanism():
+        case "clients" | "server":
             return Stack(cells, device=device, checkpoints=checkpoints)
         case _:
-            assert_never(mechanism)
+            assert_never(role)

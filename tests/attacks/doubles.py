@@ -7,7 +7,7 @@ import pytest
 
 import fedaudit.attacks.carried_out
 import fedaudit.attacks.feasibility
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.reports.sections.attacks import Alarm, AttackSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 
@@ -27,17 +27,20 @@ class LookSection(AttackSection):
 
 
 @dataclass
-class Look(Attack):
-    """Reads the trained hypotheses. What happens in between is up to the test."""
+class Looks:
+    """What the next attacks do: they read the trained hypotheses, and what happens in between is up
+    to the test."""
 
-    kind: str
     alarm: Alarm | None = None
     between: Callable[[], None] = lambda: None
     looked: list[AttackedRun] = field(default_factory=list)
     e_value: float | None = None
+    """Given, alarms follow from it."""
 
-    def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """See `Attack`."""
+    def execute(
+        self, spec: AttackSpec, attacked: AttackedRun, *, progress: Progress
+    ) -> AttackOutcome:
+        """In place of the function of that name."""
         self.looked.append(attacked)
         progress(0.25)
         self.between()
@@ -46,7 +49,7 @@ class Look(Attack):
         weighed = None if self.e_value is None else attacked.weigh(self.e_value, "fresh")
         alarm = weighed.alarm(**ALARM.model_dump()) if weighed is not None else self.alarm
         section = LookSection(
-            kind=self.kind,
+            kind=spec.kind,
             status="done",
             reason=None,
             statement="The largest parameter was looked up, which shows nothing of anybody.",
@@ -59,24 +62,9 @@ class Look(Attack):
         return AttackOutcome(section, {"scores.csv": f"largest\n{largest}\n".encode()})
 
 
-@dataclass
-class Looks:
-    """What the next attacks do."""
-
-    alarm: Alarm | None = None
-    between: Callable[[], None] = lambda: None
-    looked: list[AttackedRun] = field(default_factory=list)
-    e_value: float | None = None
-    """Given, alarms follow from it."""
-
-    def attack_of(self, spec: AttackSpec) -> Attack:
-        """In place of the registry's."""
-        return Look(spec.kind, self.alarm, self.between, self.looked, self.e_value)
-
-
 def offer_looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     """Every kind can be asked for, and is a look."""
     looks = Looks()
-    monkeypatch.setattr(fedaudit.attacks.carried_out, "attack_of", looks.attack_of)
+    monkeypatch.setattr(fedaudit.attacks.carried_out, "execute", looks.execute)
     monkeypatch.setattr(fedaudit.attacks.feasibility, "faults", lambda *_, **__: [])
     return looks

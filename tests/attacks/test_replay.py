@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from fedaudit.arrays import Floats
@@ -31,10 +32,9 @@ from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import unit_layers
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.mechanisms.gaussian import GaussianCentralTraining
-from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.mechanisms.gaussian import TrustedServer
+from fedaudit.training.mechanisms.registry import build_protection
 from tests.attacks.zoo.cells import (
     LAYERS,
     adaptive,
@@ -132,9 +132,9 @@ def test_who_is_held_out_is_named_and_no_finding() -> None:
 
 def test_nobody_looks_on_but_in_a_replay() -> None:
     replay_cell(central(), rounds=1)
-    privacy = central().spec.privacy
-    assert isinstance(privacy, GaussianCentral)
-    assert type(training_mechanism(privacy)) is GaussianCentralTraining
+    found = build_protection([central()], torch.device("cpu"))
+    assert type(found) is TrustedServer
+    assert "average" not in vars(found)
 
 
 # -- what an attack refutes -----------------------------------------------------------------------

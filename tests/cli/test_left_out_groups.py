@@ -144,7 +144,7 @@ def test_no_figure_depends_on_rows_that_are_left_out(run, scoring):
     assert [one["value"] for one in report["fairness"][0]["groups"]] == ["m", "w"]
     assert not any(one["suppressed"] for section in report["fairness"] for one in section["groups"])
     assert report["data"]["rows"] == 2400, "how many are left out is not stated"
-    assert any("No figure of this report counts" in one for one in report["limits"])
+    assert any("No accuracy, loss, rate or gap here counts" in one for one in report["limits"])
 
     trains = training_clients(report)
     lines = people().splitlines()

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.permutation import _exchanged_once, permutation_nulls, score_nulls
-from fedaudit.native.library import fallback_only, kernels
+from fedaudit.native.library import kernels
 from fedaudit.utility import LossShape, MeasuredRows, best_constant
 from tests.fairness.disclosures import disclosed_clients, disclosed_scores
+from tests.native_fallback import fallback_only
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="built without a C compiler")
 

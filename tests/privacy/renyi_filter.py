@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.privacy.accounting.accountant import added_epsilon, divergence_limit
+from fedaudit.privacy.accounting.accountant import added_epsilon
 
 # Adding up in another order may round differently by so much.
 _ROUNDING = 1 - 1e-11
@@ -16,7 +16,7 @@ class RecordFilter:
         """`orders`: the Renyi order of each record, above 1 and fixed; see `longest_lasting`."""
         self._orders = np.asarray(orders, dtype=np.float64)
         self._delta = delta
-        self._limits = divergence_limit(budgets, self._orders, delta) * _ROUNDING
+        self._limits = (budgets - added_epsilon(self._orders, delta)) * _ROUNDING
         self._spent = np.zeros(self._limits.shape)
         self._staying = self._limits > 0
 

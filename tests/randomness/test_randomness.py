@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedaudit.native.library import fallback_only
 from fedaudit.randomness import (
     CounterSource,
     EntropySource,
@@ -29,6 +28,7 @@ from fedaudit.randomness import (
     uniforms,
     wide_uniforms,
 )
+from tests.native_fallback import fallback_only
 
 FALSE_ALARM = 1e-6
 

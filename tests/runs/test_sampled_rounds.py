@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.federations.load import load_federation
-from fedaudit.native.library import fallback_only, kernels
+from fedaudit.native.library import kernels
 from fedaudit.runs import sampled_rounds
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups
@@ -20,6 +20,7 @@ from fedaudit.runs.sampled_rounds import EarlierSamples, SampledRounds
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
+from tests.native_fallback import fallback_only
 from tests.training.specs import groups_spec
 
 

@@ -24,14 +24,12 @@ from fedaudit.training.base.records import record_use_of, spending_of
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
-    RecordMechanism,
-    TrustedServer,
     Unprotected,
     drawn,
     finite_uploads,
 )
-from fedaudit.training.mechanisms.gaussian import GaussianServer
-from fedaudit.training.mechanisms.registry import build_protection, training_mechanism
+from fedaudit.training.mechanisms.gaussian import TrustedServer
+from fedaudit.training.mechanisms.registry import build_protection, build_record_protection
 from fedaudit.training.personalised import PersonalisedRun, PersonalisedState
 from fedaudit.training.stack import Stack, open_stack
 from fedaudit.training.stacked import stack_round
@@ -163,7 +161,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return take
 
     monkeypatch.setattr(Server, "__call__", takes("server"))
-    monkeypatch.setattr(GaussianServer, "average", takes("trusted server"))
+    monkeypatch.setattr(TrustedServer, "average", takes("trusted server"))
     monkeypatch.setattr(RecordSteps, "__call__", takes("record steps"))
     return seen
 
@@ -228,13 +226,6 @@ def test_a_protection_that_is_lost_on_the_way_stops_the_round(path, received):
     assert received == []
 
 
-def test_records_are_not_trained_by_what_only_looks_right(received, monkeypatch):
-    monkeypatch.setattr(personalised, "training_mechanism", lambda privacy: LooksRight())
-    with pytest.raises(AssertionError, match="LooksRight"):
-        PersonalisedRun([of_records()])
-    assert received == []
-
-
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, np.nan, np.inf])
 def test_a_private_plan_without_noise_is_refused(multiplier: float) -> None:
     one = of_records()
@@ -274,8 +265,8 @@ def test_an_update_on_the_clip_is_within_it() -> None:
     one = cell_with(
         0.0, privacy={**CENTRAL, "clip": {"adaptive": {"initial": 4.0, "count_noise": 1.0}}}
     )
-    server = training_mechanism(one.spec.privacy).protection([one], torch.device("cpu"))
-    assert isinstance(server, GaussianServer)
+    server = build_protection([one], torch.device("cpu"))
+    assert isinstance(server, TrustedServer)
     updates = torch.tensor([[[3.0, 0.0], [0.0, 4.0], [3.0, 4.0]]])
     clips = torch.tensor([[4.0]], dtype=torch.float64)
     assert server.within(updates, clips).tolist() == [[True, True, False]]
@@ -474,9 +465,7 @@ def test_steps_on_records_divide_by_a_public_number(batch_size: int | None, step
     local = {"steps": steps, "batch_size": batch_size, "step_size": 0.05, "optimiser": "adam"}
     one = cell(records_spec(training__local=local))
     use = record_use_of(one.spec, one.federation)
-    mechanism = training_mechanism(one.spec.privacy)
-    assert isinstance(mechanism, RecordMechanism)
-    found = mechanism.protection(one, build_loss(one), use.plan, clients=12)
+    found = build_record_protection(one, build_loss(one), use.plan, clients=12)
     noise = use.plan.runs[0].noise_multiplier
     assert noise > 1
     assert found.steps.normaliser == (noise if batch_size is None else batch_size)
@@ -484,4 +473,4 @@ def test_steps_on_records_divide_by_a_public_number(batch_size: int | None, step
     assert found.noise_multipliers.tolist() == [noise] * 12
     for clients in (11, 13):
         with pytest.raises(ValueError, match="every client of a private plan"):
-            mechanism.protection(one, build_loss(one), use.plan, clients=clients)
+            build_record_protection(one, build_loss(one), use.plan, clients=clients)

@@ -119,9 +119,7 @@ def test_the_model_is_the_mean_of_what_the_drawn_clients_make_of_it() -> None:
             noise_multipliers=np.array([plan.runs[client].noise_multiplier]),
             silos=np.array([client]),
         )
-        models.append(
-            steps(torch.zeros(one.shape.n), alone, source=CounterSource(0), round_=1)[0][0]
-        )
+        models.append(steps(torch.zeros(one.shape.n), alone, source=CounterSource(0), round_=1)[0])
     found = play_one(rounds, one, [1, 4, 10])
     expected = torch.stack(models).mean(0)
     assert found.present.all()

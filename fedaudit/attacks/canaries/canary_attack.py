@@ -1,12 +1,12 @@
 """The attack `canaries`: planted in a companion training, by what the mechanism claims."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
 
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, Weighed, source_of
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, Weighed, source_of
 from fedaudit.attacks.canaries.canary_bounds import (
     NOT_MEASURED,
     CanaryClaim,
@@ -43,25 +43,22 @@ _HALVED_ALONE = (
 )
 
 
-@dataclass(frozen=True)
-class CanaryAttack(Attack):
-    """Bounds the privacy loss of a run's mechanism from below."""
-
-    spec: CanariesSpec
-
-    def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """Raises ValueError if the data cannot hold the canaries."""
-        companion, claim = draw_companion(self.spec, attacked.run.cell, device=attacked.device)
-        privacy = companion.cell.spec.privacy
-        if isinstance(privacy, LaplaceL2):
-            return audit_metric(companion, privacy, attacked.weigh, progress=progress)
-        if claim is None:
-            return _audit_without_claim(companion, progress=progress)
-        followed = attacked.audit if self.spec.stop else None
-        audit = followed or begin_audit(companion, claim)
-        progress(0.0)
-        audit.play(progress=progress)
-        return audit.outcome(attacked.weigh)
+def attack_by_canaries(
+    spec: CanariesSpec, attacked: AttackedRun, *, progress: Progress
+) -> AttackOutcome:
+    """Bounds the privacy loss of a run's mechanism from below. Raises ValueError if the data cannot
+    hold the canaries."""
+    companion, claim = draw_companion(spec, attacked.run.cell, device=attacked.device)
+    privacy = companion.cell.spec.privacy
+    if isinstance(privacy, LaplaceL2):
+        return audit_metric(companion, privacy, attacked.weigh, progress=progress)
+    if claim is None:
+        return _audit_without_claim(companion, progress=progress)
+    followed = attacked.audit if spec.stop else None
+    audit = followed or begin_audit(companion, claim)
+    progress(0.0)
+    audit.play(progress=progress)
+    return audit.outcome(attacked.weigh)
 
 
 def draw_companion(

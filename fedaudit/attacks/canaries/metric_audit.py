@@ -109,7 +109,7 @@ def _audit_adaptive(
     planted = MetricClients(clients, canaries, present=length, absent=2 * length)
     companion.train(planted, progress=progress)
     near, far = (planted.distances / length).T
-    of_small = adaptive_log_ratio(near=near, far=far, small=True, n=n, scale=nu / n)
+    of_small = adaptive_log_ratio(near=near, far=far, n=n, scale=nu / n)
     own = np.where(canaries.coins, of_small, -of_small)
     seen = own[np.isfinite(own)]
     largest, median = (float(seen.max()), float(np.median(seen))) if len(seen) else (None, None)

@@ -73,8 +73,7 @@ class Directions:
     def along(self, releases: Floats, which: Ints, numbers: Ints) -> Floats:
         """[numbers]: how far release `which` of [releases, n] reaches along each direction."""
         if self.matrix is None:
-            found: Floats = releases[which, self.axis[numbers]] * self.sign[numbers]
-            return found
+            return releases[which, self.axis[numbers]] * self.sign[numbers]
         found = np.empty(len(numbers))
         for one in np.unique(which):
             own = which == one

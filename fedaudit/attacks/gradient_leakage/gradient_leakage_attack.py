@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.feasibility import attackable_clients
 from fedaudit.attacks.gradient_leakage.reconstruction import Reconstruction
@@ -191,34 +191,31 @@ class Reconstructed:
     """[updates]: whether an update left at all."""
 
 
-@dataclass(frozen=True)
-class GradientLeakageAttack(Attack):
+def attack_gradient_leakage(
+    spec: GradientLeakageSpec, attacked: AttackedRun, *, progress: Progress
+) -> AttackOutcome:
     """Reconstructs images of training clients from updates that are made for the attack.
 
     The updates are those that the run's local steps and its mechanism would send from the attacked
-    hypothesis; they are no uploads of the run, and its figures do not change.
+    hypothesis; they are no uploads of the run, and its figures do not change. Raises ValueError for
+    data that `feasibility` refuses.
     """
-
-    spec: GradientLeakageSpec
-
-    def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        """Raises ValueError for data that `feasibility` refuses."""
-        cell, device = attacked.run.cell, torch.device(attacked.device)
-        source = source_of(cell)
-        with one_thread():
-            images = draw_images(cell, self.spec, source)
-            match self.spec.hypothesis:
-                case "initial":
-                    hypotheses = first_hypotheses(cell)
-                case "trained":
-                    hypotheses = attacked.result.hypotheses
-                case _:
-                    assert_never(self.spec.hypothesis)
-            theta = torch.from_numpy(np.asarray(hypotheses, dtype=np.float32)).to(device)
-            found = _reconstruct(self.spec, cell, images, theta, source, progress=progress)
-        progress(1.0)
-        section = _section(self.spec, cell.spec, images, found)
-        return AttackOutcome(section, _files(images, found))
+    cell, device = attacked.run.cell, torch.device(attacked.device)
+    source = source_of(cell)
+    with one_thread():
+        images = draw_images(cell, spec, source)
+        match spec.hypothesis:
+            case "initial":
+                hypotheses = first_hypotheses(cell)
+            case "trained":
+                hypotheses = attacked.result.hypotheses
+            case _:
+                assert_never(spec.hypothesis)
+        theta = torch.from_numpy(np.asarray(hypotheses, dtype=np.float32)).to(device)
+        found = _reconstruct(spec, cell, images, theta, source, progress=progress)
+    progress(1.0)
+    section = _section(spec, cell.spec, images, found)
+    return AttackOutcome(section, _files(images, found))
 
 
 def _reconstruct(

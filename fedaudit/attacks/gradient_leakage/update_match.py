@@ -62,11 +62,6 @@ _STABILISERS = 0.01**2, 0.03**2
 _GAP, _PAPER, _SCALE = 2, 255, 3
 
 
-def mean_squared_error(image: Image, original: Image) -> float:
-    """The mean of the squared differences."""
-    return float(np.square(image - original).mean())
-
-
 def peak_signal_to_noise(error: float) -> float | None:
     """The ratio of the largest possible signal, 1, to a mean squared error, in decibels.
 
@@ -117,7 +112,7 @@ def quality(images: Images, originals: Images) -> Quality:
     """Of each image beside its original."""
     pairs = list(zip(images, originals, strict=True))
     return Quality(
-        np.array([mean_squared_error(*pair) for pair in pairs]),
+        np.array([float(np.square(image - original).mean()) for image, original in pairs]),
         np.array([structural_similarity(*pair) for pair in pairs]),
     )
 

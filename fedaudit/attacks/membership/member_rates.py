@@ -12,6 +12,7 @@ the claim is (m epsilon, delta (e^(m epsilon) - 1) / (e^epsilon - 1)) (Dwork and
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
@@ -338,11 +339,12 @@ def contradiction_of(claim: Claim, scores: Floats, rows: AttackedRows) -> Contra
     """
     alone = np.unique(rows.client, return_index=True)[1]
     own, member = scores[alone], rows.member[alone]
-    low, high = 0, len(_LEVELS)
-    while high - low > 1:  # level 1 is never wrong
-        middle = (low + high) // 2
-        contradicted = _contradicted(claim, own, member, level=float(_LEVELS[middle]))
-        low, high = (middle, high) if contradicted is not None else (low, middle)
+    # Level 1 is never wrong.
+    low = bisect_left(
+        range(1, len(_LEVELS)),
+        True,
+        key=lambda at: _contradicted(claim, own, member, level=float(_LEVELS[at])) is None,
+    )
     p_value = min(1.0, float(_LEVELS[low]) + 2 * len(alone) * claim.delta)
     level = one_look_level()
     found, others, allowed = _contradicted(claim, own, member, level=level) or _limits(

@@ -29,12 +29,11 @@ from torch import Tensor
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.networks.stacked_network import ClientNetwork
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reproducible import one_thread, prepared_device
 from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
 from fedaudit.training.base.record_steps import flat_features, flat_target
-from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
-from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_round import build_loss
 from fedaudit.training.stacked.stack_state import CellState
@@ -184,16 +183,16 @@ def _train(
         # Cells that have stopped early count as done.
         played += _ROUNDS * len(active)
         progress(0.9 * min(1.0, played / rounds))
-    mechanism = training_mechanism(cells[0].spec.privacy)
-    match mechanism:
-        case ClientMechanism() | ServerMechanism():
+    role = mechanism_of(cells[0].spec).facts.applied_by
+    match role:
+        case "clients" | "server":
             # Without the scores that take most of a result's time.
             states = [CellState.decode(trainer.checkpoint(place)) for place in range(len(cells))]
             return [state.best_hypotheses for state in states]
-        case RecordMechanism():
+        case "local-steps":
             return [trainer.result(place).hypotheses for place in range(len(cells))]
         case _:
-            assert_never(mechanism)
+            assert_never(role)
 
 
 def likelihood_ratios(

@@ -1,14 +1,13 @@
 """The attack `membership`: scores of rows, their rates, and what the run's claim allows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
 import torch
 
 from fedaudit.arrays import Floats
-from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress, source_of
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
 from fedaudit.attacks.membership.member_rates import (
     CONFIDENCE,
@@ -61,136 +60,124 @@ _RATIOS: tuple[tuple[ShadowVariant, ScoreVariance], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class MembershipAttack(Attack):
+def attack_membership(
+    spec: MembershipSpec, attacked: AttackedRun, *, progress: Progress
+) -> AttackOutcome:
     """Membership inference on the trained hypotheses."""
-
-    spec: MembershipSpec
-
-    def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
-        cell, spec, shadows = attacked.run.cell, self.spec, None
-        source = source_of(cell)
-        rows = choose_rows(cell, source, models=spec.shadows or 1)
-        observer = RowObserver(cell, rows, torch.device(attacked.device))
-        seen = observer.observe(attacked.result.hypotheses)
-        if spec.shadows is not None:
-            least = least_shadows_each(spec)
-            cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows, least=least)
-            shadows = observe_shadows(
-                cells,
-                trained,
-                rows,
-                device=attacked.device,
-                progress=lambda done: progress(_TRAINED * done),
-            )
-        scores = self._scores(seen, shadows, residuals=not cell.federation.classes)
-        found = found_members(scores[self._way], rows)
-        progress(0.95)
-        section = self._section(attacked, rows, scores, found, shadows)
-        files = _files(attacked.run.federation, rows, scores[self._way], seen, found)
-        progress(1.0)
-        return AttackOutcome(section, files)
-
-    @property
-    def _way(self) -> _Way:
-        """How the scores that count are made."""
-        if self.spec.method == "likelihood-ratio":
-            return self.spec.variant, self.spec.variance
-        return None, None
-
-    def _scores(
-        self, seen: Observations, shadows: ShadowObservations | None, *, residuals: bool
-    ) -> Mapping[_Way, Floats]:
-        """The scores [rows] of every way to make them; larger for likelier members."""
-        scores: dict[_Way, Floats] = {}
-        match self.spec.method:
-            case "threshold":
-                scores[None, None] = -seen.loss
-            case "relative":
-                assert shadows is not None
-                scores[None, None] = relative_likelihoods(
-                    seen.statistic, shadows, residuals=residuals
-                )
-            case "likelihood-ratio":
-                assert shadows is not None
-                for variant, variance in _RATIOS:
-                    scores[variant, variance] = likelihood_ratios(
-                        seen.statistic,
-                        shadows,
-                        residuals=residuals,
-                        variant=variant,
-                        variance=variance,
-                    )
-            case _:
-                assert_never(self.spec.method)
-        # A row without a score comes last.
-        lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
-        return {
-            way: np.nan_to_num(one, nan=lowest, posinf=most, neginf=lowest)
-            for way, one in scores.items()
-        }
-
-    def _section(
-        self,
-        attacked: AttackedRun,
-        rows: AttackedRows,
-        scores: Mapping[_Way, Floats],
-        found: list[FoundMembers],
-        shadows: ShadowObservations | None,
-    ) -> MembershipSection:
-        spec, own, tested = self.spec, scores[self._way], None
-        auc, claim = area_under_curve(own, rows.member), claim_of(attacked)
-        alarm, weighed = None, None
-        if not isinstance(claim, str):
-            against = contradiction_of(claim, own, rows)
-            weighed = attacked.weigh(against.e_value, "run")
-            alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
-        fewest = (None, None) if shadows is None else shadows.fewest
-        if shadows is not None and spec.method == "likelihood-ratio":
-            # Of rows evenly spaced over those attacked.
-            count = min(TESTED_ROWS, len(rows))
-            tested = not_normal(shadows, np.linspace(0, len(rows) - 1, count).astype(np.int64))
-        rates = [one.rate for one in found]
-        at_1pct = next(one for one in rates if one.fpr == 0.01)
-        variant, variance = self._way
-        return MembershipSection(
-            kind="membership",
-            status="done",
-            reason=None,
-            statement=_statement(
-                spec, attacked.run.spec, auc, rates, claim, alarmed=alarm is not None
-            ),
-            capabilities=_capabilities(spec, attacked.run.spec),
-            alarm=alarm,
-            **({} if weighed is None else weighed.fields()),
-            method=spec.method,
-            variant=variant,
-            variance=variance,
-            shadows=spec.shadows,
-            fewest_with=fewest[0],
-            fewest_without=fewest[1],
-            members=int(rows.member.sum()),
-            non_members=int((~rows.member).sum()),
-            auc=auc,
-            tpr_at_fpr=rates,
-            membership_tpr_at_1pct=at_1pct.tpr,
-            confidence=CONFIDENCE,
-            others=[
-                MembershipRates(
-                    variant=way[0],
-                    variance=way[1],
-                    auc=area_under_curve(values, rows.member),
-                    tpr_at_fpr=[one.rate for one in found_members(values, rows)],
-                )
-                for way, values in scores.items()
-                if way != self._way
-            ],
-            not_normal_share=None if tested is None else float(tested.mean()),
-            not_normal_rows=None if tested is None else len(tested),
-            claim=None if isinstance(claim, str) else _claim_section(claim),
-            groups=group_exposure(attacked.run, rows, own, found),
-            reasons=_reasons(spec, at_1pct, claim),
+    cell, shadows = attacked.run.cell, None
+    way: _Way = (None, None)
+    if spec.method == "likelihood-ratio":
+        way = spec.variant, spec.variance
+    source = source_of(cell)
+    rows = choose_rows(cell, source, models=spec.shadows or 1)
+    observer = RowObserver(cell, rows, torch.device(attacked.device))
+    seen = observer.observe(attacked.result.hypotheses)
+    if spec.shadows is not None:
+        least = least_shadows_each(spec)
+        cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows, least=least)
+        shadows = observe_shadows(
+            cells,
+            trained,
+            rows,
+            device=attacked.device,
+            progress=lambda done: progress(_TRAINED * done),
         )
+    scores = _scores(spec, seen, shadows, residuals=not cell.federation.classes)
+    found = found_members(scores[way], rows)
+    progress(0.95)
+    section = _section(spec, attacked, rows, scores, found, shadows=shadows, counted=way)
+    files = _files(attacked.run.federation, rows, scores[way], seen, found)
+    progress(1.0)
+    return AttackOutcome(section, files)
+
+
+def _scores(
+    spec: MembershipSpec, seen: Observations, shadows: ShadowObservations | None, *, residuals: bool
+) -> Mapping[_Way, Floats]:
+    """The scores [rows] of every way to make them; larger for likelier members."""
+    scores: dict[_Way, Floats] = {}
+    match spec.method:
+        case "threshold":
+            scores[None, None] = -seen.loss
+        case "relative":
+            assert shadows is not None
+            scores[None, None] = relative_likelihoods(seen.statistic, shadows, residuals=residuals)
+        case "likelihood-ratio":
+            assert shadows is not None
+            for variant, variance in _RATIOS:
+                scores[variant, variance] = likelihood_ratios(
+                    seen.statistic, shadows, residuals=residuals, variant=variant, variance=variance
+                )
+        case _:
+            assert_never(spec.method)
+    # A row without a score comes last.
+    lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
+    return {
+        way: np.nan_to_num(one, nan=lowest, posinf=most, neginf=lowest)
+        for way, one in scores.items()
+    }
+
+
+def _section(
+    spec: MembershipSpec,
+    attacked: AttackedRun,
+    rows: AttackedRows,
+    scores: Mapping[_Way, Floats],
+    found: list[FoundMembers],
+    *,
+    shadows: ShadowObservations | None,
+    counted: _Way,
+) -> MembershipSection:
+    own, tested = scores[counted], None
+    auc, claim = area_under_curve(own, rows.member), claim_of(attacked)
+    alarm, weighed = None, None
+    if not isinstance(claim, str):
+        against = contradiction_of(claim, own, rows)
+        weighed = attacked.weigh(against.e_value, "run")
+        alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
+    fewest = (None, None) if shadows is None else shadows.fewest
+    if shadows is not None and spec.method == "likelihood-ratio":
+        # Of rows evenly spaced over those attacked.
+        count = min(TESTED_ROWS, len(rows))
+        tested = not_normal(shadows, np.linspace(0, len(rows) - 1, count).astype(np.int64))
+    rates = [one.rate for one in found]
+    at_1pct = next(one for one in rates if one.fpr == 0.01)
+    return MembershipSection(
+        kind="membership",
+        status="done",
+        reason=None,
+        statement=_statement(spec, attacked.run.spec, auc, rates, claim, alarmed=alarm is not None),
+        capabilities=_capabilities(spec, attacked.run.spec),
+        alarm=alarm,
+        **({} if weighed is None else weighed.fields()),
+        method=spec.method,
+        variant=counted[0],
+        variance=counted[1],
+        shadows=spec.shadows,
+        fewest_with=fewest[0],
+        fewest_without=fewest[1],
+        members=int(rows.member.sum()),
+        non_members=int((~rows.member).sum()),
+        auc=auc,
+        tpr_at_fpr=rates,
+        membership_tpr_at_1pct=at_1pct.tpr,
+        confidence=CONFIDENCE,
+        others=[
+            MembershipRates(
+                variant=way[0],
+                variance=way[1],
+                auc=area_under_curve(values, rows.member),
+                tpr_at_fpr=[one.rate for one in found_members(values, rows)],
+            )
+            for way, values in scores.items()
+            if way != counted
+        ],
+        not_normal_share=None if tested is None else float(tested.mean()),
+        not_normal_rows=None if tested is None else len(tested),
+        claim=None if isinstance(claim, str) else _claim_section(claim),
+        groups=group_exposure(attacked.run, rows, own, found),
+        reasons=_reasons(spec, at_1pct, claim),
+    )
 
 
 def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.rotation_replay import bands_of
 from fedaudit.ledger.rows import Outcome
-from fedaudit.privacy.accounting.accountant import Accountant, PldAccountant, RdpAccountant
+from fedaudit.privacy.accounting.accountant import accountant_of
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
@@ -229,14 +229,7 @@ def _epsilon(
     privacy: GaussianCentral | GaussianLocal, event: Event, count: int, adjacency: Adjacency
 ) -> float:
     """What so many of these events cost, accounted for again."""
-    accountant: Accountant
-    match privacy.accountant:
-        case "rdp":
-            accountant = RdpAccountant(adjacency=adjacency)
-        case "pld":
-            accountant = PldAccountant(adjacency=adjacency)
-        case _:
-            assert_never(privacy.accountant)
+    accountant = accountant_of(privacy.accountant, adjacency=adjacency)
     return accountant.compose(event, count).epsilon(privacy.delta)
 
 

@@ -157,8 +157,7 @@ def _participations(cell: Cell, rounds: int) -> Ints:
             for place, row in enumerate(block.cohort[:, 0])
         ]
     together = np.concatenate(drawn).astype(np.int64)
-    times: Ints = np.bincount(together, minlength=cell.federation.clients)
-    return times
+    return np.bincount(together, minlength=cell.federation.clients)
 
 
 def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
@@ -182,8 +181,7 @@ def _held_out_rows(cell: Cell) -> Ints:
         of_client: Ints = rows.place[rows.client_of == 0]
         return of_client
     client: Ints = split_cells([cell]).validation[0, :1]
-    rows_of_client: Ints = cell.federation.rows_of(client)
-    return rows_of_client
+    return cell.federation.rows_of(client)
 
 
 def _with_loud_rows(

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,13 +32,12 @@ from scipy import special, stats
 from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import FALSE_ALARM, Findings
-from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, play, wide
+from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, noise_of, play, wide
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
 from fedaudit.spec.training import AllocationCohort, FixedCohort, RotationCohort
 from fedaudit.training.base.cell import Cell, split_cells, stands_alone
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.stacked.stack_round import build_draws
 
@@ -358,13 +357,7 @@ def check_seeds_apart(replayed: Replayed, findings: Findings) -> None:
     if stands_alone(cell):
         return
     protection, rounds = build_protection(cells, torch.device("cpu")), np.ones((1, len(cells)), int)
-    match protection:
-        case TrustedServer():
-            found: Floats | None = protection.draw(draws, rounds).sums
-        case ClientProtection():
-            found = protection.draw(draws, rounds, np.zeros((1, len(cells), 1), dtype=np.int64))
-        case _:
-            assert_never(protection)
+    found, _ = noise_of(protection, draws, rounds, np.zeros((1, len(cells), 1), dtype=np.int64))
     if found is not None:
         # A number of each run: within a run they are compared by `check_never_twice`.
         _expect_apart(findings, "noise of runs side by side", np.abs(found[0, :, 0, :1]))
@@ -432,19 +425,12 @@ def _check_entropy(cell: Cell, run: WatchedRun, findings: Findings) -> None:
     ]
     _expect_apart(findings, "entropy of secret words", np.stack(blocks))
     times = min(_SHORT_DRAWS, _DRAWN // (cell.shape.n * cell.spec.training.hypotheses))
-    match passed.protection:
-        case TrustedServer() as server:
-            drawn = [server.draw(draws, np.ones(1, int)).sums.ravel()[:1] for _ in range(times)]
-        case ClientProtection() as own:
-            one = np.zeros((1, 1), dtype=np.int64)
-            found = [own.draw(draws, np.ones(1, int), one) for _ in range(times)]
-            drawn = [noise.ravel()[:1] for noise in found if noise is not None]
-        case None:
-            drawn = []
-        case _:
-            assert_never(passed.protection)
-    if drawn:
-        _expect_apart(findings, "entropy of secret noise", np.abs(np.stack(drawn)))
+    if passed.protection is not None:
+        first = np.ones(1, int), np.zeros((1, 1), dtype=np.int64)
+        drawn = [noise_of(passed.protection, draws, *first)[0] for _ in range(times)]
+        numbers = [np.abs(noise.ravel()[:1]) for noise in drawn if noise is not None]
+        if numbers:
+            _expect_apart(findings, "entropy of secret noise", np.stack(numbers))
 
 
 def _sent(run: WatchedRun) -> list[Floats]:
@@ -465,10 +451,7 @@ def _sent(run: WatchedRun) -> list[Floats]:
 
 def _who(run: WatchedRun, round_: int) -> Ints:
     cohort = run.passed.cohorts.get(round_)
-    if cohort is not None:
-        return cohort
-    silos = [part.silos for part in run.passed.steps.get(round_, [])]
-    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *silos]))
+    return np.sort(run.silos(round_)) if cohort is None else cohort
 
 
 def _chance_of_same_cohorts(cell: Cell, rounds: int) -> float:

@@ -8,7 +8,6 @@ reaches, are drawn in blocks as an engine draws them.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
 import numpy as np
 
@@ -24,12 +23,11 @@ from fedaudit.attacks.replay.noise_laws import (
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.rotation_replay import bands_of, correlated
 from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
-from fedaudit.attacks.replay.watched_run import SumPassed, UploadsPassed, wide
+from fedaudit.attacks.replay.watched_run import SumPassed, UploadsPassed, noise_of, wide
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.training.base.records import training_records
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.stacked.stack_round import build_draws
 
 _CLOSE = 1e-6
@@ -159,7 +157,9 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
     if privacy.adaptive_clip is not None:
         # What the count of updates within the clip leaves (Andrew et al. 2021, theorem 1).
         multiplier = (multiplier**-2 - (2 * privacy.adaptive_clip.count_noise) ** -2) ** -0.5
-    added, expected = list[_Added](), _noise_of_sums(replayed)
+    added, expected = list[_Added](), [drawn_noise(replayed, one) for one in replayed.rounds]
+    if _is_correlated(replayed):
+        expected = list(correlated(np.stack(expected), bands_of(privacy)))
     for round_, drawn in zip(replayed.rounds, expected, strict=True):
         at, own = findings.at("noise", round_), replayed.base.passed.sums[round_]
         if own.released is None or own.sums is None or own.theta is None or own.noise is None:
@@ -184,14 +184,6 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
         if privacy.adaptive_clip is not None:
             _check_count(replayed, privacy, at, own, clip)
     _check_added_to_sums(added, findings)
-
-
-def _noise_of_sums(replayed: Replayed) -> Sequence[Floats]:
-    """What is to be added to the sums of each round, unscaled: [k, n] each."""
-    drawn = [drawn_noise(replayed, round_) for round_ in replayed.rounds]
-    if not _is_correlated(replayed):
-        return drawn
-    return list(correlated(np.stack(drawn), bands_of(replayed.spec.privacy)))
 
 
 def _is_correlated(replayed: Replayed) -> bool:
@@ -304,20 +296,13 @@ def _draw(replayed: Replayed, rounds: Ints, clients: Ints | None) -> tuple[Float
     """The noise of some rounds, [rounds, vectors, n], and of their counts, [rounds]."""
     passed = replayed.base.passed
     draws, column = passed.draws or build_draws([replayed.base.cell]), rounds[:, None]
-    match passed.protection:
-        case TrustedServer() as server:
-            found = server.draw(draws, column)
-            return found.sums[:, 0], None if found.counts is None else found.counts[:, 0]
-        case ClientProtection() as own:
-            assert clients is not None
-            everyone = np.broadcast_to(clients, (len(rounds), 1, len(clients)))
-            noise = own.draw(draws, column, everyone)
-            assert noise is not None
-            return noise[:, 0], None
-        case None:
-            raise RuntimeError("no protection was observed")
-        case _:
-            assert_never(passed.protection)
+    if passed.protection is None:
+        raise RuntimeError("no protection was observed")
+    everyone = np.zeros(0, dtype=np.int64) if clients is None else clients
+    together = np.broadcast_to(everyone, (len(rounds), 1, len(everyone)))
+    noise, counts = noise_of(passed.protection, draws, column, together)
+    assert noise is not None
+    return noise[:, 0], None if counts is None else counts[:, 0]
 
 
 def check_law(replayed: Replayed, findings: Findings) -> None:

@@ -28,10 +28,9 @@ from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
     RecordProtection,
-    TrainingMechanism,
-    TrustedServer,
     watching,
 )
+from fedaudit.training.mechanisms.gaussian import Protection, TrustedServer
 from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
@@ -55,6 +54,21 @@ def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
     for name, method in methods.items():
         object.__setattr__(found, name, method)
     return found
+
+
+def noise_of(
+    protection: Protection, draws: Draws, rounds: Ints, clients: Ints
+) -> tuple[Floats | None, Floats | None]:
+    """Noise of rounds [..., cells] drawn anew, of unit scale: that of clients [..., cells, clients]
+    or of sums, [..., cells, vectors, n], and that of counts, [..., cells]."""
+    match protection:
+        case TrustedServer():
+            found = protection.draw(draws, rounds)
+            return found.sums, found.counts
+        case ClientProtection():
+            return protection.draw(draws, rounds, clients), None
+        case _:
+            assert_never(protection)
 
 
 # -- what passed through a mechanism --------------------------------------------------------------
@@ -141,12 +155,10 @@ class PassedThrough:
     draws: Draws | None = None
     source: Source | None = None
     """What noise was drawn from: by the mechanism itself, or step by step."""
-    protection: ClientProtection | TrustedServer | None = None
+    protection: Protection | None = None
     """The one that was observed, to draw from again."""
 
-    def draw_noise(
-        self, inner: ClientProtection | TrustedServer, draws: Draws, block: Block
-    ) -> None:
+    def draw_noise(self, inner: Protection, draws: Draws, block: Block) -> None:
         """Lets the mechanism draw the noise of a block of one cell, and keeps it."""
         new = block.noise is None
         inner.draw_noise(draws, block)
@@ -293,14 +305,8 @@ class _WatchedSteps(RecordSteps):
     follow: PassedThrough | None
 
     def __call__(
-        self,
-        theta: Tensor,
-        records: SiloRecords,
-        *,
-        source: Source,
-        round_: int,
-        state: OptimiserState | None = None,
-    ) -> tuple[Tensor, OptimiserState]:
+        self, theta: Tensor, records: SiloRecords, *, source: Source, round_: int
+    ) -> Tensor:
         self.passed.source = source
         kept, other = self.passed.steps[self.passed.round], None
         if self.follow is not None:
@@ -337,7 +343,6 @@ class _WatchedSteps(RecordSteps):
             _overridden(records, batches=batches),
             source=_overridden(source, wide_words=wide_words),
             round_=round_,
-            state=state,
         )
 
 
@@ -407,7 +412,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     """
     passed = PassedThrough()
 
-    def watch(applied: ClientProtection | TrustedServer | RecordProtection) -> Any:
+    def watch(applied: Protection | RecordProtection) -> Any:
         methods: tuple[Any, ...]
         match applied:
             case ClientProtection():
@@ -423,17 +428,11 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
                 assert_never(applied)
         return _overridden(applied, **{one.__name__: one for one in methods})
 
-    def wrap(mechanism: TrainingMechanism) -> TrainingMechanism:
-        real: Callable[..., Any] = mechanism.protection
-        return _overridden(
-            mechanism, protection=lambda *given, **named: watch(real(*given, **named))
-        )
-
     run = new_run(cell, experiment_id="replay", started_at=datetime.now(UTC))
     run.rounding_key = _ROUNDING_KEY
     sink = MemorySink(run.ledger.ledger_context)
     records: list[RoundRecord] = []
-    with watching(wrap):
+    with watching(watch):
         trainer = open_stack([cell])
         states = [_state(cell, trainer)]
         while trainer.active and len(records) < rounds:

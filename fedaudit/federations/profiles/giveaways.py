@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.levels import number_in
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ class RowSample:
         return [text for part in self._parts for text in part.text(name, "").to_pylist()]
 
     @property
-    def halves(self) -> NDArray[np.bool_]:
+    def halves(self) -> Bools:
         """[rows]: about half of them."""
         numbers = [self._hashed(part) >> np.uint64(31) for part in self._parts]
-        found: NDArray[np.bool_] = np.concatenate(numbers) % np.uint64(2) == 0
+        found: Bools = np.concatenate(numbers) % np.uint64(2) == 0
         return found
 
     def _thinned(self, rows: "TableRows") -> "TableRows":
@@ -89,7 +90,7 @@ def giveaways(
 
 
 def _smallest(
-    texts: list[str], outcomes: NDArray[np.generic], halves: NDArray[np.bool_], *, classes: bool
+    texts: list[str], outcomes: NDArray[np.generic], halves: Bools, *, classes: bool
 ) -> float:
     """How well the column predicts the class that it predicts worst, or the number."""
     numbers = [number_in(text) for text in texts]
@@ -111,9 +112,7 @@ def _smallest(
     return min(found)
 
 
-def _levels(
-    texts: list[str], values: NDArray[np.float64], *, numeric: bool
-) -> NDArray[np.int64] | None:
+def _levels(texts: list[str], values: Floats, *, numeric: bool) -> Ints | None:
     """Each row's level; None for texts of too many."""
     distinct, codes = np.unique(texts, return_inverse=True)
     if len(distinct) <= _LEVELS:
@@ -124,9 +123,7 @@ def _levels(
     return np.where(np.isnan(values), _LEVELS - 1, cut)
 
 
-def _learnt(
-    levels: NDArray[np.int64], outcome: NDArray[np.float64], halves: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _learnt(levels: Ints, outcome: Floats, halves: Bools) -> Floats:
     """For each row the mean outcome of its level in the other half; of a level that is not there,
     of the whole half."""
     found = np.zeros(len(levels))
@@ -140,14 +137,14 @@ def _learnt(
     return found
 
 
-def _ranks(values: NDArray[np.generic]) -> NDArray[np.float64]:
+def _ranks(values: NDArray[np.generic]) -> Floats:
     """From 0; equal values share the mean of their ranks."""
     _, codes, rows = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: NDArray[np.float64] = (np.cumsum(rows) - (rows + 1) / 2)[codes]
+    ranks: Floats = (np.cumsum(rows) - (rows + 1) / 2)[codes]
     return ranks
 
 
-def _area(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
+def _area(scores: Floats, positive: Bools) -> float:
     """Under the ROC curve: the chance that a positive row scores above another (Hanley, McNeil)."""
     ones, others = int(positive.sum()), int((~positive).sum())
     above = _ranks(scores)[positive].sum() - ones * (ones - 1) / 2

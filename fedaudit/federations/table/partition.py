@@ -7,11 +7,11 @@ same clients on any machine, except for the last bit of logarithms in Dirichlet 
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
+from fedaudit.arrays import Floats, Ints
 from fedaudit.federations.levels import Levels
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards
 
 WHERE = "/federation/partition"
@@ -22,7 +22,7 @@ _ATTEMPT_WORDS = 4
 
 
 def deal_rows(
-    partition: Dealt, target: NDArray[np.float64], *, classes: int, seed: int
+    partition: Dealt, target: Floats, *, classes: int, seed: int
 ) -> tuple[Levels, tuple[str, ...]]:
     """A client for each row, and notes on how they were made.
 
@@ -67,14 +67,14 @@ def _check_enough_rows(partition: Dealt, rows: int) -> None:
         )
 
 
-def _evenly(rows: int, clients: int, *, seed: int) -> NDArray[np.int64]:
+def _evenly(rows: int, clients: int, *, seed: int) -> Ints:
     """Rows in random order, dealt in turn, so that client sizes differ by at most one row."""
     dealt = np.empty(rows, dtype=np.int64)
     dealt[permutation(rows, seed=seed, purpose=Purpose.PARTITION)] = np.arange(rows) % clients
     return dealt
 
 
-def _by_shards(target: NDArray[np.float64], partition: Shards, *, seed: int) -> NDArray[np.int64]:
+def _by_shards(target: Floats, partition: Shards, *, seed: int) -> Ints:
     """Rows sorted by target (then by row) in shards of equal size, dealt at random."""
     rows, shards = len(target), partition.clients * partition.shards_per_client
     owner = permutation(shards, seed=seed, purpose=Purpose.PARTITION) // partition.shards_per_client
@@ -83,9 +83,7 @@ def _by_shards(target: NDArray[np.float64], partition: Shards, *, seed: int) -> 
     return dealt
 
 
-def _by_shares(
-    target: NDArray[np.float64], partition: Dirichlet, *, classes: int, seed: int
-) -> NDArray[np.int64]:
+def _by_shares(target: Floats, partition: Dirichlet, *, classes: int, seed: int) -> Ints:
     """Each class separately: its rows in random order, cut by shares from a Dirichlet distribution.
 
     Cuts are rounded from one random offset per class, so that a client's expected share is exact,
@@ -122,9 +120,7 @@ def _by_shares(
     return dealt
 
 
-def _log_gammas(
-    source: CounterSource, alpha: float, *, first: int, count: int
-) -> NDArray[np.float64]:
+def _log_gammas(source: CounterSource, alpha: float, *, first: int, count: int) -> Floats:
     """Logarithms of `count` Gamma(alpha, 1) numbers, by rejection (Marsaglia and Tsang 2000).
 
     Logarithms, because for a small alpha the numbers themselves are too small for a float:
@@ -152,7 +148,7 @@ def _log_gammas(
     return found
 
 
-def _named(dealt: NDArray[np.int64], clients: int) -> Levels:
+def _named(dealt: Ints, clients: int) -> Levels:
     """Clients by name, without those that have no rows; names sort in numerical order."""
     digits = max(_NAME_DIGITS, len(str(clients)))
     present, codes = np.unique(dealt, return_inverse=True)

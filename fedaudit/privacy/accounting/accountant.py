@@ -60,6 +60,7 @@ from fedaudit.privacy.accounting.random_allocation import (
     allocation_curve,
     allocation_loss,
 )
+from fedaudit.spec.privacy import AccountantName
 
 
 class UnsupportedEventError(ValueError):
@@ -100,12 +101,6 @@ class Accountant(ABC):
     def adjacency(self) -> Adjacency:
         """The adjacency of every figure of this accountant."""
         return self._adjacency
-
-    @property
-    def composed(self) -> tuple[Composed, ...]:
-        """Everything composed so far: equal events are grouped, in the order of first
-        appearance."""
-        return tuple(Composed(event, count) for event, count in self._counts.items())
 
     def unsupported(self, event: Event) -> str | None:
         """Why the event cannot be composed, and which pair is supported; None where it can."""
@@ -241,14 +236,6 @@ def added_epsilon(orders: ArrayLike, delta: float) -> Floats:
     """
     alpha = np.asarray(orders, dtype=np.float64)
     return np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1)
-
-
-def divergence_limit(epsilon: ArrayLike, order: ArrayLike, delta: float) -> Floats:
-    """The divergence at an order that still gives this epsilon: float64, broadcast.
-
-    Negative where the order cannot show so small an epsilon.
-    """
-    return np.asarray(epsilon, dtype=np.float64) - added_epsilon(order, delta)
 
 
 def best_epsilon(divergences: Floats, orders: Floats, delta: float) -> tuple[float, float]:
@@ -408,6 +395,17 @@ def library_event(event: Event, *, clips: float) -> Any:
             raise TypeError(f"no Gaussian sum of the library's: {event}")
         case _:
             assert_never(known)
+
+
+def accountant_of(name: AccountantName, *, adjacency: Adjacency) -> "RdpAccountant | PldAccountant":
+    """The accountant that a spec names."""
+    match name:
+        case "rdp":
+            return RdpAccountant(adjacency=adjacency)
+        case "pld":
+            return PldAccountant(adjacency=adjacency)
+        case _:
+            assert_never(name)
 
 
 LOSS_STEP = 1e-4

@@ -46,19 +46,26 @@ ROUGH_ORDERS = tuple(order for order in RDP_ORDERS if order.is_integer())
 """Of sampled events far quicker than fractional ones, and little looser together."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class EpsilonTerms:
+    """What an epsilon is of, besides events and their number."""
+
+    adjacency: Adjacency
+    observer: Observer
+    delta: float
+
+
 def renyi_epsilons(
     event: Event,
     compositions: ArrayLike,
+    terms: EpsilonTerms,
     *,
-    adjacency: Adjacency,
-    observer: Observer,
-    delta: float,
     orders: tuple[float, ...] = RDP_ORDERS,
 ) -> Floats:
     """By Renyi orders, for each number of compositions: float64, as `compositions`."""
     orders = TWO_STAGE_ORDERS if isinstance(event, TwoStage) else orders
-    curve = shared_curve(event, adjacency=adjacency, observer=observer, orders=orders)
-    added = added_epsilon(orders, delta)
+    curve = shared_curve(event, adjacency=terms.adjacency, observer=terms.observer, orders=orders)
+    added = added_epsilon(orders, terms.delta)
     counts = np.asarray(compositions, dtype=np.float64)
     flat = counts.ravel()
     found = np.empty(len(flat))
@@ -72,27 +79,19 @@ def renyi_epsilons(
 
 
 @lru_cache(maxsize=32)
-def pld_table(event: Event, compositions: int, *, adjacency: Adjacency, delta: float) -> Floats:
+def pld_table(event: Event, compositions: int, terms: EpsilonTerms) -> Floats:
     """Epsilon after 0 .. `compositions` by privacy loss distributions: [compositions + 1].
 
     Computed at a few places; between two places the figure of the later one is used, or that of
     Renyi orders where it is smaller. The last place is the accountant's own figure.
     """
-    table = renyi_epsilons(
-        event, np.arange(compositions + 1), adjacency=adjacency, observer="final_model", delta=delta
-    )
+    table = renyi_epsilons(event, np.arange(compositions + 1), terms)
     places = np.unique(np.geomspace(1, compositions, _PLD_POINTS).round().astype(np.int64)).tolist()
     for place in places:
         if table[place] > _MAX_PLD_EPSILON:
             break
-        table[place] = planned_epsilon(
-            event,
-            place,
-            adjacency=adjacency,
-            observer="final_model",
-            delta=delta,
-            pld_step=LOSS_STEP if place == compositions else COARSE_LOSS_STEP,
-        )
+        step = LOSS_STEP if place == compositions else COARSE_LOSS_STEP
+        table[place] = planned_epsilon(event, place, terms, pld_step=step)
     # An upper bound for more compositions also holds for fewer.
     table = np.minimum.accumulate(table[::-1])[::-1].copy()
     table.flags.writeable = False
@@ -103,10 +102,8 @@ def pld_table(event: Event, compositions: int, *, adjacency: Adjacency, delta: f
 def planned_epsilon(
     event: Event,
     steps: int,
+    terms: EpsilonTerms,
     *,
-    adjacency: Adjacency,
-    observer: Observer,
-    delta: float,
     pld_step: float | None,
     orders: tuple[float, ...] = RDP_ORDERS,
 ) -> float:
@@ -115,14 +112,11 @@ def planned_epsilon(
     `pld_step`: the width of the grid of losses, LOSS_STEP for the same number as the curve's; None
     for Renyi orders alone. `orders`: fewer are quicker, and still give an upper bound.
     """
-    by_orders = renyi_epsilons(
-        event, steps, adjacency=adjacency, observer=observer, delta=delta, orders=orders
-    )
-    epsilon = float(by_orders)
+    epsilon = float(renyi_epsilons(event, steps, terms, orders=orders))
     if pld_step is None or epsilon > _MAX_PLD_EPSILON:
         return epsilon
-    accountant = PldAccountant(adjacency=adjacency, loss_step=pld_step)
-    return min(epsilon, accountant.compose(event, steps).epsilon(delta))
+    accountant = PldAccountant(adjacency=terms.adjacency, loss_step=pld_step)
+    return min(epsilon, accountant.compose(event, steps).epsilon(terms.delta))
 
 
 def pure_curve(epsilon: float, at: tuple[float, ...] = RDP_ORDERS) -> Floats:
@@ -154,8 +148,7 @@ def shared_curve(
         case TwoStage():
             whole, place = np.unique(np.ceil(np.maximum(orders, 2)), return_inverse=True)
             found = round_curve(known, tuple(int(order) for order in whole), observer=observer)
-            curve: Floats = found[place]
-            return curve
+            return found[place]
         case Gaussian() | PoissonSampled() | FixedSizeSampled() | RandomAllocated() | Rotated():
             return event_curve(known, orders, adjacency)
         case DiscreteLaplace():
@@ -202,9 +195,7 @@ def repeated_event_from_dict(values: dict[str, Any]) -> RepeatedEvent:
 class EpsilonCurve:
     """Epsilon of one kind of subject, by number of compositions."""
 
-    observer: Observer
-    delta: float
-    adjacency: Adjacency
+    terms: EpsilonTerms
     repeated_events: tuple[RepeatedEvent, ...]
     """The possible repeated events of a subject; the curve is their maximum at each place. A single
     one, except for groups of records that their clients sample with noise of their own."""
@@ -217,10 +208,8 @@ class EpsilonCurve:
         cls,
         repeated_events: tuple[RepeatedEvent, ...],
         steps: int,
+        terms: EpsilonTerms,
         *,
-        observer: Observer,
-        adjacency: Adjacency,
-        delta: float,
         by_pld: bool,
     ) -> "EpsilonCurve":
         """The curve up to so many compositions: of a single event by privacy loss distributions
@@ -228,23 +217,11 @@ class EpsilonCurve:
         if by_pld:
             [repeated] = repeated_events
             counts = repeated.compositions_within(np.arange(steps + 1))
-            table = pld_table(repeated.event, int(counts[-1]), adjacency=adjacency, delta=delta)
+            table = pld_table(repeated.event, int(counts[-1]), terms)
             epsilons = table[counts]
         else:
-            epsilons = worst_epsilons(
-                repeated_events,
-                np.arange(steps + 1),
-                adjacency=adjacency,
-                observer=observer,
-                delta=delta,
-            )
-        return cls(
-            observer=observer,
-            delta=delta,
-            adjacency=adjacency,
-            repeated_events=repeated_events,
-            epsilons=epsilons,
-        )
+            epsilons = worst_epsilons(repeated_events, np.arange(steps + 1), terms)
+        return cls(terms=terms, repeated_events=repeated_events, epsilons=epsilons)
 
     @property
     def event(self) -> Event:
@@ -261,13 +238,7 @@ class EpsilonCurve:
         found: Floats = np.array(self.epsilons[np.minimum(counts, last)])
         beyond = counts > last
         if beyond.any():
-            more = worst_epsilons(
-                self.repeated_events,
-                counts[beyond],
-                adjacency=self.adjacency,
-                observer=self.observer,
-                delta=self.delta,
-            )
+            more = worst_epsilons(self.repeated_events, counts[beyond], self.terms)
             found[beyond] = np.maximum(found[beyond], more)
         return found
 
@@ -279,7 +250,8 @@ class EpsilonCurve:
         """Renyi divergences after this many compositions, at RDP_ORDERS: float64 [orders]."""
         most = np.zeros(1)
         for repeated in self.repeated_events:
-            one = shared_curve(repeated.event, adjacency=self.adjacency, observer=self.observer)
+            adjacency, observer = self.terms.adjacency, self.terms.observer
+            one = shared_curve(repeated.event, adjacency=adjacency, observer=observer)
             count = int(repeated.compositions_within(compositions))
             # An order without a bound stays infinite, unless nothing was composed.
             most = np.maximum(most, count * one if count else np.zeros(len(one)))
@@ -287,23 +259,12 @@ class EpsilonCurve:
 
 
 def worst_epsilons(
-    repeated_events: tuple[RepeatedEvent, ...],
-    compositions: ArrayLike,
-    *,
-    adjacency: Adjacency,
-    observer: Observer,
-    delta: float,
+    repeated_events: tuple[RepeatedEvent, ...], compositions: ArrayLike, terms: EpsilonTerms
 ) -> Floats:
     """The largest epsilon of the events after each number of compositions, by Renyi orders:
     float64."""
     found = [
-        renyi_epsilons(
-            repeated.event,
-            repeated.compositions_within(compositions),
-            adjacency=adjacency,
-            observer=observer,
-            delta=delta,
-        )
+        renyi_epsilons(repeated.event, repeated.compositions_within(compositions), terms)
         for repeated in repeated_events
     ]
     most: Floats = np.max(found, axis=0)

@@ -25,16 +25,17 @@ mass of infinite loss: (S - e)+ changes by no more than S does.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy
 
 from fedaudit.arrays import Floats
 
+Summand = TypeVar("Summand")
 FINE, COARSE = 4096, 1024
 """Points of the grid. Four times as many take sixteen times as long; every number bounds."""
 _LEAST_NOISE = 0.05
@@ -128,17 +129,21 @@ def _law_of_block(
     rounds: int, noise_multiplier: float, *, points: int, lower: bool = False
 ) -> _Law:
     """The law of S, by doubling; with `lower` rounded down instead, number by number."""
-    doubled, left = _one_round(rounds, noise_multiplier, points=points, lower=lower), rounds
-    total: _Law | None = None
+    one = _one_round(rounds, noise_multiplier, points=points, lower=lower)
+    return _added_up(one, rounds, partial(_Law.plus, lower=lower))
+
+
+def _added_up(one: Summand, count: int, plus: Callable[[Summand, Summand], Summand]) -> Summand:
+    """So many of the same, by doubling."""
+    doubled, left, total = one, count, None
     while True:
         if left % 2:
-            total = doubled if total is None else total.plus(doubled, lower=lower)
+            total = doubled if total is None else plus(total, doubled)
         left //= 2
         if not left:
-            break
-        doubled = doubled.plus(doubled, lower=lower)
-    assert total is not None
-    return total
+            assert total is not None
+            return total
+        doubled = plus(doubled, doubled)
 
 
 def allocation_loss(
@@ -209,16 +214,8 @@ def _log_moments(rounds: int, noise_multiplier: float, most: int) -> Floats:
         # Divided by factorials, the theorem is a convolution.
         return np.array([np.logaddexp.reduce(one[: k + 1] + other[k::-1]) for k in power.tolist()])
 
-    doubled, left = power * (power - 1) / (2 * noise_multiplier**2) - chosen, rounds
-    total: Floats | None = None
-    while True:
-        if left % 2:
-            total = doubled if total is None else together(total, doubled)
-        left //= 2
-        if not left:
-            break
-        doubled = together(doubled, doubled)
-    assert total is not None
+    each = power * (power - 1) / (2 * noise_multiplier**2) - chosen
+    total = _added_up(each, rounds, together)
     moments: Floats = total + chosen - power * math.log(rounds)
     return moments
 

@@ -54,7 +54,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     TwoStage,
     known_event,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 
 _CHUNK = 1 << 16  # terms at a time: the working set stays within the L2 cache
 
@@ -135,11 +135,6 @@ class TwoStageAccountant(Accountant):
         super().__init__(adjacency=adjacency)
         self._observer: Observer = observer
         self._orders = checked_orders(orders)
-
-    @property
-    def observer(self) -> Observer:
-        """Against whom the figures hold."""
-        return self._observer
 
     def _refusal(self, event: Event) -> str | None:
         known = known_event(event)
@@ -303,18 +298,28 @@ _MIN_NOISE = 1e-3
 _MAX_NOISE = 1e9
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordSettings:
+    """The public numbers of a run."""
+
+    client_rate: float
+    steps: int
+    rounds: int
+    delta: float
+    epsilon_max: float
+    observer: Observer = "final_model"
+    """Against whom budgets are kept; figures against the other observer follow from the plan's
+    runs."""
+
+
 # Cells of a sweep, and clients of one size, ask for the same noise: it is found once, by the exact
 # numbers that determine it.
 @lru_cache(maxsize=4096)
 def calibrated_run(
     epsilon: float,
+    settings: RecordSettings,
     *,
     record_rate: float = 1.0,
-    client_rate: float,
-    steps: int,
-    rounds: int,
-    delta: float,
-    observer: Observer = "final_model",
     pointer: str = "/privacy/epsilon_max",
 ) -> TwoStageRun:
     """The run with the least noise in which a record of `record_rate` spends at most `epsilon`.
@@ -325,12 +330,12 @@ def calibrated_run(
     amount of noise is enough (the budget lies below the floor of the orders).
     """
     loudest = TwoStageRun(
-        client_rate=client_rate,
+        client_rate=settings.client_rate,
         noise_multiplier=_MAX_NOISE,
-        steps=steps,
-        rounds=rounds,
-        delta=delta,
-        observer=observer,
+        steps=settings.steps,
+        rounds=settings.rounds,
+        delta=settings.delta,
+        observer=settings.observer,
     )
 
     def spends(noise_multiplier: float) -> float:
@@ -338,16 +343,12 @@ def calibrated_run(
         return float(run.epsilons(record_rate))
 
     if not spends(_MAX_NOISE) <= epsilon:
-        raise InvalidInputError(
-            [
-                FieldError(
-                    pointer,
-                    f"no noise keeps a record within epsilon = {epsilon:g} at delta = {delta:g}: "
-                    f"the accountant cannot show less than {loudest.floor:.4g}; raise the budget "
-                    "or delta",
-                    of_spec=True,
-                )
-            ]
+        raise error_at(
+            pointer,
+            f"no noise keeps a record within epsilon = {epsilon:g} at delta = {settings.delta:g}: "
+            f"the accountant cannot show less than {loudest.floor:.4g}; raise the budget "
+            "or delta",
+            of_spec=True,
         )
     return replace(loudest, noise_multiplier=_least_noise(spends, epsilon))
 

@@ -37,7 +37,7 @@ from fedaudit.spec.declared_ledgers import (
     LedgerTerms,
     ReservationRequest,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, field_errors, pointer
 
 UNBOUNDED = "some rounds were declared without noise, so nothing bounds what they reveal"
 OVERFLOW = "exceeds what floating-point numbers hold, so it bounds nothing"
@@ -338,7 +338,7 @@ class SentReservation:
 
 def _items(value: Any) -> Sequence[Any]:
     if not isinstance(value, dict):
-        raise InvalidInputError([FieldError("", "must be an object with named fields")])
+        raise error_at("", "must be an object with named fields")
     faults = [FieldError(pointer(name), "unknown field") for name in value if name != "rounds"]
     items = value.get("rounds")
     if "rounds" not in value:

@@ -18,8 +18,7 @@ from fedaudit.arrays import Bools, Floats, Ints, Ints32
 from fedaudit.privacy.accounting.accountant import (
     LOSS_STEP,
     RDP_ORDERS,
-    PldAccountant,
-    RdpAccountant,
+    accountant_of,
     added_epsilon,
     event_curve,
 )
@@ -45,6 +44,7 @@ from fedaudit.spec.declared_ledgers import (
     PoissonRelease,
     UnprotectedRelease,
 )
+from fedaudit.spec.privacy import AccountantName
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ def _not_amplified(
             return "population", f"exceeds the ledger's population of {terms.population}"
     if terms.adjacency is None:
         return None
-    make = PldAccountant if terms.accountant == "pld" else RdpAccountant
-    why = make(adjacency=terms.adjacency).unsupported(charge_of(terms, release).event)
+    accountant = accountant_of(terms.accountant or "rdp", adjacency=terms.adjacency)
+    why = accountant.unsupported(charge_of(terms, release).event)
     return None if why is None else ("kind", why)
 
 
@@ -316,11 +316,14 @@ def _divergences(histories: Counts, charges: Sequence[Charge], adjacency: Adjace
 
 @lru_cache(maxsize=4096)
 def exact_epsilon(
-    composed: tuple[tuple[Event, int], ...], *, accountant: str, adjacency: Adjacency, delta: float
+    composed: tuple[tuple[Event, int], ...],
+    *,
+    accountant: AccountantName,
+    adjacency: Adjacency,
+    delta: float,
 ) -> float:
     """The accountant's own figure for one history: events with their counts."""
-    made = PldAccountant if accountant == "pld" else RdpAccountant
-    counted = made(adjacency=adjacency)
+    counted = accountant_of(accountant, adjacency=adjacency)
     for event, count in composed:
         counted.compose(event, count)
     return counted.epsilon(delta)
@@ -408,8 +411,7 @@ def over_budget(rows: Counts, charges: Sequence[Charge], terms: LedgerTerms) -> 
         case None:
             return np.zeros(len(rows), dtype=np.bool_)
         case LeakageBudget():
-            found: Bools = leakages(rows, charges) > terms.budget.leakage * _ROUNDING
-            return found
+            return leakages(rows, charges) > terms.budget.leakage * _ROUNDING
         case EpsilonBudget():
             return _over_epsilon(rows, charges, terms, terms.budget.epsilon * _ROUNDING)
         case _:

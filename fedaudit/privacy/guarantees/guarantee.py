@@ -22,13 +22,14 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   factor then bounds nothing between datasets that choose differently: called heuristic here.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, assert_never
 
 from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
-from fedaudit.privacy.leakage import covers_every_pair, leakage, leakage_norm
+from fedaudit.privacy.leakage import covers_every_pair, leakage
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import DEFAULT_SERVER, ArtifactStart, Start
 from fedaudit.spec.privacy import LaplaceL2, RecordPersonalised
@@ -71,8 +72,8 @@ class Guarantee:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def no_guarantee(mechanism: str, *, unit: str, statement: str, reason: str) -> Guarantee:
-    """The statement for a mechanism that bounds nothing; `reason`: why it has no figures."""
+def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
+    """The statement for a mechanism that bounds nothing."""
     return Guarantee(
         kind="none",
         label="none",
@@ -84,7 +85,7 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str, reason: str) -> G
         delta=None,
         observers=(),
         statement=statement,
-        reasons={"adjacency": reason, "delta": reason},
+        reasons=dict.fromkeys(("adjacency", "delta"), NO_GUARANTEE),
     )
 
 
@@ -236,20 +237,6 @@ def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> lis
     ]
 
 
-def layer_choice(privacy: LaplaceL2) -> str:
-    """The sentences about several hypotheses, where the upload reveals the choice."""
-    if privacy.radius == "adaptive":
-        return (
-            "The hypothesis that a client chose is not hidden by noise of its own: the further "
-            "apart the hypotheses in any layer, the more surely an upload reveals which one it was."
-        )
-    return (
-        "Between datasets that choose different hypotheses i and j, each d_l is about the distance "
-        "||theta_i - theta_j|| within layer l, which can be many radii: the choice is protected "
-        "only so far."
-    )
-
-
 def _each(sizes: Sequence[int], nu: float) -> str:
     return ", ".join(at_most(leakage(1, n=size, noise_multiplier=nu)) for size in sizes)
 
@@ -261,7 +248,7 @@ def _layered_reach(clip: float | None, radius: float, sizes: Sequence[int], *, n
             "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
             "for all datasets, and none of this is an (epsilon, delta) guarantee."
         )
-    bound = 2 * clip / radius * leakage_norm(sizes, noise_multiplier=nu)
+    bound = 2 * clip / radius * (math.hypot(*sizes) / nu)
     reach = (
         f"Updates are clipped to {number(clip)} as a whole, before the layers are taken apart, so "
         f"two uploads from one hypothesis lie within {at_most(2 * clip)} over all layers together"
@@ -384,12 +371,17 @@ def choice_sentences(privacy: LaplaceL2, *, hypotheses: int, reported: bool) -> 
             "Clients report which hypothesis they chose without any noise: between datasets that "
             "choose differently nothing is bounded."
         ]
-    if privacy.per_layer:
-        return [layer_choice(privacy)]
     if privacy.radius == "adaptive":
+        where = " in any layer" if privacy.per_layer else ""
         return [
             "The hypothesis that a client chose is not hidden by noise of its own: the further "
-            "apart the hypotheses, the more surely an upload reveals which one it was."
+            f"apart the hypotheses{where}, the more surely an upload reveals which one it was."
+        ]
+    if privacy.per_layer:
+        return [
+            "Between datasets that choose different hypotheses i and j, each d_l is about the "
+            "distance ||theta_i - theta_j|| within layer l, which can be many radii: the choice is "
+            "protected only so far."
         ]
     most = "" if privacy.clip is None else f" (at most that plus {at_most(2 * privacy.clip)})"
     return [

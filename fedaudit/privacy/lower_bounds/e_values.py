@@ -35,6 +35,7 @@ it, and the power says so.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
@@ -356,8 +357,7 @@ def _closeness(
     across = generator.chisquare(n - 1, _DRAWS) if n > 1 else np.zeros(_DRAWS)
     cosine = along / np.sqrt(along * along + across)
     other = np.sqrt(np.maximum(0.0, norm**2 + 2 * norm * share * cosine + share**2))
-    found: Floats = (other - norm) / share
-    return found
+    return (other - norm) / share
 
 
 def _power(
@@ -370,20 +370,22 @@ def _power(
     made = round(releases * (right + wrong))
     if not made or right <= wrong:
         return 0.0
-    low, high = 0, made + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = least_leakage(right=made - middle, wrong=middle, significance=significance)
-        low, high = (middle + 1, high) if found > leakage else (low, middle)
-    return float(scipy.stats.binom.cdf(low - 1, made, wrong / (right + wrong)))
+
+    def within(found_wrong: int) -> bool:
+        right_ones = made - found_wrong
+        found = least_leakage(right=right_ones, wrong=found_wrong, significance=significance)
+        return found <= leakage
+
+    most = bisect_left(range(made + 1), True, key=within)
+    return float(scipy.stats.binom.cdf(most - 1, made, wrong / (right + wrong)))
 
 
-def adaptive_log_ratio(*, near: Floats, far: Floats, small: bool, n: int, scale: float) -> Floats:
+def adaptive_log_ratio(*, near: Floats, far: Floats, n: int, scale: float) -> Floats:
     """The logarithm of the likelihood ratio of releases under an adaptive radius, for inputs of
-    norm 1 and 2 in one direction, their own law over the other's.
+    norm 1 and 2 in one direction, the law of the smaller one over the other's.
 
-    `near`, `far` [releases]: distances to the smaller and the larger input; `small`: which is the
-    releases' own; `scale`: 1 / epsilon of the smaller one, nu / n.
+    `near`, `far` [releases]: distances to the smaller and the larger input; `scale`: 1 / epsilon of
+    the smaller one, nu / n.
     """
     found: Floats = n * np.log(2.0) + far / (2 * scale) - near / scale
-    return found if small else -found
+    return found

@@ -47,6 +47,7 @@ significance; and where noise is as claimed, no sum of releases tells more than 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -93,8 +94,7 @@ class GuessPlan:
 def by_score(scores: Floats, coins: Bools) -> Bools:
     """The coins [..., canaries] in the order of their scores, the lowest first."""
     order = np.argsort(scores, axis=-1, kind="stable")
-    found: Bools = np.take_along_axis(coins, order, axis=-1)
-    return found
+    return np.take_along_axis(coins, order, axis=-1)
 
 
 def possible_plans(canaries: int) -> list[GuessPlan]:
@@ -124,11 +124,6 @@ class SignalFit:
         self.weight += weight
         self.squares += squares
         self.numbers += numbers
-
-    @property
-    def length(self) -> float | None:
-        """The length with which a canary comes through, least squares; None without a canary."""
-        return self.product / self.weight if self.weight > 0 else None
 
     @property
     def deviation(self) -> float | None:
@@ -231,11 +226,7 @@ def fewest_correct(refuted: Callable[[int], bool], *, guesses: int) -> int | Non
     """The fewest correct guesses that are `refuted`; None where not even all are."""
     if not guesses or not refuted(guesses):
         return None
-    low, high = 0, guesses
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high
+    return bisect_left(range(1, guesses), True, key=refuted) + 1
 
 
 NUMBERS_A_RELEASE = 4

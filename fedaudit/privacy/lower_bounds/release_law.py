@@ -57,20 +57,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     )
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu whose epsilon at `delta` is at most this one: the inverse."""
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon = {epsilon} must not be negative")
-    high = 1.0
-    while high < _MOST and gaussian_epsilon(high, delta) < epsilon:
-        high *= 2
-    return float(
-        scipy.optimize.brentq(
-            lambda mu: gaussian_delta(mu, epsilon) - delta, 1e-12, high, xtol=1e-14, rtol=1e-13
-        )
-    )
-
-
 Curve = Callable[[float], float]
 """From the power of a test to the least chance of a false alarm with which it can be had."""
 
@@ -130,7 +116,9 @@ class ReleaseLaw:
             return 0.0
         if not self.is_sampled:
             return gaussian_epsilon(self.mu, delta)
-        return _least_sampled_epsilon(self.with_ratio(min(self.ratio, _MOST_RATIO)), delta)
+        law = self.with_ratio(min(self.ratio, _MOST_RATIO))
+        found = float(_distribution(law, pessimistic=False).get_epsilon_for_delta(delta))
+        return min(max(0.0, found), _LARGEST_EPSILON)
 
     def ratio_of_epsilon(self, epsilon: float, delta: float) -> float:
         """The ratio at which `epsilon` is reached at `delta`."""
@@ -186,11 +174,6 @@ def _distribution(law: ReleaseLaw, *, pessimistic: bool) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _least_sampled_epsilon(law: ReleaseLaw, delta: float) -> float:
-    found = float(_distribution(law, pessimistic=False).get_epsilon_for_delta(delta))
-    return min(max(0.0, found), _LARGEST_EPSILON)
-
-
 @lru_cache(maxsize=256)
 def _profile(law: ReleaseLaw) -> tuple[Floats, Floats]:
     """Epsilons, and upper bounds of the deltas at these."""

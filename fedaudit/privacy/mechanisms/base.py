@@ -25,7 +25,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     unbounded_inputs,
 )
 from fedaudit.privacy.guarantees.guarantee import (
-    NO_GUARANTEE,
     SIMULATED,
     UPDATES_AS_THEY_WERE,
     Guarantee,
@@ -322,9 +321,11 @@ class EpsilonMechanism(PrivacyMechanism):
     def accountant(self) -> PlanAccountant:
         """What computes the epsilons."""
 
+    @property
     @abstractmethod
-    def public_inputs(self, *, n: int) -> MechanismParameters:
-        """The parameters that the ledger records besides the events."""
+    def shared_noise(self) -> tuple[float | None, float | None]:
+        """The noise multiplier, and the clip, of all rounds and clients; None where they do not
+        share one."""
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sizes = ()
@@ -334,11 +335,9 @@ class EpsilonMechanism(PrivacyMechanism):
             raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
         return replace(self.public_inputs(n=n), event=plan.events_json)
 
-    def shared_inputs(
-        self, *, n: int, noise_multiplier: float | None, clip: float | None
-    ) -> MechanismParameters:
-        """`public_inputs`; `noise_multiplier` and `clip` where all rounds and clients share
-        them."""
+    def public_inputs(self, *, n: int) -> MechanismParameters:
+        """The parameters that the ledger records besides the events."""
+        noise_multiplier, clip = self.shared_noise
         return MechanismParameters(
             mechanism=self.facts.name,
             n=n,
@@ -464,9 +463,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """The statement that there is no guarantee."""
-        return no_guarantee(
-            self.facts.name, unit=self.facts.unit, statement=self._statement, reason=NO_GUARANTEE
-        )
+        return no_guarantee(self.facts.name, unit=self.facts.unit, statement=self._statement)
 
     def limits(self) -> list[str]:
         """That updates are unchanged, or that there are none."""

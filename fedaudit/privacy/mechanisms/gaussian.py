@@ -28,6 +28,7 @@ from fedaudit.privacy.accounting.accountant import COARSE_LOSS_STEP, LOSS_STEP, 
 from fedaudit.privacy.accounting.epsilon_tables import (
     ROUGH_ORDERS,
     EpsilonCurve,
+    EpsilonTerms,
     RepeatedEvent,
     planned_epsilon,
 )
@@ -37,7 +38,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
     GuaranteeKind,
-    MechanismParameters,
     PoissonSampled,
     RandomAllocated,
     Rotated,
@@ -102,11 +102,6 @@ class _GaussianMechanism(EpsilonMechanism):
     privacy: GaussianCentral | GaussianLocal
 
     @property
-    @abstractmethod
-    def fixed_clip(self) -> float | None:
-        """The clip of all rounds and clients; None where it is adaptive."""
-
-    @property
     def guarantee_kind(self) -> GuaranteeKind:
         """Always formal."""
         return "formal"
@@ -130,35 +125,29 @@ class _GaussianMechanism(EpsilonMechanism):
         """As the spec asks."""
         return self.privacy.accountant
 
-    def public_inputs(self, *, n: int) -> MechanismParameters:
-        """The noise, and the clip unless it is adaptive."""
-        noise = float(self.privacy.noise_multiplier)
-        return self.shared_inputs(n=n, noise_multiplier=noise, clip=self.fixed_clip)
-
     def spending_plan(
         self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
     ) -> SpendingPlan:
         """One event for every charge: of the population, or of each client."""
-        [observer] = self.facts.observers
         everyone = self.facts.subject_kind == "population"
         event = self._event(self.privacy.noise_multiplier, training_clients=training_clients)
-        line = EpsilonCurve.of_events(
-            (RepeatedEvent(event),),
-            self.spec.training.rounds,
-            observer=observer,
-            adjacency=self.adjacency,
-            delta=self.privacy.delta,
-            by_pld=self.privacy.accountant == "pld",
-        )
+        terms, steps = self._terms, self.spec.training.rounds
+        by_pld = self.privacy.accountant == "pld"
+        line = EpsilonCurve.of_events((RepeatedEvent(event),), steps, terms, by_pld=by_pld)
         return SpendingPlan(
             subject_kind=self.facts.subject_kind,
             subjects=(EVERYONE,) if everyone else tuple(names),
-            delta=self.privacy.delta,
-            adjacency=self.adjacency,
+            delta=terms.delta,
+            adjacency=terms.adjacency,
             accountant=self.privacy.accountant,
-            steps=self.spec.training.rounds,
-            lines={observer: (line,)},
+            steps=steps,
+            lines={terms.observer: (line,)},
         )
+
+    @property
+    def _terms(self) -> EpsilonTerms:
+        [observer] = self.facts.observers
+        return EpsilonTerms(adjacency=self.adjacency, observer=observer, delta=self.privacy.delta)
 
     @abstractmethod
     def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
@@ -166,21 +155,14 @@ class _GaussianMechanism(EpsilonMechanism):
 
     def targeted_figure(self, *, n: int, training_clients: int) -> TargetedFigure:
         """Epsilon at the spec's delta, by its accountant, of one subject charged in every round."""
-        privacy, rounds, [observer] = self.privacy, self.spec.training.rounds, self.facts.observers
+        privacy, rounds, terms = self.privacy, self.spec.training.rounds, self._terms
 
         def epsilon(
             noise_multiplier: float, *, orders: tuple[float, ...], pld_step: float | None
         ) -> float:
             event = self._event(noise_multiplier, training_clients=training_clients)
-            return planned_epsilon(
-                event,
-                int(RepeatedEvent(event).compositions_within(rounds)),
-                adjacency=self.adjacency,
-                observer=observer,
-                delta=privacy.delta,
-                pld_step=pld_step,
-                orders=orders,
-            )
+            count = int(RepeatedEvent(event).compositions_within(rounds))
+            return planned_epsilon(event, count, terms, pld_step=pld_step, orders=orders)
 
         match privacy.accountant:
             case "rdp":
@@ -270,19 +252,14 @@ class GaussianCentralMechanism(_GaussianMechanism):
     @property
     def adjacency(self) -> Adjacency:
         """Depends on how the cohort is drawn."""
-        cohort = self.spec.training.cohort
-        match cohort:
-            case FixedCohort():
-                return "replace-one"
-            case PoissonCohort() | AllocationCohort() | RotationCohort():
-                return "add-or-remove-one"
-            case _:
-                assert_never(cohort)
+        by_chance = self.spec.training.asked_clients is None
+        return "add-or-remove-one" if by_chance else "replace-one"
 
     @property
-    def fixed_clip(self) -> float | None:
-        """None where the clip is adaptive."""
-        return None if self.privacy.adaptive_clip is not None else self.privacy.initial_clip
+    def shared_noise(self) -> tuple[float | None, float | None]:
+        """No clip where it is adaptive."""
+        clip = None if self.privacy.adaptive_clip is not None else self.privacy.initial_clip
+        return float(self.privacy.noise_multiplier), clip
 
     def sentences(self) -> list[str]:
         """Against an observer of the models; the server is trusted."""
@@ -429,9 +406,9 @@ class GaussianLocalMechanism(_GaussianMechanism):
         return "replace-one"
 
     @property
-    def fixed_clip(self) -> float | None:
-        """That of every upload."""
-        return self.privacy.clip
+    def shared_noise(self) -> tuple[float | None, float | None]:
+        """Those of every upload."""
+        return float(self.privacy.noise_multiplier), self.privacy.clip
 
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()

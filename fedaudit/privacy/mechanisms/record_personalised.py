@@ -16,7 +16,6 @@ they have the spec's public numbers, and epsilons are computed from them.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar, assert_never
 
 import numpy as np
@@ -35,9 +34,8 @@ from fedaudit.privacy.accounting.privacy_events import (
     TwoStage,
     unbounded_inputs,
 )
-from fedaudit.privacy.accounting.two_stage import TwoStageRun
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
 from fedaudit.privacy.guarantees.guarantee import (
-    NO_GUARANTEE,
     UPDATES_AS_THEY_WERE,
     Guarantee,
     how_budgets_are_kept,
@@ -61,12 +59,13 @@ from fedaudit.privacy.planning.cost_projection import (
     unbounded_projection,
 )
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, plan_of_records
-from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC, RecordSettings, run_within
+from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
 from fedaudit.privacy.records.record_use import (
     RECORD_ADJACENCY,
     RECORD_OBSERVERS,
     RecordUse,
     client_rate,
+    epsilon_terms,
     record_settings,
     record_spending,
 )
@@ -190,9 +189,10 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """That of both coins."""
         return "two-stage"
 
-    def public_inputs(self, *, n: int) -> MechanismParameters:
+    @property
+    def shared_noise(self) -> tuple[float | None, float | None]:
         """Only the clip: noise is each client's own."""
-        return self.shared_inputs(n=n, noise_multiplier=None, clip=self.privacy.clip)
+        return None, self.privacy.clip
 
     def spending_plan(
         self, *, training_clients: int, names: Sequence[str] = (), records: RecordUse | None = None
@@ -250,7 +250,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """For every record with an epsilon of its own; none for the baseline without noise."""
         if self._is_without_noise:
             name, unit = self.facts.name, self.facts.unit
-            return no_guarantee(name, unit=unit, statement=_NOTHING_HIDDEN, reason=NO_GUARANTEE)
+            return no_guarantee(name, unit=unit, statement=_NOTHING_HIDDEN)
         return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
 
     def sentences(self) -> list[str]:
@@ -339,14 +339,13 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def _run_at_rate_one(self) -> TwoStageRun:
         """The event of a record in every batch."""
         settings = record_settings(self.spec)
-        return run_within(settings.epsilon_max, settings)
+        return calibrated_run(settings.epsilon_max, settings)
 
     def _epsilons_at_rate_one(self) -> dict[Observer, float]:
         """What a record in every batch spends, by observer; no record spends more."""
         event, rounds = self._run_at_rate_one().event(1.0), self.spec.training.rounds
-        fixed = partial(renyi_epsilons, event, rounds, adjacency=RECORD_ADJACENCY)
-        delta = self.privacy.delta
-        return {one: float(fixed(observer=one, delta=delta)) for one in RECORD_OBSERVERS}
+        each = {one: epsilon_terms(one, self.privacy.delta) for one in RECORD_OBSERVERS}
+        return {one: float(renyi_epsilons(event, rounds, terms)) for one, terms in each.items()}
 
 
 _DIGITS = 1e-6

@@ -12,7 +12,7 @@ for the update, both together are one Gaussian mechanism of noise multiplier z.
 
 import math
 
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.privacy import LEAST_CLIP
 
 STEPS_BITS = 12
@@ -49,18 +49,14 @@ def update_noise_multiplier(*, noise_multiplier: float, count_noise: float) -> f
         (_COUNT_NOISE, count_noise),
     ):
         if not (math.isfinite(value) and value > 0):
-            raise InvalidInputError([FieldError(pointer, "must be positive and finite")])
+            raise error_at(pointer, "must be positive and finite")
     left = noise_multiplier**-2 - (2 * count_noise) ** -2
     if left <= 0:
-        raise InvalidInputError(
-            [
-                FieldError(
-                    _COUNT_NOISE,
-                    f"{count_noise:g} is too little: the count of clipped updates alone would "
-                    f"spend what privacy.noise_multiplier = {noise_multiplier:g} allows for "
-                    f"both; it must exceed {noise_multiplier / 2:g}",
-                )
-            ]
+        raise error_at(
+            _COUNT_NOISE,
+            f"{count_noise:g} is too little: the count of clipped updates alone would "
+            f"spend what privacy.noise_multiplier = {noise_multiplier:g} allows for "
+            f"both; it must exceed {noise_multiplier / 2:g}",
         )
     multiplier: float = left**-0.5
     return multiplier

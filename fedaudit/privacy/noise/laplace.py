@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fedaudit.arrays import Floats
-from fedaudit.native.library import done, kernels, place_of
-from fedaudit.native.tensors import address
+from fedaudit.native.library import kernels
+from fedaudit.native.tensors import call
 from fedaudit.privacy.noise.gaussian import drawn_normals, grid_spacing, round_to_grid, wide_normals
 from fedaudit.randomness import Purpose, Source, wide_uniforms
 from fedaudit.reproducible import fixed_order_sum, one_thread, square_root
@@ -57,62 +57,6 @@ def sum_of_squares(vectors: Tensor) -> Tensor:
     if vectors.shape[-1] > SHORT:
         return squares.sum(-1)
     return fixed_order_sum(squares, -1)
-
-
-Column = Floats
-"""One number a cell, in one piece."""
-
-
-def compiled_release(
-    start: Tensor,
-    updated: Tensor,
-    unit_noise: Floats,
-    *,
-    noise_scale: Column,
-    fixed_radius: Column,
-    radius_floor: Column,
-    clip: tuple[Column, Column] | None,
-    spacing: Column,
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Uploads, radii, and whether an upload is finite: arguments and results as of `Sanitiser`.
-
-    `fixed_radius` is NaN for an adaptive one; `clip` with its shortened bound. None where there is
-    no kernel, or where vectors are too long for it.
-    """
-    library = kernels()
-    cells, clients, n = updated.shape
-    if library is None or updated.device.type != "cpu" or n > SHORT:
-        return None
-    start, updated = start.contiguous(), updated.contiguous()
-    # Vectors of noise are filled up to an even length, of which a view leaves out the last number.
-    width = unit_noise.strides[1] // unit_noise.itemsize
-    if unit_noise.strides != (8 * width * clients, 8 * width, 8):
-        unit_noise, width = np.ascontiguousarray(unit_noise), n
-    uploads = torch.empty_like(updated)
-    radii = torch.empty((cells, clients), dtype=torch.float64)
-    finite = torch.empty((cells, clients), dtype=torch.bool)
-    done(
-        library.fedaudit_sanitise(
-            address(start),
-            address(updated),
-            unit_noise.__array_interface__["data"][0],
-            width,
-            cells,
-            clients,
-            n,
-            place_of(noise_scale),
-            place_of(fixed_radius),
-            place_of(radius_floor),
-            clip is not None,
-            0 if clip is None else place_of(clip[0]),
-            0 if clip is None else place_of(clip[1]),
-            place_of(spacing),
-            address(uploads),
-            address(radii),
-            address(finite),
-        )
-    )
-    return uploads, radii, finite
 
 
 # Up to this shape a gamma number is minus the logarithm of a product of uniforms.
@@ -246,26 +190,38 @@ class Sanitiser:
         self, start: Tensor, updated: Tensor, unit_noise: Floats
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """As by a call, and whether an upload is finite, bool [cells, clients], by the compiled
-        kernel; None where it cannot be had."""
-        columns, clip = self._columns
-        return compiled_release(start, updated, unit_noise, **columns, clip=clip)
+        kernel; None where there is none, or where vectors are too long for it."""
+        library = kernels()
+        cells, clients, n = updated.shape
+        if library is None or updated.device.type != "cpu" or n > SHORT:
+            return None
+        # Vectors of noise are filled up to an even length: a view leaves out the last number.
+        width = unit_noise.strides[1] // unit_noise.itemsize
+        if unit_noise.strides != (8 * width * clients, 8 * width, 8):
+            unit_noise, width = np.ascontiguousarray(unit_noise), n
+        uploads = torch.empty_like(updated, memory_format=torch.contiguous_format)
+        radii = torch.empty((cells, clients), dtype=torch.float64)
+        finite = torch.empty((cells, clients), dtype=torch.bool)
+        noise = unit_noise.__array_interface__["data"][0]
+        call(
+            library.fedaudit_sanitise,
+            *(start.contiguous(), updated.contiguous(), noise, width, cells, clients, n),
+            *(*self._numbers, uploads, radii, finite),
+        )
+        return uploads, radii, finite
 
     @cached_property
-    def _columns(self) -> tuple[dict[str, Floats], tuple[Floats, Floats] | None]:
-        """The cells' own numbers, for the kernel, and the clip with its shortened bound."""
+    def _numbers(self) -> tuple[Floats | bool | int, ...]:
+        """The cells' own, for the kernel: the scale of noise, the fixed radius, which is NaN for an
+        adaptive one, its floor, whether there is a clip, it and its shortened bound, the grid."""
         fixed = self.fixed_radius
         if fixed is None:
             fixed = torch.full_like(self.radius_floor, torch.nan)
-        columns = {
-            "noise_scale": self.noise_scale,
-            "fixed_radius": fixed,
-            "radius_floor": self.radius_floor,
-            "spacing": self.spacing,
-        }
-        clip = None
-        if self.clip is not None:
-            clip = host_line(self.clip), host_line(self.clip * _SHORTENED)
-        return {name: host_line(values) for name, values in columns.items()}, clip
+        lines = map(host_line, (self.noise_scale, fixed, self.radius_floor))
+        if self.clip is None:
+            return *lines, False, 0, 0, host_line(self.spacing)
+        clips = host_line(self.clip), host_line(self.clip * _SHORTENED)
+        return *lines, True, *clips, host_line(self.spacing)
 
     def radii(self, norm: Tensor) -> Tensor:
         """The radius of each release, float64 [cells, clients], from the norms of the updates."""
@@ -364,25 +320,6 @@ class LayerSanitiser:
 def whole_norm(lengths: Tensor) -> Tensor:
     """The norm of a vector [...] from those of its layers [..., layers]."""
     return square_root((lengths * lengths).sum(-1))
-
-
-def unit_laplace_vector(
-    source: Source, *, sizes: Sequence[int], round_: int, client: int
-) -> Floats:
-    """One draw with epsilon = 1: float64 [n], as `unit_layers` gives it to this client.
-
-    A single size is that of a whole vector. `source` is that of a stack of one. Besides the result
-    it takes room for as many numbers of the largest layer, for a norm that is summed in the same
-    order.
-    """
-    direction = drawn_normals(
-        source, purpose=Purpose.DIRECTION, n=sum(sizes), round_=round_, counters=client
-    )
-    (vector,) = direction.reshape(1, -1)
-    for layer, own in enumerate(layer_slices(sizes)):
-        norm = layer_gamma(source, sizes=sizes, layer=layer, round_=round_, counters=client)
-        vector[own] *= norm / np.sqrt(np.square(vector[own]).sum(-1))
-    return vector
 
 
 def release_layers_in_place(

@@ -42,7 +42,7 @@ from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import Adjacency, MechanismParameters, Observer
 from fedaudit.privacy.leakage import worst_log_ratio
 from fedaudit.privacy.noise.banded_noise import noise_of_sums
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -105,7 +105,7 @@ class TargetedFigure:
         )
         if self.name == "epsilon":
             message += ", a larger delta, or `accountant: pld` where it applies"
-        raise InvalidInputError([FieldError(f"/privacy/target/{self.name}", message, of_spec=True)])
+        raise error_at(f"/privacy/target/{self.name}", message, of_spec=True)
 
 
 def _smallest_place(
@@ -202,14 +202,10 @@ def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:
 
     Raises ValueError for a cohort of coins, which the spec's rules leave to other mechanisms.
     """
-    cohort = spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            return min(cohort.clients, training_clients)
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
-            raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
-        case _:
-            assert_never(cohort)
+    asked = spec.training.asked_clients
+    if asked is None:
+        raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
+    return min(asked, training_clients)
 
 
 def mean_participations(rounds: int, cohort: int, clients: int, *, most: int) -> float:

@@ -137,12 +137,13 @@ class SpendingPlan:
         found: dict[str, None] = {}
         for line in () if self.accountant == "pld" else chain(*self.lines.values()):
             accountant: Accountant = (
-                TwoStageAccountant(observer=line.observer)
+                TwoStageAccountant(observer=line.terms.observer)
                 if isinstance(line.event, TwoStage)
-                else RdpAccountant(adjacency=line.adjacency)
+                else RdpAccountant(adjacency=line.terms.adjacency)
             )
             count = int(line.repeated_events[0].compositions_within(self.steps))
-            found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
+            spent = accountant.compose(line.event, count).spent(line.terms.delta)
+            found |= dict.fromkeys(spent.warnings)
         return tuple(found)
 
     @property

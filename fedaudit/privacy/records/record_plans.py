@@ -26,15 +26,14 @@ stopping in time is as private as never having planned more. Who has left reveal
 the set of records that are still in is as secret as the data."""
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.privacy.accounting.accountant import divergence_limit
-from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.accounting.two_stage import TwoStageRun, calibrated_run
+from fedaudit.privacy.accounting.accountant import added_epsilon
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
 
 _GRID = 2.0**-32
 _RATIO = 1 + 9e-4  # between neighbours of the table: at least 99.9 % of a budget is used
@@ -45,25 +44,13 @@ _MIN_BUDGET = 1e-5  # budgets below this are kept as well, but not used as fully
 _ROUNDING = 1 - 1e-11
 
 
-@dataclass(frozen=True)
-class SamplingRates:
-    """The rate of every record; arrays [records]."""
+class SamplingRates(NamedTuple):
+    """Of every record; arrays [records]."""
 
     rates: Floats
     """0 where the record is never sampled."""
     spends: Floats
     """The epsilon that the record spends over the run."""
-    budgets: Floats
-
-    @property
-    def left_out(self) -> Bools:
-        """Records whose budget no rate can keep, or that a method leaves out."""
-        return np.equal(self.rates, 0)
-
-    @property
-    def overspent(self) -> Bools:
-        """Records that spend more than their budget."""
-        return np.greater(self.spends, self.budgets)
 
 
 def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
@@ -75,13 +62,13 @@ def exact_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
     """
     wanted = np.asarray(budgets, dtype=np.float64)
     if not len(wanted):
-        return SamplingRates(wanted.copy(), wanted.copy(), wanted)
+        return SamplingRates(wanted.copy(), wanted.copy())
     if not (wanted > 0).all():
         raise ValueError("budgets must be positive")
     kept = wanted * _ROUNDING
     rates, spends = _table(run, kept)
     index = np.searchsorted(spends, kept, side="right") - 1
-    return SamplingRates(rates[index], spends[index], wanted)
+    return SamplingRates(rates[index], spends[index])
 
 
 def sampling_grid(rates: ArrayLike) -> Floats:
@@ -90,8 +77,7 @@ def sampling_grid(rates: ArrayLike) -> Floats:
     narrow = wide.astype(np.float32)
     above = narrow.astype(np.float64) > wide
     narrow[above] = np.nextafter(narrow[above], np.float32(0))
-    grid: Floats = np.floor(narrow.astype(np.float64) / _GRID) * _GRID
-    return grid
+    return np.floor(narrow.astype(np.float64) / _GRID) * _GRID
 
 
 def _table(run: TwoStageRun, wanted: Floats) -> tuple[Floats, Floats]:
@@ -141,12 +127,6 @@ class FittedCurve:
     a: float
     b: float
     c: float
-    r_squared: float
-
-    def epsilons(self, rates: ArrayLike) -> Floats:
-        """What records of these rates spend according to the fit."""
-        fitted: Floats = np.exp(self.a * np.asarray(rates) + self.b) + self.c
-        return fitted
 
     def rates(self, budgets: ArrayLike) -> Floats:
         """The rates at which these budgets are spent according to the fit, clamped to [0, 1]."""
@@ -163,39 +143,20 @@ def fit_curve(run: TwoStageRun) -> FittedCurve:
     spends = run.epsilons(FIT_RATES)
 
     def curve(rates: Floats, a: float, b: float, c: float) -> Floats:
-        grown: Floats = np.exp(a * rates + b) + c
-        return grown
+        return np.exp(a * rates + b) + c
 
     start = (1.0, np.log(max(float(spends[-1]), 1e-12)) - 1.0, 0.0)
     (a, b, c), _ = curve_fit(curve, FIT_RATES, spends, p0=start, maxfev=20_000)
-    residual = spends - curve(FIT_RATES, a, b, c)
-    spread = spends - spends.mean()
-    r_squared = 1 - float(residual @ residual) / float(spread @ spread)
-    return FittedCurve(float(a), float(b), float(c), r_squared)
+    return FittedCurve(float(a), float(b), float(c))
 
 
 def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
-    """Rates by the fit, with what they actually spend: see `SamplingRates.overspent`."""
-    wanted = np.asarray(budgets, dtype=np.float64)
-    rates = sampling_grid(fit_curve(run).rates(wanted))
-    return SamplingRates(rates, run.epsilons(rates), wanted)
+    """Rates by the fit, with what they actually spend: some more than their budgets."""
+    rates = sampling_grid(fit_curve(run).rates(budgets))
+    return SamplingRates(rates, run.epsilons(rates))
 
 
 Inversion = Literal["exact", "curve-fit"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordSettings:
-    """The public numbers of a run."""
-
-    client_rate: float
-    steps: int
-    rounds: int
-    delta: float
-    epsilon_max: float
-    observer: Observer = "final_model"
-    """Against whom budgets are kept; figures against the other observer follow from the plan's
-    runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,11 +179,6 @@ class RecordPlan:
         never: Bools = (self.rates == 0) | (self.rounds == 0)
         return never
 
-    @property
-    def overspent(self) -> Bools:
-        """Records that spend more than their budget."""
-        return np.greater(self.spends, self.budgets)
-
 
 def personalised_plan(
     budgets: Floats, settings: RecordSettings, *, clients: int, inversion: Inversion = "exact"
@@ -232,7 +188,7 @@ def personalised_plan(
     All clients add the same noise: as much as a record of rate 1 needs to stay within
     `epsilon_max`. Raises InvalidInputError where no noise is enough.
     """
-    run = run_within(settings.epsilon_max, settings)
+    run = calibrated_run(settings.epsilon_max, settings)
     invert = {"exact": exact_rates, "curve-fit": curve_fit_rates}[inversion]
     found: SamplingRates = invert(budgets, run)
     return RecordPlan(
@@ -240,27 +196,7 @@ def personalised_plan(
         rates=found.rates,
         rounds=np.full(len(found.rates), run.rounds, dtype=np.int64),
         spends=found.spends,
-        budgets=found.budgets,
-    )
-
-
-def run_within(
-    epsilon: float,
-    settings: RecordSettings,
-    *,
-    record_rate: float = 1.0,
-    pointer: str = "/privacy/epsilon_max",
-) -> TwoStageRun:
-    """The run with the least noise in which a record of `record_rate` spends at most `epsilon`."""
-    return calibrated_run(
-        epsilon,
-        record_rate=record_rate,
-        client_rate=settings.client_rate,
-        steps=settings.steps,
-        rounds=settings.rounds,
-        delta=settings.delta,
-        observer=settings.observer,
-        pointer=pointer,
+        budgets=budgets,
     )
 
 
@@ -276,7 +212,8 @@ def longest_lasting(budgets: Floats, rates: Floats, run: TwoStageRun) -> tuple[I
     distinct, position = np.unique(rates, return_inverse=True)
     for order in run.orders:
         cost = run.divergence(distinct, order)[position]
-        limit = np.maximum(divergence_limit(budgets, order, run.delta) * _ROUNDING, 0.0)
+        # The divergence that still gives this epsilon: below 0 where the order cannot show it.
+        limit = np.maximum((budgets - added_epsilon(order, run.delta)) * _ROUNDING, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             lasts = np.where(cost > 0, np.floor(limit / cost * _ROUNDING), np.inf)
         rounds = np.minimum(lasts, run.rounds).astype(np.int64)
@@ -343,11 +280,14 @@ def baseline_plan(
         case "privacy-free":
             pass  # nothing is added
         case "filter":
-            runs = (run_within(settings.epsilon_max, settings),) * len(client_rates)
+            runs = (calibrated_run(settings.epsilon_max, settings),) * len(client_rates)
             _, rounds = longest_lasting(budgets, rates, runs[0])
         case "uniform" | "strong-for-all" | "dropout":
             target, pointer = _target(baseline, budgets, uniform_epsilon)
-            runs = _client_runs(settings, client_rates, target, pointer)
+            runs = tuple(
+                calibrated_run(target, settings, record_rate=rate, pointer=pointer)
+                for rate in client_rates.tolist()
+            )
         case _:
             assert_never(baseline)
     return RecordPlan(
@@ -384,17 +324,6 @@ def _target(
             return uniform_epsilon, "/privacy/uniform_epsilon"
         case _:
             assert_never(baseline)
-
-
-def _client_runs(
-    settings: RecordSettings, client_rates: Floats, epsilon: float, pointer: str
-) -> tuple[TwoStageRun, ...]:
-    """The run of each client; clients with the same rate share a run."""
-    by_rate = {
-        rate: run_within(epsilon, settings, record_rate=rate, pointer=pointer)
-        for rate in np.unique(client_rates).tolist()
-    }
-    return tuple(by_rate[rate] for rate in client_rates.tolist())
 
 
 def _spends(

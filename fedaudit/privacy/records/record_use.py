@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent, worst_epsilons
-from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
-from fedaudit.privacy.accounting.two_stage import TwoStageRun
-from fedaudit.privacy.records.record_plans import (
-    RecordPlan,
-    RecordSettings,
-    baseline_plan,
-    personalised_plan,
+from fedaudit.privacy.accounting.epsilon_tables import (
+    EpsilonCurve,
+    EpsilonTerms,
+    RepeatedEvent,
+    worst_epsilons,
 )
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun
+from fedaudit.privacy.records.record_plans import RecordPlan, baseline_plan, personalised_plan
 from fedaudit.randomness import Purpose, Source, keyed_words, wide_uniforms
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import (
@@ -82,24 +82,20 @@ def draw_budgets(
     return np.clip(budgets, epsilon_min, epsilon_max)
 
 
-def given_budgets(
-    values: ArrayLike,
-    *,
-    rows: ArrayLike,
-    epsilon_max: float,
-    pointer: str = "/privacy/budgets/column",
-) -> Floats:
+def given_budgets(values: ArrayLike, *, rows: ArrayLike, epsilon_max: float) -> Floats:
     """Budgets from a column, lowered to `epsilon_max` where they exceed it: float64 [records].
 
     A given budget is a promise to a data subject, so it is never raised: there is no lower end, and
     a budget too small to be sampled at all is left out later. `rows`: the names of records in
-    messages. Raises InvalidInputError at `pointer`, naming rows, for a budget that is not a
-    positive finite number.
+    messages. Raises InvalidInputError, naming rows, for a budget that is not a positive finite
+    number.
     """
     check_range(epsilon_min=epsilon_max, epsilon_max=epsilon_max)
     budgets = np.asarray(values, dtype=np.float64)
     faults = [
-        FieldError(pointer, f"{what} in {_named(np.asarray(rows)[wrong])}; {remedy}")
+        FieldError(
+            "/privacy/budgets/column", f"{what} in {_named(np.asarray(rows)[wrong])}; {remedy}"
+        )
         for what, wrong, remedy in (
             ("no number", np.isnan(budgets), "give every record a budget, or drop it"),
             ("an infinite budget", np.isinf(budgets), "give a number; epsilon_max caps it"),
@@ -116,15 +112,10 @@ def given_budgets(
 def check_range(*, epsilon_min: float, epsilon_max: float) -> None:
     """Raises InvalidInputError unless 0 < epsilon_min <= epsilon_max, both finite."""
     if not (np.isfinite(epsilon_max) and epsilon_max > 0):
-        raise InvalidInputError([FieldError("/privacy/epsilon_max", "must be positive and finite")])
+        raise error_at("/privacy/epsilon_max", "must be positive and finite")
     if not 0 < epsilon_min <= epsilon_max:
-        raise InvalidInputError(
-            [
-                FieldError(
-                    "/privacy/epsilon_min",
-                    f"must be positive and not exceed epsilon_max = {epsilon_max:g}",
-                )
-            ]
+        raise error_at(
+            "/privacy/epsilon_min", f"must be positive and not exceed epsilon_max = {epsilon_max:g}"
         )
 
 
@@ -305,6 +296,11 @@ RECORD_OBSERVERS: tuple[Observer, ...] = ("final_model", "server")
 RECORD_ADJACENCY: Adjacency = "add-or-remove-one"
 
 
+def epsilon_terms(observer: Observer, delta: float) -> EpsilonTerms:
+    """Those of records, against an observer."""
+    return EpsilonTerms(adjacency=RECORD_ADJACENCY, observer=observer, delta=delta)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupSpending:
     """What the records of a group spent, against one observer."""
@@ -373,33 +369,23 @@ class RecordSpending:
     def _lines(self, group: int) -> dict[Observer, EpsilonCurve]:
         """By observer; the events are the same against all, so one list of them is enough."""
         repeated_events = self._repeated_events(group)
+        counts = np.arange(self.rounds + 1)
         tables = {
-            observer: np.array([self._table(repeated, observer) for repeated in repeated_events])
-            for observer in RECORD_OBSERVERS
+            terms: np.array([worst_epsilons((one,), counts, terms) for one in repeated_events])
+            for terms in (epsilon_terms(one, self.delta) for one in RECORD_OBSERVERS)
         }
         # Keep each event that is the worst somewhere against any observer, the largest final cost
         # first.
         worst = np.unique([table.argmax(axis=0)[1:] for table in tables.values()])
         found: dict[Observer, EpsilonCurve] = {}
-        for observer, table in tables.items():
+        for terms, table in tables.items():
             order = worst[np.argsort(-table[worst, -1], kind="stable")]
-            found[observer] = EpsilonCurve(
-                observer=observer,
-                delta=self.delta,
-                adjacency=RECORD_ADJACENCY,
+            found[terms.observer] = EpsilonCurve(
+                terms=terms,
                 repeated_events=tuple(repeated_events[place] for place in order.tolist()),
                 epsilons=table.max(axis=0),
             )
         return found
-
-    def _table(self, repeated: RepeatedEvent, observer: Observer) -> Floats:
-        return worst_epsilons(
-            (repeated,),
-            np.arange(self.rounds + 1),
-            adjacency=RECORD_ADJACENCY,
-            observer=observer,
-            delta=self.delta,
-        )
 
     def _repeated_events(self, group: int) -> list[RepeatedEvent]:
         """The repeated events of the group's records; of those that differ only in rate, the
@@ -434,14 +420,10 @@ def record_spending(use: RecordUse, *, rounds: int, delta: float) -> RecordSpend
         raise ValueError("without noise nothing bounds what a record spends")
     used = ~use.plan.left_out
     if not used.any():
-        raise InvalidInputError(
-            [
-                FieldError(
-                    "/privacy/epsilon_max",
-                    "no record can be sampled even once within its budget; raise the budgets, "
-                    "epsilon_max or delta, or take fewer rounds or steps",
-                )
-            ]
+        raise error_at(
+            "/privacy/epsilon_max",
+            "no record can be sampled even once within its budget; raise the budgets, "
+            "epsilon_max or delta, or take fewer rounds or steps",
         )
     groups, group_of = record_groups(use.plan.budgets, used)
     return RecordSpending(use=use, rounds=rounds, delta=delta, groups=groups, group_of=group_of)

@@ -15,11 +15,11 @@ from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
 from fedaudit.privacy.records.record_use import (
-    RECORD_ADJACENCY,
     RECORD_OBSERVERS,
     GroupSpending,
     RecordSpending,
     enclosing,
+    epsilon_terms,
     record_settings,
 )
 from fedaudit.reports.checks import Check, agrees, check, same, shown, unchecked, value_at
@@ -233,22 +233,15 @@ def _epsilons_from_entries(
     repeated_events = record_courses(spec, inputs, parameters, names)
     if repeated_events is None:
         return None
+    delta = record_settings(spec).delta
     return {
-        observer: max(
-            float(
-                worst_epsilons(
-                    some,
-                    totals.compositions[observer][subject],
-                    adjacency=RECORD_ADJACENCY,
-                    observer=observer,
-                    delta=record_settings(spec).delta,
-                )
-            )
+        (observer := terms.observer): max(
+            float(worst_epsilons(some, totals.compositions[observer][subject], terms))
             if observer in totals.compositions
             else 0.0
             for subject, some in enumerate(repeated_events)
         )
-        for observer in RECORD_OBSERVERS
+        for terms in (epsilon_terms(one, delta) for one in RECORD_OBSERVERS)
     }
 
 

@@ -238,10 +238,11 @@ def comparison_limits(fairness: Fairness) -> list[str]:
     left_out = [f"{name} {', '.join(values)}" for name, values in fairness.exclude.items()]
     if left_out:
         found.append(
-            f"No figure of this report counts scored rows with {'; '.join(left_out)}: how the "
-            "model treats these people is not known, whether or not it learnt from them. A report "
-            "on the same data that counts them, less this one, gives their accuracy, losses and "
-            "outcomes: let the federation's disclosure policy fix `exclude` for all reports."
+            "No accuracy, loss, rate or gap here counts scored rows with "
+            f"{'; '.join(left_out)}: how the model treats these people is not known, whether or "
+            "not it learnt from them. A report on the same data that counts them, less this one, "
+            "gives their accuracy, losses and outcomes: let the federation's disclosure policy fix "
+            "`exclude` for all reports."
         )
     return found
 

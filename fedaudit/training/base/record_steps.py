@@ -355,22 +355,15 @@ class RecordSteps:
     is secret."""
 
     def __call__(
-        self,
-        theta: Tensor,
-        records: SiloRecords,
-        *,
-        source: Source,
-        round_: int,
-        state: OptimiserState | None = None,
-    ) -> tuple[Tensor, OptimiserState]:
-        """Each silo's parameters after the steps, float32 [silos, n], and its optimiser's state.
+        self, theta: Tensor, records: SiloRecords, *, source: Source, round_: int
+    ) -> Tensor:
+        """Each silo's parameters after the steps, float32 [silos, n]; optimisers start afresh.
 
         `theta` is [n] or [silos, n]; `round_` counts from 1; the seeds of `source` are one number
-        or [silos]. Without a `state` the optimisers start afresh. Batch sizes are secret and not
-        returned.
+        or [silos]. Batch sizes are secret and not returned.
         """
         theta = theta.expand(len(records.silos), self.gradients.n)
-        state = state or self.optimiser.start(theta)
+        state = self.optimiser.start(theta)
         spacing = grid_spacing(self._deviations(records).to(theta.device))
         planted = records.planted
         for batch, noise, taken in self._draws(records, source, round_):
@@ -383,7 +376,7 @@ class RecordSteps:
             if planted is not None and known is not None:
                 planted.show(known, total, taken)
             theta, state = self.optimiser.step(theta, total.float() / self.normaliser, state)
-        return theta, state
+        return theta
 
     def _draws(
         self, records: SiloRecords, source: Source, round_: int

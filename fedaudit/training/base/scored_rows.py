@@ -13,7 +13,7 @@ from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.fairness.permutation import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
-from fedaudit.native.library import kernels, line, place_of
+from fedaudit.native.library import call, kernels, line
 from fedaudit.spec.fairness import Fairness
 from fedaudit.training.base.cell import Cell
 from fedaudit.utility import (
@@ -164,15 +164,10 @@ class GroupCounter:
             return None
         sizes = line([groups * 4 + 2 for groups in self._groups], np.int64)
         found = np.zeros(len(columns) * int(sizes.sum()), dtype=np.int64)
-        library.fedaudit_count(
-            place_of(predictions),
-            place_of(columns),
-            *predictions.shape,
-            *(place_of(part) for part in (self._first, self._counts, self._places, self._bounds)),
-            self._places.shape[1],
-            len(sizes),
-            place_of(sizes),
-            place_of(found),
+        call(
+            library.fedaudit_count,
+            *(predictions, columns, *predictions.shape, self._first, self._counts, self._places),
+            *(self._bounds, self._places.shape[1], len(sizes), sizes, found),
         )
         ends = np.cumsum(sizes) * len(columns)
         parts = zip(self.attributes, self._groups, np.split(found, ends[:-1]), strict=True)
@@ -374,7 +369,8 @@ def predicted_rows(
     themselves, in the target's own units, and groups from the attribute: `GroupCounter` with its
     tables is not involved, so that its counts can be checked against these rows.
     """
-    rules = _rules_of(federation, fairness, place)
+    rules = outcome_rules(federation, fairness)
+    rules = replace(rules, rule_index=rules.rule_index[place])
     truth = federation.raw_target[place]
     predicted = rows.predictions.astype(np.float64) * federation.target_scale
     counted = _counted(rules, rows)
@@ -390,11 +386,6 @@ def predicted_rows(
             predicted_classes=predicted[chosen].astype(np.int64) if federation.classes else None,
         )
     return found
-
-
-def _rules_of(federation: Federation, fairness: Fairness, place: Ints) -> OutcomeRules:
-    rules = outcome_rules(federation, fairness)
-    return replace(rules, rule_index=rules.rule_index[place])
 
 
 def _counted(rules: OutcomeRules, rows: ScoredRows) -> Bools:

@@ -31,17 +31,14 @@ from fedaudit.privacy.noise.gaussian import (
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral, GaussianLocal
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.base.cohort import Draws
+from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
     ClientProtection,
     ProtectedUploads,
-    ServerMechanism,
-    ServerNoise,
-    TrustedServer,
     column,
     drawn,
     privacy_of,
+    side_by_side,
 )
 
 _MIN_CLIP, _MAX_CLIP = 1e-12, 1e12
@@ -50,37 +47,19 @@ _MIN_SHARE, _MAX_SHARE = -1.0, 2.0
 
 
 @dataclass(frozen=True)
-class GaussianCentralTraining(ServerMechanism):
-    """`gaussian-central` in training."""
+class ServerNoise:
+    """The unscaled noise of a trusted server."""
 
-    privacy: GaussianCentral
-    name = "gaussian-central"
-
-    @property
-    def initial_clip(self) -> float:
-        return self.privacy.initial_clip
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
-        privacy, first = privacy_of(cells, GaussianCentral), cells[0]
-        expected, k = expected_cohort(first), first.spec.training.hypotheses
-        return GaussianServer(
-            n=first.shape.n,
-            k=k,
-            noise_multiplier=column(
-                [_noise_multiplier_of_updates(part) for part in privacy], device
-            ),
-            denominators=column([expected / k] * len(cells), device),
-            expected=expected,
-            moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
-            correlated=tuple(
-                BandedNoise(part.correlation.bands) for part in privacy if part.correlation
-            ),
-        )
+    sums: Floats
+    """[..., cells, k, n]: for the sum of the updates of those who chose each hypothesis."""
+    counts: Floats | None
+    """[..., cells]: for the number of updates within a clip that moves; None where none does."""
 
 
 @dataclass(frozen=True)
-class GaussianServer(TrustedServer):
-    """Gaussian noise on the sums of clipped updates; tensors float64 [cells, 1]."""
+class TrustedServer:
+    """What a trusted server does in the rounds of a stack: it clips, sums and adds Gaussian noise.
+    Tensors are float64 [cells, 1]."""
 
     n: int
     k: int
@@ -97,11 +76,19 @@ class GaussianServer(TrustedServer):
 
     @property
     def clip_moves(self) -> bool:
+        """Whether the clip of the next round follows from a noised count."""
         return bool(self.moves)
 
+    def draw_noise(self, draws: Draws, block: Block) -> None:
+        """Adds the noise of all rounds to a block, once."""
+        if block.noise is None:
+            noise = self.noise_of(draws, block.rounds)
+            block.noise, block.count_noise = noise.sums, noise.counts
+
     def noise_of(self, draws: Draws, rounds: Ints) -> ServerNoise:
-        """See `TrustedServer`. Secret noise is kept nowhere: a worker that goes on with a run of
-        another begins the correlation anew, which costs as much privacy."""
+        """The noise of consecutive rounds [cells] or [rounds, cells], as it is added: what `draw`
+        gives, unless the noise of rounds is correlated. Secret noise is kept nowhere: a worker that
+        goes on with a run of another begins the correlation anew, which costs as much privacy."""
         noise = self.draw(draws, rounds)
         for cell, correlated in enumerate(self.correlated):
             own = np.atleast_2d(noise.sums[..., cell, 0, :])
@@ -109,11 +96,21 @@ class GaussianServer(TrustedServer):
             correlated.follow(own, first=int(rounds[..., cell].flat[0]), earlier=again)
         return noise
 
+    def draw(self, draws: Draws, rounds: Ints) -> ServerNoise:
+        """The independent noise of rounds [..., cells], each cell's from its own source."""
+        cells = range(len(draws.seeds))
+        found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
+        sums = side_by_side([one.sums for one in found], axis=rounds.ndim - 1)
+        counts = side_by_side([one.counts for one in found], axis=rounds.ndim - 1)
+        return ServerNoise(drawn(sums), counts)
+
     def _sums_again(self, source: Source, rounds: Ints) -> Floats:
         """The independent noise of one cell with one hypothesis: [rounds, n]."""
         return self.draw_cell(source, rounds).sums[:, 0]
 
     def draw_cell(self, source: Source, rounds: Ints) -> ServerNoise:
+        """The noise of one cell for rounds [...], of unit scale: the axis of cells is left out.
+        `source` is of this cell alone."""
         places = np.arange(self.k)
         sums = unit_gaussian(source, n=self.n, round_=rounds[..., None], counters=places)
         if not self.moves:
@@ -123,9 +120,14 @@ class GaussianServer(TrustedServer):
         return ServerNoise(sums, counts)
 
     def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+        """Updates [..., n] cut to norms of at most `clips` [...], and whether each was finite.
+
+        One that is not finite becomes zero.
+        """
         return clip_to_norm(updates, clip=clips)
 
     def within(self, updates: Tensor, clips: Tensor) -> Tensor:
+        """Whether the norms of updates [..., n] are at most `clips` [...]: bool [...]."""
         norms = torch.linalg.vector_norm(updates, dim=-1, dtype=torch.float64)
         within: Tensor = norms <= clips
         return within
@@ -133,6 +135,12 @@ class GaussianServer(TrustedServer):
     def average(
         self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
     ) -> Tensor:
+        """The next hypotheses, float32 [cells, k, n].
+
+        `theta`: those that were sent out; `sums`: clipped updates of those who chose each, added
+        up; both [cells, k, n]. `noise` as in `ServerNoise.sums`; `clips` [cells, 1]. Raises
+        RuntimeError where the noise was not drawn.
+        """
         release = CentralGaussian(
             clip=clips, noise_multiplier=self.noise_multiplier, denominators=self.denominators
         )
@@ -146,7 +154,12 @@ class GaussianServer(TrustedServer):
         taking_part: Sequence[int],
         noise: Floats | None,
     ) -> Floats:
-        """See `TrustedServer`; they stay between 1e-12 and 1e12."""
+        """The clips of the next round, one a cell, of a server whose clip moves; they stay between
+        1e-12 and 1e12.
+
+        `within` of the `taking_part` finite updates had a norm of at most the clip; `noise` as in
+        `ServerNoise.counts`. Raises RuntimeError where it was not drawn.
+        """
         moved, unit = clips.copy(), drawn(noise)
         for cell, rule in enumerate(self.moves):
             share = noised_share_within(
@@ -166,6 +179,23 @@ class GaussianServer(TrustedServer):
         return moved
 
 
+def gaussian_server(cells: Sequence[Cell], device: torch.device) -> TrustedServer:
+    """The server of `gaussian-central`. Raises ValueError for cells of another mechanism."""
+    privacy, first = privacy_of(cells, GaussianCentral), cells[0]
+    expected, k = expected_cohort(first), first.spec.training.hypotheses
+    return TrustedServer(
+        n=first.shape.n,
+        k=k,
+        noise_multiplier=column([_noise_multiplier_of_updates(part) for part in privacy], device),
+        denominators=column([expected / k] * len(cells), device),
+        expected=expected,
+        moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
+        correlated=tuple(
+            BandedNoise(part.correlation.bands) for part in privacy if part.correlation
+        ),
+    )
+
+
 def _noise_multiplier_of_updates(privacy: GaussianCentral) -> float:
     """The noise multiplier of the updates, beside the noise on the count within the clip."""
     clip = privacy.adaptive_clip
@@ -176,20 +206,14 @@ def _noise_multiplier_of_updates(privacy: GaussianCentral) -> float:
     )
 
 
-@dataclass(frozen=True)
-class GaussianLocalTraining(ClientMechanism):
-    """`gaussian-local` in training."""
-
-    privacy: GaussianLocal
-    name = "gaussian-local"
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        privacy = privacy_of(cells, GaussianLocal)
-        gaussian = LocalGaussian(
-            clip=column([part.clip for part in privacy], device),
-            noise_multiplier=column([part.noise_multiplier for part in privacy], device),
-        )
-        return GaussianUploads(gaussian, n=cells[0].shape.n)
+def gaussian_uploads(cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+    """The uploads of `gaussian-local`. Raises ValueError for cells of another mechanism."""
+    privacy = privacy_of(cells, GaussianLocal)
+    gaussian = LocalGaussian(
+        clip=column([part.clip for part in privacy], device),
+        noise_multiplier=column([part.noise_multiplier for part in privacy], device),
+    )
+    return GaussianUploads(gaussian, n=cells[0].shape.n)
 
 
 @dataclass(frozen=True)
@@ -216,3 +240,6 @@ class GaussianUploads(ClientProtection):
         )
         upload.copy_(torch.where(finite[0, 0], noised[0, 0], torch.nan))
         return float("nan")
+
+
+Protection = ClientProtection | TrustedServer

@@ -15,14 +15,12 @@ from fedaudit.privacy.noise.laplace import (
     release_in_place,
     release_layers_in_place,
     unit_laplace,
-    unit_laplace_vector,
     unit_layers,
 )
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
     ClientProtection,
     ProtectedUploads,
     column,
@@ -32,18 +30,12 @@ from fedaudit.training.mechanisms.base import (
 )
 
 
-@dataclass(frozen=True)
-class LaplaceL2Training(ClientMechanism):
-    """`laplace-l2` in training."""
-
-    privacy: LaplaceL2
-    name = "laplace-l2"
-
-    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
-        privacy, shape = privacy_of(cells, LaplaceL2), cells[0].shape
-        if self.privacy.per_layer:
-            return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
-        return WholeVectorLaplace(_sanitiser(privacy, shape.n, device), n=shape.n)
+def laplace_uploads(cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+    """The uploads of cells that can be stacked. Raises ValueError for another mechanism."""
+    privacy, shape = privacy_of(cells, LaplaceL2), cells[0].shape
+    if privacy[0].per_layer:
+        return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
+    return WholeVectorLaplace(_sanitiser(privacy, shape.n, device), n=shape.n)
 
 
 @dataclass(frozen=True)
@@ -67,8 +59,8 @@ class WholeVectorLaplace(ClientProtection):
     def protect_in_place(
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
-        noise = unit_laplace_vector(source, sizes=(self.n,), round_=round_, client=client)
-        return release_in_place(self.sanitise, start, upload, noise)[0, 0]
+        noise = unit_layers(source, sizes=(self.n,), round_=round_, counters=client)
+        return release_in_place(self.sanitise, start, upload, noise.ravel())[0, 0]
 
 
 @dataclass(frozen=True)
@@ -90,8 +82,8 @@ class LayeredLaplace(ClientProtection):
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
         sizes = self.sanitise.sizes
-        noise = unit_laplace_vector(source, sizes=sizes, round_=round_, client=client)
-        return release_layers_in_place(self.sanitise, start, upload, noise)[0, 0]
+        noise = unit_layers(source, sizes=sizes, round_=round_, counters=client)
+        return release_layers_in_place(self.sanitise, start, upload, noise.ravel())[0, 0]
 
     def radii_shape(self, clients: int) -> tuple[int, ...]:
         """See `ClientProtection`: one for each layer."""

@@ -5,7 +5,6 @@ not handle is an error to the type checker, and stops a run before it starts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -20,51 +19,33 @@ from fedaudit.spec.privacy import (
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
-    PrivacySpec,
     RecordPersonalised,
 )
 from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import RecordSteps, local_optimiser
-from fedaudit.training.mechanisms.base import (
-    ClientMechanism,
-    NoMechanismTraining,
-    Protection,
-    RecordMechanism,
-    RecordProtection,
-    ServerMechanism,
-    TrainingMechanism,
-    watched,
-)
-from fedaudit.training.mechanisms.gaussian import GaussianCentralTraining, GaussianLocalTraining
-from fedaudit.training.mechanisms.laplace_l2 import LaplaceL2Training
+from fedaudit.training.mechanisms.base import RecordProtection, Unprotected, privacy_of, watched
+from fedaudit.training.mechanisms.gaussian import Protection, gaussian_server, gaussian_uploads
+from fedaudit.training.mechanisms.laplace_l2 import laplace_uploads
 
 
-@dataclass(frozen=True)
-class RecordPersonalisedTraining(RecordMechanism):
-    """`record-personalised` in training."""
-
-    privacy: RecordPersonalised
-    name = "record-personalised"
-
-    def protection(
-        self, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
-    ) -> RecordProtection:
-        """See `RecordMechanism`. The baseline `privacy-free` has neither clip nor noise."""
-        local = cell.spec.training.local
-        if local.steps is None:
-            raise ValueError(f"{self.name} takes a number of steps, and no epochs")
-        clip, noise = self.privacy.clip, _noise_multipliers(plan, clients)
-        if plan.runs is None:
-            clip = float("inf")
-        steps = RecordSteps(
-            gradients=clipped_gradients(cell.shape, loss),
-            optimiser=local_optimiser(local, local.step_size),
-            steps=local.steps,
-            clip=clip,
-            normaliser=_normaliser(local, noise),
-        )
-        return RecordProtection(steps, noise)
+def record_protection(
+    privacy: RecordPersonalised, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
+) -> RecordProtection:
+    """Local steps that are private record by record: the baseline `privacy-free` has neither clip
+    nor noise."""
+    local = cell.spec.training.local
+    if local.steps is None:
+        raise ValueError(f"{privacy.mechanism} takes a number of steps, and no epochs")
+    noise = _noise_multipliers(plan, clients)
+    steps = RecordSteps(
+        gradients=clipped_gradients(cell.shape, loss),
+        optimiser=local_optimiser(local, local.step_size),
+        steps=local.steps,
+        clip=float("inf") if plan.runs is None else privacy.clip,
+        normaliser=_normaliser(local, noise),
+    )
+    return RecordProtection(steps, noise)
 
 
 def _noise_multipliers(plan: RecordPlan, clients: int) -> Floats:
@@ -88,37 +69,42 @@ def _normaliser(local: Local, noise: Floats) -> float:
     return max(1.0, float(noise[0]))
 
 
-def training_mechanism(privacy: PrivacySpec) -> TrainingMechanism:
-    """The mechanism of a spec, with its parameters, as it is trained with."""
-    return watched(_mechanism(privacy))
+def build_protection(cells: Sequence[Cell], device: torch.device) -> Protection:
+    """What protects the updates of cells that can be stacked.
 
-
-def _mechanism(privacy: PrivacySpec) -> TrainingMechanism:
+    Raises ValueError for a mechanism that is not trained update by update, and for cells of
+    several mechanisms.
+    """
+    privacy = cells[0].spec.privacy
     match privacy:
         case NoMechanism():
-            return NoMechanismTraining(privacy)
+            privacy_of(cells, NoMechanism)
+            return watched(Unprotected())
         case LaplaceL2():
-            return LaplaceL2Training(privacy)
+            return watched(laplace_uploads(cells, device))
         case GaussianLocal():
-            return GaussianLocalTraining(privacy)
+            return watched(gaussian_uploads(cells, device))
         case GaussianCentral():
-            return GaussianCentralTraining(privacy)
+            return watched(gaussian_server(cells, device))
         case RecordPersonalised():
-            return RecordPersonalisedTraining(privacy)
+            raise ValueError(f"updates are not protected by {privacy.mechanism} here")
         case _:
             assert_never(privacy)
 
 
-def build_protection(cells: Sequence[Cell], device: torch.device) -> Protection:
-    """What protects the updates of cells that can be stacked.
+def build_record_protection(
+    cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
+) -> RecordProtection:
+    """The local steps of a cell whose `clients` training clients follow this plan.
 
-    Raises ValueError for a mechanism that is not trained update by update.
+    Raises ValueError for a mechanism that does not protect records, and for a plan whose noise is
+    no positive number.
     """
-    mechanism = training_mechanism(cells[0].spec.privacy)
-    match mechanism:
-        case ClientMechanism() | ServerMechanism():
-            return mechanism.protection(cells, device)
-        case RecordMechanism():
-            raise ValueError(f"updates are not protected by {mechanism.name} here")
+    privacy = cell.spec.privacy
+    match privacy:
+        case RecordPersonalised():
+            return watched(record_protection(privacy, cell, loss, plan, clients=clients))
+        case NoMechanism() | LaplaceL2() | GaussianLocal() | GaussianCentral():
+            raise ValueError(f"{privacy.mechanism} takes no steps record by record")
         case _:
-            assert_never(mechanism)
+            assert_never(privacy)

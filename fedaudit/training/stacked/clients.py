@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.federations.federation import Federation
-from fedaudit.native.library import done, kernels, line, place_of
-from fedaudit.native.tensors import address
+from fedaudit.native.library import kernels, line
+from fedaudit.native.tensors import call
 from fedaudit.networks.stacked_network import BatchedNetwork, Loss, Network, SmallDenseNetwork
 from fedaudit.randomness import Purpose, Source
 from fedaudit.reproducible import fixed_order_sum
@@ -290,19 +290,10 @@ class CompiledClients:
         self._library = library
         self._data = data
         self._root_mean = loss.root_mean
-        # Kept, because the kernels are given only where they lie.
-        self._arrays = packed, count, sizes = (
-            *data.by_client(),
-            line(network.shape.sizes, np.int64),
-        )
+        packed, count, sizes = *data.by_client(), line(network.shape.sizes, np.int64)
         self._fixed = (
-            len(network.shape.layers),
-            place_of(sizes),
-            network.shape.intercept,
-            network.n,
-            place_of(packed),
-            place_of(count),
-            packed.shape[2],
+            *(len(network.shape.layers), sizes, network.shape.intercept, network.n),
+            *(packed, count, packed.shape[2]),
         )
 
     def learn(
@@ -317,21 +308,10 @@ class CompiledClients:
         chosen = torch.empty(columns.shape, dtype=torch.int64)
         start = torch.empty((*columns.shape, theta.shape[2]))
         updated = torch.empty_like(start)
-        done(
-            self._library.fedaudit_learn(
-                *self._fixed,
-                self._data.rows_needed(columns),
-                address(theta),
-                theta.shape[1],
-                place_of(columns),
-                *columns.shape,
-                self._root_mean,
-                steps,
-                step_size,
-                address(chosen),
-                address(start),
-                address(updated),
-            )
+        call(
+            self._library.fedaudit_learn,
+            *(*self._fixed, self._data.rows_needed(columns), theta, theta.shape[1]),
+            *(columns, *columns.shape, self._root_mean, steps, step_size, chosen, start, updated),
         )
         return chosen, start, updated
 
@@ -352,23 +332,10 @@ class CompiledClients:
         predictions = None
         if predicts:
             predictions = np.empty((cells, clients, rows), dtype=np.float32)
-        done(
-            self._library.fedaudit_evaluate(
-                *self._fixed,
-                rows,
-                address(theta),
-                theta.shape[1],
-                place_of(columns),
-                cells,
-                clients,
-                self._root_mean,
-                address(largest),
-                place_of(of_clients[0]),
-                place_of(of_clients[1]),
-                place_of(losses[0]),
-                place_of(losses[1]),
-                None if predictions is None else place_of(predictions),
-            )
+        call(
+            self._library.fedaudit_evaluate,
+            *(*self._fixed, rows, theta, theta.shape[1], columns, cells, clients),
+            *(self._root_mean, largest, *of_clients, *losses, predictions),
         )
         return losses[0], losses[1], predictions
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedaudit.native.library import done, kernels
-from fedaudit.native.tensors import address
+from fedaudit.native.library import kernels
+from fedaudit.native.tensors import call
 from fedaudit.privacy.noise.laplace import SHORT, norms, squared_distances
 from fedaudit.reproducible import fixed_order_sum, square_root
 from fedaudit.training.methods import LossWeighting
@@ -297,21 +297,10 @@ def compiled_clusters(
         assigned = torch.empty((cells, clients), dtype=torch.int64)
     else:
         assigned, iterations = given.contiguous(), 0
-    done(
-        library.fedaudit_cluster(
-            address(theta),
-            address(uploads),
-            address(present),
-            cells,
-            clients,
-            k,
-            n,
-            relocate,
-            iterations,
-            address(hypotheses),
-            address(assigned),
-            address(sizes),
-        )
+    call(
+        library.fedaudit_cluster,
+        *(theta, uploads, present, cells, clients, k, n, relocate, iterations),
+        *(hypotheses, assigned, sizes),
     )
     return hypotheses, assigned, sizes
 
@@ -325,20 +314,9 @@ def compiled_separation(
         return None
     (cells, k, n), clients = theta.shape, uploads.shape[1]
     found = torch.empty(cells, dtype=torch.float64)
-    # Kept by name: the kernel is given only where they lie.
-    theta, uploads = theta.contiguous(), uploads.contiguous()
-    present, assigned = present.contiguous(), assigned.contiguous()
-    done(
-        library.fedaudit_separation(
-            address(theta),
-            address(uploads),
-            address(present),
-            address(assigned),
-            cells,
-            clients,
-            k,
-            n,
-            address(found),
-        )
+    uploads, present = uploads.contiguous(), present.contiguous()
+    call(
+        library.fedaudit_separation,
+        *(theta.contiguous(), uploads, present, assigned.contiguous(), cells, clients, k, n, found),
     )
     return found

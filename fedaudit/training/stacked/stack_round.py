@@ -24,7 +24,8 @@ from fedaudit.training.base.cohort import Block, Draws, rounds_ahead
 from fedaudit.training.base.planted import PlantedUpdates, SentUploads, SummedRound, of_updates
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.scored_rows import GroupCounter
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.mechanisms.base import ClientProtection
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods import training_method
 from fedaudit.training.stacked.clients import (
@@ -150,6 +151,27 @@ class RoundResult:
     they are."""
 
 
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """Hypotheses and the validation clients that they are scored on; each row is a round of the
+    cell at its position."""
+
+    theta: Tensor
+    """[rows, k, n]."""
+    clients: Ints
+    """[rows, clients]."""
+    positions: Sequence[int]
+    sizes: Tensor
+    """[rows, k]: uploads in each cluster."""
+    tuned: bool = True
+    """As in `Measure`."""
+
+    def of(self, rows: slice) -> "Scoring":
+        """Some of the rows."""
+        parts = self.theta[rows], self.clients[rows], self.positions[rows], self.sizes[rows]
+        return Scoring(*parts, self.tuned)
+
+
 class Learner:
     """What clients do with hypotheses on their own rows (lines 5 and 6 of Algorithm 1)."""
 
@@ -229,21 +251,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def score(
-        self,
-        theta: Tensor,
-        clients: Ints,
-        positions: Sequence[int],
-        sizes: Tensor,
-        *,
-        per_client: bool = False,
-        tuned: bool = True,
-    ) -> Figures:
-        """Figures of hypotheses theta [rows, k, n] on validation clients [rows, clients].
-
-        Each row is a round of the cell at its position; `sizes` [rows, k]: uploads in each cluster.
-        `tuned` as in `Measure`.
-        """
+    def score(self, asked: Scoring, *, per_client: bool = False) -> Figures:
+        """The figures of each row, a cell's over all clients or client by client."""
 
     def _moved(self, found: RoundResult, moments: Tensor | None) -> RoundResult:
         """A round whose hypotheses are averages, with those that the server makes of them."""

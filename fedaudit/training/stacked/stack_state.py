@@ -13,12 +13,17 @@ from torch import Tensor
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Ints32
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.spec.privacy import (
+    GaussianCentral,
+    GaussianLocal,
+    LaplaceL2,
+    NoMechanism,
+    RecordPersonalised,
+)
 from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import spending_of
 from fedaudit.training.base.rounds import Progress, RoundColumns
-from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
-from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.stacked.server import separation
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures, joined_figures
@@ -110,16 +115,14 @@ def first_moments(cell: Cell, hypotheses: Floats32) -> Floats32 | None:
 
 def _initial_clip(cell: Cell) -> float | None:
     """What a trusted server clips updates of the first round to; None without one."""
-    mechanism = training_mechanism(cell.spec.privacy)
-    match mechanism:
-        case ServerMechanism():
-            return mechanism.initial_clip
-        case ClientMechanism():
+    privacy = cell.spec.privacy
+    match privacy:
+        case GaussianCentral():
+            return privacy.initial_clip
+        case NoMechanism() | LaplaceL2() | GaussianLocal() | RecordPersonalised():
             return None
-        case RecordMechanism():
-            raise ValueError(f"{mechanism.name} keeps a state of its own")
         case _:
-            assert_never(mechanism)
+            assert_never(privacy)
 
 
 def participation_cap(cell: Cell) -> int | None:

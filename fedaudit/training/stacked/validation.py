@@ -300,12 +300,11 @@ def flat_figures(
     counter: GroupCounter,
     rows: ScoredRows,
     places: RowPlaces,
+    losses: tuple[Floats, Floats],
     *,
-    selection_loss: Floats,
-    validation_loss: Floats,
     per_client: bool,
 ) -> Figures:
-    """Figures as of a stack of one; the losses are [1]."""
+    """Figures as of a stack of one; selection and validation loss are [1]."""
     right, accuracy = counter.right(rows.predictions, places.place), None
     if right is not None:
         scored = right if rows.scored is None else right[rows.scored]
@@ -319,4 +318,4 @@ def flat_figures(
         counts = counter.count_rows(
             rows.predictions, places.place, together, slots=1, scored=rows.scored
         )
-    return Figures(selection_loss, validation_loss, accuracy, counts, final)
+    return Figures(*losses, accuracy, counts, final)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
-from fedaudit.attacks.canaries.canary_attack import CanaryAttack
+from fedaudit.attacks.canaries.canary_attack import attack_by_canaries
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.runs.run import new_run
@@ -65,7 +65,7 @@ def outcome_of(
     """What canaries find."""
     run = new_run(cell, experiment_id="1", started_at=datetime(2026, 1, 1, tzinfo=UTC))
     attacked = AttackedRun(run, _result(), device="cpu")
-    return CanaryAttack(CanariesSpec(unit=unit, count=count)).execute(attacked, progress=progress)
+    return attack_by_canaries(CanariesSpec(unit=unit, count=count), attacked, progress=progress)
 
 
 def section_of(cell: Cell, count: int, *, unit: CanaryUnit = "client") -> CanariesSection:

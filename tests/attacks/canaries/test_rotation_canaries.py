@@ -81,7 +81,7 @@ def test_signal_and_noise_are_what_was_planned(bands: int | None) -> None:
     audit.play(progress=lambda share: None)
     fit, sigma = audit._found.fit, 1 / planned.claim.law.ratio
     assert fit.weight == pytest.approx(planned.claim.entries, rel=1e-6)
-    assert fit.length == pytest.approx(1, abs=5 * sigma / fit.weight**0.5)
+    assert fit.product / fit.weight == pytest.approx(1, abs=5 * sigma / fit.weight**0.5)
     assert fit.deviation == pytest.approx(sigma, rel=5 / (2 * fit.numbers) ** 0.5)
     assert set(audit._found.participations) == {2}
     # A score adds up what is seen of the lengths of its two participations.

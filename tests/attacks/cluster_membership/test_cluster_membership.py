@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
-from fedaudit.attacks.cluster_membership import ClusterMembershipAttack
+from fedaudit.attacks.cluster_membership import attack_cluster_membership
 from fedaudit.attacks.feasibility import faults
 from fedaudit.reports.sections.attacks import ClusterMembershipSection
 from fedaudit.spec.attacks.attack_part import AttackedSpec
@@ -32,9 +32,7 @@ def fixed() -> AttackedRun:
 
 def attack(run: AttackedRun, **spec: Any) -> tuple[ClusterMembershipSection, AttackOutcome]:
     shares: list[float] = []
-    found = ClusterMembershipAttack(ClusterMembershipSpec(**spec)).execute(
-        run, progress=shares.append
-    )
+    found = attack_cluster_membership(ClusterMembershipSpec(**spec), run, progress=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
     assert isinstance(found.section, ClusterMembershipSection)

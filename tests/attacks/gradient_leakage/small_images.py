@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
-from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import GradientLeakageAttack
+from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gradient_leakage
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.reports.sections.attacks import GradientLeakageSection
 from fedaudit.runs.run import new_run
@@ -100,7 +100,7 @@ def untrained(cell: Cell) -> AttackedRun:
 def attack(cell: Cell, **asked: Any) -> AttackOutcome:
     """The outcome of an attack, of four images unless asked otherwise."""
     spec = GradientLeakageSpec(**{"images": 4, "noise_multipliers": [0.0, 100.0], **asked})
-    return GradientLeakageAttack(spec).execute(untrained(cell), progress=lambda _: None)
+    return attack_gradient_leakage(spec, untrained(cell), progress=lambda _: None)
 
 
 def section_of(cell: Cell, **asked: Any) -> GradientLeakageSection:

@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.attacks.feasibility import attackable_clients, faults
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import (
-    GradientLeakageAttack,
+    attack_gradient_leakage,
     draw_images,
 )
 from fedaudit.randomness import CounterSource
@@ -138,7 +138,7 @@ def test_the_statement_says_what_failing_does_not_show() -> None:
 def test_progress_goes_up_to_one_and_stops_the_attack() -> None:
     shares: list[float] = []
     spec = GradientLeakageSpec(images=4, noise_multipliers=[0.0, 1.0], iterations=5)
-    GradientLeakageAttack(spec).execute(untrained(small_cell()), progress=shares.append)
+    attack_gradient_leakage(spec, untrained(small_cell()), progress=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert len(shares) > 8
@@ -147,7 +147,7 @@ def test_progress_goes_up_to_one_and_stops_the_attack() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        GradientLeakageAttack(spec).execute(untrained(small_cell()), progress=cancel)
+        attack_gradient_leakage(spec, untrained(small_cell()), progress=cancel)
 
 
 def test_data_with_too_few_images_are_refused_at_the_field() -> None:

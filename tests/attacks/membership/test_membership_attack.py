@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.membership.member_rates import shown_groups_of
-from fedaudit.attacks.membership.membership_attack import MembershipAttack
+from fedaudit.attacks.membership.membership_attack import attack_membership
 from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.sections.attacks import MembershipSection
@@ -26,7 +26,7 @@ def attack(
     attacked: AttackedRun, **spec: Any
 ) -> tuple[MembershipSection, AttackOutcome, list[float]]:
     shares: list[float] = []
-    outcome = MembershipAttack(MembershipSpec(**spec)).execute(attacked, progress=shares.append)
+    outcome = attack_membership(MembershipSpec(**spec), attacked, progress=shares.append)
     assert isinstance(outcome.section, MembershipSection)
     return outcome.section, outcome, shares
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fedaudit.native.library import fallback_only
+from tests.native_fallback import fallback_only
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,7 @@ from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import LayerSanitiser
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.training.mechanisms import laplace_l2
-from fedaudit.training.mechanisms.base import ServerNoise
-from fedaudit.training.mechanisms.gaussian import GaussianServer, GaussianUploads
+from fedaudit.training.mechanisms.gaussian import GaussianUploads, ServerNoise, TrustedServer
 from fedaudit.training.stacked.stack_state import StackState
 from tests.attacks.zoo.cells import central, fixed, layered, local, moving
 from tests.attacks.zoo.violations import violation
@@ -28,13 +27,13 @@ Change = Callable[[Callable[[Rounds], Numbers], Rounds], Numbers]
 
 
 def _server_noise(patch: pytest.MonkeyPatch, change: Change) -> None:
-    real = GaussianServer.draw
+    real = TrustedServer.draw
 
     def draw(self: Any, draws: Any, rounds: Rounds) -> ServerNoise:
         found = real(self, draws, rounds)
         return replace(found, sums=change(lambda which: real(self, draws, which).sums, rounds))
 
-    patch.setattr(GaussianServer, "draw", draw)
+    patch.setattr(TrustedServer, "draw", draw)
 
 
 def _by_round(factor: Any) -> Numbers:
@@ -164,7 +163,7 @@ def spare_the_short(real: Any, self: Any, start: Tensor, updated: Tensor, unit: 
 def lower_the_clip(patch: pytest.MonkeyPatch) -> None:
     """The clip is lowered to the largest update where that is smaller, and the noise with it."""
     largest: dict[int, Tensor] = {}
-    real_clip, real_average = GaussianServer.clip, GaussianServer.average
+    real_clip, real_average = TrustedServer.clip, TrustedServer.average
 
     def clip(self: Any, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
         largest[0] = updates.double().norm(dim=-1).amax(-1, keepdim=True)
@@ -174,15 +173,15 @@ def lower_the_clip(patch: pytest.MonkeyPatch) -> None:
     def average(self: Any, *given: Any, clips: Tensor) -> Tensor:
         return real_average(self, *given, clips=torch.minimum(clips, largest[0]))
 
-    patch.setattr(GaussianServer, "clip", clip)
-    patch.setattr(GaussianServer, "average", average)
+    patch.setattr(TrustedServer, "clip", clip)
+    patch.setattr(TrustedServer, "average", average)
 
 
 @violation(central, "release", "kept hypotheses")
 def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
     """The best hypotheses are kept without noise."""
     bare: dict[int, Tensor] = {}
-    real_average, real_keep = GaussianServer.average, StackState.keep_best
+    real_average, real_keep = TrustedServer.average, StackState.keep_best
 
     def average(self: Any, theta: Tensor, sums: Tensor, noise: Any, **given: Any) -> Tensor:
         bare[0] = real_average(self, theta, sums, np.zeros_like(noise), **given)
@@ -192,11 +191,11 @@ def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
         # The replay plays one round at a time.
         real_keep(self, cells, [replace(one, hypotheses=bare[0]) for one in played], improved)
 
-    patch.setattr(GaussianServer, "average", average)
+    patch.setattr(TrustedServer, "average", average)
     patch.setattr(StackState, "keep_best", keep)
 
 
-@violation(moving, "noise", "noise on the count", at=(GaussianServer, "next_clips"))
+@violation(moving, "noise", "noise on the count", at=(TrustedServer, "next_clips"))
 def halve_the_noise_on_the_count(
     real: Any, self: Any, clips: Any, *, noise: Any, **given: Any
 ) -> Any:
@@ -204,7 +203,7 @@ def halve_the_noise_on_the_count(
     return real(self, clips, noise=noise / 2, **given)
 
 
-@violation(moving, "noise", "normal numbers, of the count", at=(GaussianServer, "draw"))
+@violation(moving, "noise", "normal numbers, of the count", at=(TrustedServer, "draw"))
 def draw_no_noise_on_the_count(real: Any, self: Any, *given: Any) -> ServerNoise:
     """No noise is drawn for the count that the clip follows."""
     found = real(self, *given)

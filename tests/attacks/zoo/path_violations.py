@@ -21,7 +21,7 @@ from fedaudit.randomness import Purpose
 from fedaudit.training import stack
 from fedaudit.training.base import cohort, record_steps
 from fedaudit.training.base.record_steps import Adam, OptimiserState
-from fedaudit.training.mechanisms.gaussian import GaussianServer
+from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
@@ -132,7 +132,7 @@ def toss_for_two_rounds(real: Any, source: Any, *, round_: Any, **given: Any) ->
     return real(source, round_=round_ - (round_ % 2 == 0), **given)
 
 
-@violation(central, "clip", "norm of a clipped update", at=(GaussianServer, "clip"))
+@violation(central, "clip", "norm of a clipped update", at=(TrustedServer, "clip"))
 def forget_the_intercept(
     real: Any, self: Any, updates: Tensor, clips: Tensor
 ) -> tuple[Tensor, Tensor]:

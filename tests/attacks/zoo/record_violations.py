@@ -53,7 +53,7 @@ def look_at_everybody(real: Any, budgets: NDArray[np.float64], run: Any) -> Any:
     """A record's rate follows from how many records there are."""
     found = real(budgets, run)
     share = 1 - 1 / len(budgets)
-    return replace(found, rates=share * found.rates)
+    return found._replace(rates=share * found.rates)
 
 
 @violation(
@@ -108,15 +108,10 @@ def leave_empty_batches_bare(real: Any, self: Any, *given: Any) -> Any:
         yield batch, noise, taken
 
 
-@violation(
-    records,
-    "release",
-    "divisor of gradients",
-    at=(registry.RecordPersonalisedTraining, "protection"),
-)
+@violation(records, "release", "divisor of gradients", at=(registry, "record_protection"))
 def divide_by_expected_batches(
-    real: Any, self: Any, cell: Any, loss: Any, plan: Any, *, clients: int
+    real: Any, privacy: Any, cell: Any, loss: Any, plan: Any, *, clients: int
 ) -> Any:
     """Sums of gradients are divided by a number that follows from the records' budgets."""
-    found = real(self, cell, loss, plan, clients=clients)
+    found = real(privacy, cell, loss, plan, clients=clients)
     return replace(found, steps=replace(found.steps, normaliser=float(plan.rates.sum())))

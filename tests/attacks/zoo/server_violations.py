@@ -15,8 +15,7 @@ from fedaudit.randomness import Source
 from fedaudit.runs import blocks
 from fedaudit.training.base import cohort
 from fedaudit.training.mechanisms import gaussian
-from fedaudit.training.mechanisms.base import ServerNoise
-from fedaudit.training.mechanisms.gaussian import GaussianServer
+from fedaudit.training.mechanisms.gaussian import ServerNoise, TrustedServer
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round, stack_state
 from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, moving, rotation
@@ -28,7 +27,7 @@ def _without_clip(patch: pytest.MonkeyPatch) -> None:
         finite = torch.isfinite(updates).all(-1)
         return torch.where(finite[..., None], updates, 0.0), finite
 
-    patch.setattr(GaussianServer, "clip", clip)
+    patch.setattr(TrustedServer, "clip", clip)
 
 
 @violation(rotation, "noise", "noise drawn for this round", at=(BandedNoise, "follow"))
@@ -61,7 +60,7 @@ def clip_the_sum(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stack_round, "block_sums", sums)
 
 
-@violation(central, "clip", "norm of a clipped update", at=(GaussianServer, "clip"))
+@violation(central, "clip", "norm of a clipped update", at=(TrustedServer, "clip"))
 def clip_the_largest_component(
     _: Any, self: Any, updates: Tensor, clips: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -78,7 +77,7 @@ def measure_in_single_precision(_: Any, vectors: Tensor, *, clip: Tensor) -> tup
     return vectors * share[..., None], lengths.isfinite()
 
 
-@violation(central, "clip", "norm of a clipped update", at=(GaussianServer, "clip"))
+@violation(central, "clip", "norm of a clipped update", at=(TrustedServer, "clip"))
 def move_the_clip_after_looking(
     real: Any, self: Any, updates: Tensor, clips: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -96,14 +95,14 @@ def count_a_client_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stack_round, "block_sums", lambda *given, **named: 2 * real(*given, **named))
 
 
-@violation(central, "noise", "noise used once", at=(GaussianServer, "draw"))
+@violation(central, "noise", "noise used once", at=(TrustedServer, "draw"))
 def share_noise_between_hypotheses(real: Any, self: Any, *given: Any) -> ServerNoise:
     """Noise is drawn once for all hypotheses."""
     found = real(self, *given)
     return replace(found, sums=np.repeat(found.sums[..., :1, :], self.k, axis=-2))
 
 
-@violation(central, "noise", "noise of runs side by side", at=(GaussianServer, "draw"))
+@violation(central, "noise", "noise of runs side by side", at=(TrustedServer, "draw"))
 def share_noise_between_cells(real: Any, self: Any, *given: Any) -> ServerNoise:
     """Experiments that are trained side by side share their noise."""
     found = real(self, *given)
@@ -111,7 +110,7 @@ def share_noise_between_cells(real: Any, self: Any, *given: Any) -> ServerNoise:
     return replace(found, sums=shared.copy())
 
 
-@violation(coins, "noise", "noise added", at=(GaussianServer, "average"))
+@violation(coins, "noise", "noise added", at=(TrustedServer, "average"))
 def noise_only_what_was_chosen(
     real: Any, self: Any, theta: Tensor, sums: Tensor, noise: Any, *, clips: Tensor
 ) -> Tensor:
@@ -128,7 +127,7 @@ def leave_no_room_for_the_count(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@violation(moving, "noise", "noise on the count", at=(GaussianServer, "next_clips"))
+@violation(moving, "noise", "noise on the count", at=(TrustedServer, "next_clips"))
 def count_without_noise(real: Any, self: Any, clips: Any, *, noise: Any, **given: Any) -> Any:
     """The clip follows a count without noise."""
     return real(self, clips, noise=np.zeros_like(noise), **given)
@@ -143,7 +142,7 @@ def divide_by_who_came(real: Any, server: Any, theta: Tensor, drawn: Any, **give
     return replace(found, hypotheses=theta + moved)
 
 
-@violation(coins, "release", "divisor of sums", at=(GaussianServer, "average"))
+@violation(coins, "release", "divisor of sums", at=(TrustedServer, "average"))
 def divide_by_the_size_of_the_sum(
     real: Any, self: Any, theta: Tensor, sums: Tensor, noise: Any, *, clips: Tensor
 ) -> Tensor:

@@ -186,11 +186,11 @@ def take_secret_noise_from_the_seed(real: Any, self: Any, draws: Draws, *given: 
 )
 def skip_the_end_of_a_vector(patch: pytest.MonkeyPatch) -> None:
     """The last parameter of a vector that is noised part by part gets no noise."""
-    real = laplace.unit_laplace_vector
+    real = laplace.unit_layers
 
     def unit(*given: Any, **named: Any) -> Numbers:
         found = real(*given, **named)
-        found[-1] = 0.0
+        found[..., -1] = 0.0
         return found
 
-    patch.setattr(laplace_l2, "unit_laplace_vector", unit)
+    patch.setattr(laplace_l2, "unit_layers", unit)

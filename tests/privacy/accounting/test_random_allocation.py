@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, PldAccountant, RdpAccountant
-from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, RepeatedEvent
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve, EpsilonTerms, RepeatedEvent
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, RandomAllocated
 from fedaudit.privacy.accounting.random_allocation import allocation_curve, allocation_loss
 from fedaudit.privacy.lower_bounds.release_law import gaussian_epsilon
@@ -111,9 +111,7 @@ def test_a_block_is_charged_with_its_first_round() -> None:
         line = EpsilonCurve.of_events(
             (RepeatedEvent(event),),
             10,
-            observer="final_model",
-            adjacency="add-or-remove-one",
-            delta=DELTA,
+            EpsilonTerms(adjacency="add-or-remove-one", observer="final_model", delta=DELTA),
             by_pld=by_pld,
         )
         one, two = (

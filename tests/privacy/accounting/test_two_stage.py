@@ -4,6 +4,7 @@ Noise for a budget: the published figures, and never too little.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fedaudit.privacy.accounting.accountant import RdpAccountant, added_epsilon,
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, TwoStage
 from fedaudit.privacy.accounting.two_stage import (
     TWO_STAGE_ORDERS,
+    RecordSettings,
     TwoStageAccountant,
     TwoStageRun,
     calibrated_run,
@@ -210,7 +212,7 @@ def test_rates_lie_between_0_and_1(rates):
         MNIST.epsilons(rates)
 
 
-PAPER = {"steps": 50, "rounds": 15}
+PAPER = RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ PAPER = {"steps": 50, "rounds": 15}
 )
 def test_the_published_noise(client_rate, delta, noise):
     """The authors stop within 0.01 of the budget 10 on either side, about 0.012 in the noise."""
-    run = calibrated_run(10.0, client_rate=client_rate, delta=delta, **PAPER)
+    run = calibrated_run(10.0, replace(PAPER, client_rate=client_rate, delta=delta))
     assert run.noise_multiplier == pytest.approx(noise, abs=0.012)
     spent = TwoStageAccountant(observer="final_model").compose(run.event(1.0), 15).epsilon(delta)
     assert 10 - 1e-6 < spent <= 10
@@ -232,16 +234,15 @@ def test_the_published_noise(client_rate, delta, noise):
 )
 @settings(max_examples=25, deadline=None)
 def test_the_budget_is_met_and_never_passed(epsilon, rate, client_rate, observer):
-    run = calibrated_run(
-        epsilon, record_rate=rate, client_rate=client_rate, delta=1e-4, observer=observer, **PAPER
-    )
+    seen = replace(PAPER, client_rate=client_rate, observer=observer)
+    run = calibrated_run(epsilon, seen, record_rate=rate)
     assert epsilon * (1 - 1e-6) <= run.epsilons(rate) <= epsilon
     assert (run.epsilons([rate / 2, rate / 10]) <= epsilon).all()
 
 
 def test_against_the_server_more_noise_is_needed():
     noises = [
-        calibrated_run(10.0, client_rate=0.5, delta=1e-3, observer=who, **PAPER).noise_multiplier
+        calibrated_run(10.0, replace(PAPER, observer=who)).noise_multiplier
         for who in ("final_model", "server")
     ]
     assert noises[0] < noises[1]
@@ -249,9 +250,7 @@ def test_against_the_server_more_noise_is_needed():
 
 def test_a_budget_below_the_floor_needs_more_than_noise():
     with pytest.raises(InvalidInputError) as refused:
-        calibrated_run(
-            0.001, client_rate=0.8, delta=1e-5, pointer="/privacy/uniform_epsilon", **PAPER
-        )
+        calibrated_run(0.001, replace(PAPER, delta=1e-5), pointer="/privacy/uniform_epsilon")
     (error,) = refused.value.errors
     assert error.pointer == "/privacy/uniform_epsilon"
     assert "0.003637" in error.message

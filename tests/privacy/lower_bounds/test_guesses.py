@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from benchmarks.canary_scenarios import gaussian_mu
 from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     GuessPlan,
     by_score,
@@ -16,7 +17,7 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     possible_plans,
     refutes,
 )
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_mu, simulated
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, simulated
 
 
 def _law(mu: float) -> ReleaseLaw:

@@ -10,13 +10,9 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.canary_scenarios import gaussian_mu
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.lower_bounds.release_law import (
-    ReleaseLaw,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-)
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_delta, gaussian_epsilon
 
 SAMPLED = ReleaseLaw(ratio=0.5, rate=0.2, compositions=20, adjacency="add-or-remove-one")
 

@@ -215,7 +215,7 @@ def test_private_steps_refute_no_guess(n: int, monkeypatch: pytest.MonkeyPatch) 
                 "fedaudit.training.base.record_steps.unit_gaussian",
                 lambda *_, **__: unit.numpy().copy(),
             )
-            theta, _ = steps(torch.zeros(n), records, source=EntropySource(), round_=1)
+            theta = steps(torch.zeros(n), records, source=EntropySource(), round_=1)
             return -theta[None]  # descent goes against the sum
 
         return step

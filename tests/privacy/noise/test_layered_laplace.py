@@ -19,7 +19,6 @@ from fedaudit.privacy.noise.laplace import (
     norms,
     release_layers_in_place,
     unit_laplace,
-    unit_laplace_vector,
     unit_layers,
 )
 from fedaudit.randomness import CounterSource, EntropySource
@@ -52,8 +51,8 @@ def test_broken_noise_of_layers_is_caught(name: str) -> None:
 
 def test_secret_noise_of_layers_looks_right_and_is_never_the_same() -> None:
     source = EntropySource(np.zeros(1))
-    one, other = (unit_laplace_vector(source, sizes=SIZES, round_=1, client=1) for _ in range(2))
-    assert one.shape == other.shape == (sum(SIZES),)
+    one, other = (unit_layers(source, sizes=SIZES, round_=1, counters=1) for _ in range(2))
+    assert one.shape == other.shape == (1, sum(SIZES))
     assert not np.isin(one, other).any()
 
 
@@ -80,7 +79,7 @@ def test_a_long_vector_gets_the_noise_of_a_stack(sizes: tuple[int, ...]) -> None
         CounterSource(seeds[:, None]), sizes=sizes, round_=[[9]], counters=np.array([[4, 8]])
     )
     for place, client in enumerate((4, 8)):
-        alone = unit_laplace_vector(CounterSource(seeds), sizes=sizes, round_=9, client=client)
+        alone = unit_layers(CounterSource(seeds), sizes=sizes, round_=9, counters=client)
         assert alone.tobytes() == together[0, place].tobytes()
 
 

@@ -90,7 +90,7 @@ def test_a_round_is_what_a_plain_loop_makes_of_it() -> None:
     records, play = silos_of([12, 1, 30]), steps(optimiser=Adam(0.05))
     start = torch.linspace(-1, 1, SMALL.n)
     source = CounterSource(4)
-    theta, _ = play(start, records, source=source, round_=3)
+    theta = play(start, records, source=source, round_=3)
     for position, silo in enumerate(records.silos.tolist()):
         own = start.clone().requires_grad_()
         adam = torch.optim.Adam([own], lr=0.05)
@@ -126,40 +126,26 @@ def test_a_silo_does_not_notice_its_neighbours(
     records = silos_of(sizes, width=shape.sizes[0], seed=seed)
     play = steps(shape, optimiser=RmsProp(0.01))
     start = torch.linspace(-1, 1, shape.n)
-    together, _ = play(start, records, source=CounterSource(seed), round_=2)
+    together = play(start, records, source=CounterSource(seed), round_=2)
     for silo in range(len(sizes)):
-        alone, _ = play(start, only(records, silo), source=CounterSource(seed), round_=2)
+        alone = play(start, only(records, silo), source=CounterSource(seed), round_=2)
         assert torch.equal(alone[0], together[silo])
 
 
 @pytest.mark.parametrize("drawn", [1, 40, 1 << 18])
 def test_drawing_ahead_changes_nothing(drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     records = silos_of([12, 30])
-    expected, _ = steps()(torch.zeros(SMALL.n), records, source=CounterSource(1), round_=1)
+    expected = steps()(torch.zeros(SMALL.n), records, source=CounterSource(1), round_=1)
     monkeypatch.setattr(record_steps, "_DRAWN_ELEMENTS", drawn)
-    found, _ = steps()(torch.zeros(SMALL.n), records, source=CounterSource(1), round_=1)
+    found = steps()(torch.zeros(SMALL.n), records, source=CounterSource(1), round_=1)
     assert torch.equal(found, expected)
-
-
-def test_a_state_that_is_kept_continues() -> None:
-    records, play = silos_of([12, 30]), steps(optimiser=Adam(0.05))
-    source = CounterSource(1)
-    first, state = play(torch.zeros(SMALL.n), records, source=source, round_=1)
-    kept, _ = play(first, records, source=source, round_=2, state=state)
-    fresh, _ = play(first, records, source=source, round_=2)
-    assert not torch.equal(kept, fresh)
-    # Two rounds of six steps are one of twelve.
-    both, _ = steps(optimiser=Adam(0.05), steps=12)(
-        torch.zeros(SMALL.n), records, source=source, round_=1
-    )
-    assert torch.equal(both, kept)
 
 
 def test_without_noise_and_clip_it_is_stochastic_gradient_descent() -> None:
     records = silos_of([40], chance=1.0, noise=0.0)
     play = steps(clip=math.inf, normaliser=40.0, steps=1)
     start = torch.linspace(-1, 1, SMALL.n)
-    theta, _ = play(start, records, source=CounterSource(1), round_=1)
+    theta = play(start, records, source=CounterSource(1), round_=1)
     own = start.clone().requires_grad_()
     logits = records.features @ own[:4] + own[4]
     loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, records.target)
@@ -171,7 +157,7 @@ def test_each_silo_has_its_own_noise() -> None:
     records = silos_of([3, 3, 3], chance=0.0)
     records.noise_multipliers[:] = [0.5, 0.0, 4.0]
     play = steps(gradients=Recorded(2000), optimiser=Sgd(1.0), steps=1)
-    theta, _ = play(torch.zeros(2000), records, source=CounterSource(3), round_=1)
+    theta = play(torch.zeros(2000), records, source=CounterSource(3), round_=1)
     assert torch.equal(theta[1], torch.zeros(2000))
     for silo, multiplier in ((0, 0.5), (2, 4.0)):
         scaled = theta[silo].double().numpy() * 5.0 / (0.7 * multiplier)
@@ -196,7 +182,7 @@ def test_empty_batches_get_their_noise_and_the_normaliser_is_public() -> None:
     idle = Recorded(2000)
     play = steps(gradients=idle, optimiser=Sgd(1.0), steps=1)
     for round_ in range(1, 41):
-        theta, _ = play(torch.zeros(2000), records, source=CounterSource(3), round_=round_)
+        theta = play(torch.zeros(2000), records, source=CounterSource(3), round_=round_)
         for moved in theta:
             scaled = moved.double().numpy() * 5.0 / (0.7 * 1.3)
             assert stats.kstest(scaled, "norm").pvalue > FALSE_ALARM
@@ -208,8 +194,7 @@ def test_empty_batches_get_their_noise_and_the_normaliser_is_public() -> None:
 def test_secret_steps_are_never_the_same() -> None:
     records = silos_of([12, 30])
     first, second = (
-        steps()(torch.zeros(SMALL.n), records, source=EntropySource(), round_=1)[0]
-        for _ in range(2)
+        steps()(torch.zeros(SMALL.n), records, source=EntropySource(), round_=1) for _ in range(2)
     )
     assert (first != second).all()
 
@@ -218,9 +203,9 @@ def test_records_that_are_left_out_make_no_difference() -> None:
     records = silos_of([12, 30])
     records.inclusion[1, 5:] = 0.0
     start, source = torch.zeros(SMALL.n), CounterSource(1)
-    expected, _ = steps()(start, records, source=source, round_=1)
+    expected = steps()(start, records, source=source, round_=1)
     records.features[17:] = math.nan
-    found, _ = steps()(start, records, source=source, round_=1)
+    found = steps()(start, records, source=source, round_=1)
     assert torch.equal(found, expected)
 
 

@@ -9,11 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.native.library import fallback_only, kernels
+from fedaudit.native.library import kernels
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.server import Server, separation
+from tests.native_fallback import fallback_only
 from tests.training.specs import cell, groups_spec, linear_spec
 from tests.training.test_stack import NETWORKS, fingerprint, run_stacked
 
