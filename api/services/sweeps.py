@@ -330,11 +330,9 @@ def cancel_sweep(call: Call, sweep_id: str) -> Sweep:
         going_on = [one for one in cells if one.experiment.status not in ENDED]
         if not going_on:
             raise conflict("every cell of the sweep has ended")
-        experiments = ExperimentRepository(session, call.project_id)
-        for cell in going_on:
-            experiments.request_cancel(
-                cell.experiment.id, price=leakage, cancelled_by=call.caller.actor
-            )
+        ExperimentRepository(session, call.project_id).request_cancel_each(
+            [one.experiment.id for one in going_on], price=leakage, cancelled_by=call.caller.actor
+        )
         note(session, call.caller, "sweep.cancelled", sweep.id, cells=len(going_on))
         return sweep
 

@@ -122,7 +122,9 @@ class ClientUpdate:
             features, target = self._data.features(client, rows), self._data.target(client, rows)
             value, slopes = self._network.gradient(features, target, self._loss)
             total += value
-            gradient = _added(gradient, slopes) if gradient else slopes
+            for sums, part in zip(gradient, slopes, strict=bool(gradient)):
+                sums.add_(part)
+            gradient = gradient or slopes
         if not self._loss.root_mean:
             return gradient, 1.0  # Nothing has to leave the device.
         return gradient, self._loss.client_slope(total / len(batch)).item()
@@ -153,12 +155,6 @@ def parts(rows: Ints, size: int) -> Iterator[Rows]:
     """The rows, at most `size` at a time."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
-
-
-def _added(gradient: list[Tensor], slopes: list[Tensor]) -> list[Tensor]:
-    for total, part in zip(gradient, slopes, strict=True):
-        total.add_(part)
-    return gradient
 
 
 Tune = Callable[[int, Ints], None]

@@ -157,7 +157,9 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
     if privacy.adaptive_clip is not None:
         # What the count of updates within the clip leaves (Andrew et al. 2021, theorem 1).
         multiplier = (multiplier**-2 - (2 * privacy.adaptive_clip.count_noise) ** -2) ** -0.5
-    added, expected = list[_Added](), _noise_of_sums(replayed)
+    added, expected = list[_Added](), [drawn_noise(replayed, one) for one in replayed.rounds]
+    if _is_correlated(replayed):
+        expected = list(correlated(np.stack(expected), bands_of(privacy)))
     for round_, drawn in zip(replayed.rounds, expected, strict=True):
         at, own = findings.at("noise", round_), replayed.base.passed.sums[round_]
         if own.released is None or own.sums is None or own.theta is None or own.noise is None:
@@ -182,14 +184,6 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
         if privacy.adaptive_clip is not None:
             _check_count(replayed, privacy, at, own, clip)
     _check_added_to_sums(added, findings)
-
-
-def _noise_of_sums(replayed: Replayed) -> Sequence[Floats]:
-    """What is to be added to the sums of each round, unscaled: [k, n] each."""
-    drawn = [drawn_noise(replayed, round_) for round_ in replayed.rounds]
-    if not _is_correlated(replayed):
-        return drawn
-    return list(correlated(np.stack(drawn), bands_of(replayed.spec.privacy)))
 
 
 def _is_correlated(replayed: Replayed) -> bool:

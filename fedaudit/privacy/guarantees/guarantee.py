@@ -72,8 +72,8 @@ class Guarantee:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def no_guarantee(mechanism: str, *, unit: str, statement: str, reason: str) -> Guarantee:
-    """The statement for a mechanism that bounds nothing; `reason`: why it has no figures."""
+def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
+    """The statement for a mechanism that bounds nothing."""
     return Guarantee(
         kind="none",
         label="none",
@@ -85,7 +85,7 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str, reason: str) -> G
         delta=None,
         observers=(),
         statement=statement,
-        reasons={"adjacency": reason, "delta": reason},
+        reasons=dict.fromkeys(("adjacency", "delta"), NO_GUARANTEE),
     )
 
 

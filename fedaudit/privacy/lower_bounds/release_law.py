@@ -116,7 +116,9 @@ class ReleaseLaw:
             return 0.0
         if not self.is_sampled:
             return gaussian_epsilon(self.mu, delta)
-        return _least_sampled_epsilon(self.with_ratio(min(self.ratio, _MOST_RATIO)), delta)
+        law = self.with_ratio(min(self.ratio, _MOST_RATIO))
+        found = float(_distribution(law, pessimistic=False).get_epsilon_for_delta(delta))
+        return min(max(0.0, found), _LARGEST_EPSILON)
 
     def ratio_of_epsilon(self, epsilon: float, delta: float) -> float:
         """The ratio at which `epsilon` is reached at `delta`."""
@@ -172,11 +174,6 @@ def _distribution(law: ReleaseLaw, *, pessimistic: bool) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _least_sampled_epsilon(law: ReleaseLaw, delta: float) -> float:
-    found = float(_distribution(law, pessimistic=False).get_epsilon_for_delta(delta))
-    return min(max(0.0, found), _LARGEST_EPSILON)
-
-
 @lru_cache(maxsize=256)
 def _profile(law: ReleaseLaw) -> tuple[Floats, Floats]:
     """Epsilons, and upper bounds of the deltas at these."""

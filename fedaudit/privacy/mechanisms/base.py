@@ -25,7 +25,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     unbounded_inputs,
 )
 from fedaudit.privacy.guarantees.guarantee import (
-    NO_GUARANTEE,
     SIMULATED,
     UPDATES_AS_THEY_WERE,
     Guarantee,
@@ -464,9 +463,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
     ) -> Guarantee:
         """The statement that there is no guarantee."""
-        return no_guarantee(
-            self.facts.name, unit=self.facts.unit, statement=self._statement, reason=NO_GUARANTEE
-        )
+        return no_guarantee(self.facts.name, unit=self.facts.unit, statement=self._statement)
 
     def limits(self) -> list[str]:
         """That updates are unchanged, or that there are none."""

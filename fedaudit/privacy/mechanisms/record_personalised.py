@@ -36,7 +36,6 @@ from fedaudit.privacy.accounting.privacy_events import (
 )
 from fedaudit.privacy.accounting.two_stage import RecordSettings, TwoStageRun, calibrated_run
 from fedaudit.privacy.guarantees.guarantee import (
-    NO_GUARANTEE,
     UPDATES_AS_THEY_WERE,
     Guarantee,
     how_budgets_are_kept,
@@ -251,7 +250,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """For every record with an epsilon of its own; none for the baseline without noise."""
         if self._is_without_noise:
             name, unit = self.facts.name, self.facts.unit
-            return no_guarantee(name, unit=unit, statement=_NOTHING_HIDDEN, reason=NO_GUARANTEE)
+            return no_guarantee(name, unit=unit, statement=_NOTHING_HIDDEN)
         return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
 
     def sentences(self) -> list[str]:

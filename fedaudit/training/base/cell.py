@@ -9,7 +9,6 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.mapped import first_rows
 from fedaudit.federations.split import training_clients
@@ -17,12 +16,11 @@ from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import mean_cohort
-from fedaudit.spec.decision import BASE_RATE
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.errors import error_at
+from fedaudit.spec.experiment import BASE_RATE, ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of, training_records
 
@@ -154,14 +152,11 @@ def stands_alone(cell: Cell) -> bool:
 
 def cohort_clients(cell: Cell) -> int:
     """How many clients are drawn in a round. Raises ValueError where coins decide the number."""
-    cohort = cell.spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            return cohort.clients
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
-            raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
-        case _:
-            assert_never(cohort)
+    training = cell.spec.training
+    if training.asked_clients is None:
+        sampling = training.cohort.sampling
+        raise ValueError(f"cohorts here have a fixed size; {sampling} sampling has none")
+    return training.asked_clients
 
 
 def expected_cohort(cell: Cell) -> float:
@@ -291,13 +286,14 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
     length has nothing to gain from others and is always alone.
     """
     training, mechanism = cell.spec.training, mechanism_of(cell.spec)
+    left_some_out = cell.federation.left_out is not None
     return (
         id(cell) if stands_alone(cell) else None,
         cell.shape,
         (cell.federation.longest, cell.federation.width),
         tuple((attribute.name, attribute.values) for attribute in cell.federation.attributes),
         cell.federation.clients,
-        *_scored_clients(cell),
+        *([len(split_of(cell.spec, cell.federation)[1])] if left_some_out else []),
         cell.federation.classes,
         cell.federation.target_scale,
         cell.spec.federation.validation_fraction,
@@ -318,13 +314,6 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         cell.spec.privacy.noise,
         cell.spec.fairness.model_dump_json(),
     )
-
-
-def _scored_clients(cell: Cell) -> tuple[int, ...]:
-    """How many, where `fairness.exclude` may leave some out."""
-    if cell.federation.left_out is None:
-        return ()
-    return (len(split_of(cell.spec, cell.federation)[1]),)
 
 
 def stack_digest(cell: Cell) -> str | None:

@@ -10,11 +10,11 @@ what was spent.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, literal, select, update
+from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, select, update
 from sqlalchemy.orm import Session
 
 from models.repositories.base import ScopedRepository, table_of
@@ -52,10 +52,16 @@ Price = Callable[[Curve, float], float]
 HELD, SETTLED = "held", "settled"
 SUMS: tuple[BudgetFigure, ...] = ("leakage", "log_ratio")
 _BUDGET = table_of(FederationBudget)
-_ENLARGE = (
-    update(_BUDGET)
-    .where(*(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY))
-    .values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
+_BY_KEY = update(_BUDGET).where(
+    *(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY)
+)
+_ENLARGE = _BY_KEY.values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
+_ENLARGED = _BUDGET.c.reserved + bindparam("enlarge", type_=Double)
+_REST = _ENLARGED - bindparam("unreserve", type_=Double)
+_BOOK = _BY_KEY.values(
+    # Sums of floats may end a rounding below zero.
+    reserved=case((_REST < 0, 0.0), else_=_REST),
+    spent=_BUDGET.c.spent + bindparam("spend", type_=Double),
 )
 
 
@@ -174,7 +180,7 @@ class Budgets(ScopedRepository):
         mine = self._select(Federation).where(Federation.id == federation_id)
         fingerprint = mine.with_only_columns(Federation.fingerprint).scalar_subquery()
         unowned = (Content.fingerprint == fingerprint, Content.owner_project_id.is_(None))
-        self._execute(update(Content).where(*unowned).values(owner_project_id=self.project_id))
+        self._set(Content, *unowned, owner_project_id=self.project_id)
         self._reader.forget(sharings=True)
 
     def set_budget(
@@ -215,8 +221,8 @@ class Budgets(ScopedRepository):
         if terms is not None:
             unknown = {name: value for name, value in key.items() if name != "unit_key"}
             unknown["adjacency"] = ""
-            self._execute(update(FederationBudget).where(_is_budget(unknown)).values(total=None))
-        self._execute(update(FederationBudget).where(_is_budget(key)).values(total=total))
+            self._set(FederationBudget, _is_budget(unknown), total=None)
+        self._set(FederationBudget, _is_budget(key), total=total)
         self._reader.forget(sharings=True)
         return self._pool(key).budget(unit_key or "")
 
@@ -270,9 +276,7 @@ class Budgets(ScopedRepository):
         short = self._pool(key).shortage(unit_key, amount)
         if short is not None:
             return short
-        self._write(
-            _ENLARGE, [{"more": amount, **{f"of_{name}": value for name, value in key.items()}}]
-        )
+        self._write(_ENLARGE, [{"more": amount, **_by_key(key)}])
         step = None if of_one_release is None else np.array([of_one_release])
         values = {"experiment_id": experiment_id, "amount": amount, "spent": 0.0, "state": HELD}
         self._insert(Reservation, [{"step": step, **key, **values}])
@@ -342,6 +346,28 @@ class Budgets(ScopedRepository):
             self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
             self._change(one, state=SETTLED, spent=paid)
         return bool(held)
+
+    def give_back(self, experiment_ids: Collection[str]) -> None:
+        """Settles what experiments of the project hold that have spent nothing, as `settle` and
+        `settle_epsilon` do, in a few statements that lock budgets in the order of `held`."""
+        columns = [table_of(Reservation).c[name] for name in BUDGET_KEY]
+        held = and_(Reservation.experiment_id.in_(experiment_ids), Reservation.state == HELD)
+        amount = func.sum(Reservation.amount - Reservation.spent).label("unreserve")
+        sums = select(*columns, amount).where(held, Reservation.figure.in_(SUMS))
+        found = self.session.execute(sums.group_by(*columns).order_by(*columns))
+        nothing: dict[str, object] = {"enlarge": 0.0, "spend": 0.0}
+        if back := [nothing | _by_key(one._asdict()) for one in found]:
+            self.session.execute(_BOOK, back)
+        self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
+        of_epsilon = and_(held, Reservation.figure == "epsilon")
+        ids_by_size = defaultdict(list)
+        for one in self._all(select(Reservation).where(of_epsilon)):
+            ids_by_size[len(curve_of(one))].append(one.experiment_id)
+        for size, ids in ids_by_size.items():
+            alike = Reservation.experiment_id.in_(ids)
+            unused = {"state": SETTLED, "compositions": 0, "curve": np.zeros(size)}
+            self._set(Reservation, of_epsilon, alike, **unused)
+        self._reader.forget()
 
     def reserve_epsilon(
         self, federation_id: str, *, experiment_id: str, book: str, costs: Sequence[EpsilonCost]
@@ -526,22 +552,13 @@ class Budgets(ScopedRepository):
     def _change(self, reservation: Reservation, **values: object) -> None:
         key = {**_key_of(reservation), "experiment_id": reservation.experiment_id}
         is_it = (table_of(Reservation).c[name] == value for name, value in key.items())
-        self._execute(update(Reservation).where(*is_it).values(values))
+        self._set(Reservation, *is_it, **values)
         self._reader.forget()
 
-    def _book(
-        self, reservation: Reservation, *, unreserve: float, spend: float, enlarge: float = 0.0
-    ) -> None:
-        held = FederationBudget.reserved + literal(enlarge, Double)
-        rest = held - literal(unreserve, Double)
-        self._execute(
-            update(FederationBudget)
-            .where(_is_budget(_key_of(reservation)))
-            # Sums of floats may end a rounding below zero.
-            .values(
-                reserved=case((rest < 0, 0.0), else_=rest), spent=FederationBudget.spent + spend
-            )
-        )
+    def _book(self, reservation: Reservation, *, enlarge: float = 0.0, **amounts: float) -> None:
+        """`amounts`: what to `unreserve` and to `spend`."""
+        key = _by_key(_key_of(reservation))
+        self.session.execute(_BOOK, [{**key, "enlarge": enlarge, **amounts}])
 
     def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
@@ -549,16 +566,13 @@ class Budgets(ScopedRepository):
         ones."""
         # Every other transaction that books changes this row before reservations. Held, it lets
         # the next statement see all that they did, and none of them come in between.
-        self._one(select(FederationBudget).where(_is_budget(key)).with_for_update())
-        columns = table_of(Reservation).c
+        mine, columns = _is_budget(key), table_of(Reservation).c
+        self._one(select(FederationBudget).where(mine).with_for_update())
         left = select(func.coalesce(func.sum(Reservation.amount - Reservation.spent), 0.0)).where(
             Reservation.state == HELD, *(columns[name] == value for name, value in key.items())
         )
-        self._execute(
-            update(FederationBudget)
-            .where(_is_budget(key))
-            .values(reserved=left.scalar_subquery(), spent=FederationBudget.spent + spend)
-        )
+        values = {"reserved": left.scalar_subquery(), "spent": FederationBudget.spent + spend}
+        self._set(FederationBudget, mine, **values)
         self._reader.forget()
 
 
@@ -574,3 +588,8 @@ def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
 
 def _key_of(reservation: Reservation) -> dict[str, object]:
     return {name: getattr(reservation, name) for name in BUDGET_KEY}
+
+
+def _by_key(key: Mapping[str, object]) -> dict[str, object]:
+    """The values by which statements find a budget."""
+    return {f"of_{name}" if name in BUDGET_KEY else name: key[name] for name in key}

@@ -18,6 +18,7 @@ from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
     BOOKED_COLUMNS,
+    COUNTS_TOGETHER,
     POOL,
     BookedBudget,
     BookedEpsilon,
@@ -27,7 +28,6 @@ from models.repositories.budgets.counting import (
     agree,
     counts_for,
     counts_report,
-    counts_together,
 )
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation
@@ -41,6 +41,10 @@ _IDS: BindParameter[Any] = bindparam("federation_ids", expanding=True)
 _BUSY = exists().where(*(_RESERVED[name] == _BUDGET[name] for name in BUDGET_KEY))
 _ROWS = select(*(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")), _BUSY)
 _ROWS_OF = _ROWS.where(_BUDGET.federation_id.in_(_IDS))
+# In the order of their keys, as they are settled, so that no two transactions wait for each other.
+_HELD_ROWS_OF = _ROWS_OF.order_by(*(_BUDGET[name] for name in BUDGET_KEY)).with_for_update(
+    key_share=True, of=table_of(FederationBudget)
+)
 _EPSILONS = select(*(_RESERVED[name] for name in BOOKED_COLUMNS)).where(
     _RESERVED.figure == "epsilon"
 )
@@ -142,7 +146,8 @@ class BudgetReader:
         """The budgets of all that share, sorted as they are listed."""
         if self._known.issuperset(sharing.ids):
             if missing := [one for one in sharing.ids if one not in self._rows]:
-                self._rows |= _by_federation(missing, self._read_rows(missing))
+                held = self._read_rows(missing, statement=_HELD_ROWS_OF)
+                self._rows |= _by_federation(missing, held)
             found = [row for one in sharing.ids for row in self._rows[one]]
         else:
             found = self._read_rows(sharing.ids)
@@ -197,13 +202,15 @@ class BudgetReader:
         self, own: Federation, content: Content | None, across: BudgetsAcross
     ) -> Sharing:
         """`content`: None of data that were made up, which are each project's own."""
-        if content is None or not counts_together(across):
+        if content is None or not COUNTS_TOGETHER[across]:
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
         rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
         return Sharing.among(own.id, content.owner_project_id, rows)
 
-    def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
-        rows = rows_of(self._session, _ROWS_OF, federation_ids=federation_ids)
+    def _read_rows(
+        self, federation_ids: Sequence[str], *, statement: Select[Any] = _ROWS_OF
+    ) -> list[BookedBudget]:
+        rows = rows_of(self._session, statement, federation_ids=federation_ids)
         return [BookedBudget(*row) for row in rows]
 
     def _now(self, statement: Select[Row], **values: object) -> Row | None:

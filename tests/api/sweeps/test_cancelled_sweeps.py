@@ -1,0 +1,158 @@
+"""Cancelling a sweep: what it leaves, how many statements it takes, and that nothing waits for it
+in a circle."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, select, text, update
+
+from models.repositories import ExperimentRepository, UnitRepository
+from models.tables.experiments import Event, Experiment, Unit
+from models.tables.ledger import FederationBudget, Reservation
+from tests.api.budgets.test_epsilon_budgets import central
+from tests.api.service import Api, spec
+
+KINDS = {"laplace": spec(privacy={"radius": 1.0, "clip": 0.5}), "gaussian": central()}
+
+
+def submitted(api: Api, base: dict[str, Any], cells: int, *, name: str = "many") -> dict[str, Any]:
+    grid = {"tags": [[f"{name} {number}"] for number in range(cells)]}
+    answer = api.post("/v1/sweeps", json={"name": name, "base": base, "grid": grid})
+    assert answer.status_code == 202, answer.text
+    return dict(answer.json())
+
+
+def left(api: Api, sweep: dict[str, Any]) -> list[Any]:
+    """All that the end of its cells wrote, but ids and times."""
+    ids = [cell["experiment_id"] for cell in sweep["cells"]]
+    with api.database.read() as session:
+        experiments = session.scalars(select(Experiment).where(Experiment.id.in_(ids))).all()
+        events = session.scalars(select(Event).where(Event.experiment_id.in_(ids))).all()
+        held = session.scalars(select(Reservation).where(Reservation.experiment_id.in_(ids))).all()
+        budgets = session.scalars(select(FederationBudget)).all()
+        units = session.scalars(
+            select(Unit.state).where(Unit.id.in_([one.unit_id for one in experiments]))
+        ).all()
+    return [
+        [(one.status, one.status_reason, one.cancelled_by) for one in experiments],
+        sorted((one.sequence, one.type, str(one.data)) for one in events),
+        sorted(
+            (one.figure, one.observer, one.state, one.spent, one.compositions, str(one.curve))
+            for one in held
+        ),
+        sorted((one.figure, one.reserved, one.spent) for one in budgets),
+        sorted(units),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_leaves_what_cancelling_every_cell_leaves(api_on_both: Api, kind: str) -> None:
+    api = api_on_both
+    together, one_by_one = (submitted(api, KINDS[kind], 3, name=name) for name in ("a", "b"))
+    for cell in one_by_one["cells"]:
+        assert api.post(f"/v1/experiments/{cell['experiment_id']}/cancel").status_code == 200
+    assert api.post(f"/v1/sweeps/{together['id']}/cancel").status_code == 200
+    assert left(api, together) == left(api, one_by_one)
+    assert left(api, together)[-1] == ["cancelled"] * 3
+    assert {reserved for _, reserved, _ in left(api, together)[3]} <= {0.0}
+    told = api.get("/v1/audit-log").json()["items"]
+    assert ("sweep.cancelled", together["id"]) in [(one["action"], one["subject"]) for one in told]
+
+
+def test_cells_that_a_worker_has_end_when_it_stops(api_on_both: Api) -> None:
+    api = api_on_both
+    sweep = submitted(api, KINDS["laplace"], 3)
+    running, taken_back, waiting = (cell["experiment_id"] for cell in sweep["cells"])
+    with api.database.write() as session:
+        for one in (running, taken_back):
+            assert ExperimentRepository(session, api.project_id).start(one)
+        mine = Unit.id == api.stored(running).unit_id
+        session.execute(update(Unit).where(mine).values(state="leased"))
+    assert api.post(f"/v1/sweeps/{sweep['id']}/cancel").status_code == 200
+    states = [api.stored(one).status for one in (running, taken_back, waiting)]
+    assert states == ["cancelling", "cancelled", "cancelled"]
+    with api.database.read() as session:
+        held = session.scalars(select(Reservation).where(Reservation.state == "held")).all()
+    assert {one.experiment_id for one in held} == {running}
+
+
+@contextmanager
+def statements(api: Api) -> Iterator[list[str]]:
+    """What the database is asked for in the block."""
+    asked: list[str] = []
+
+    def note(_c: Connection, _k: Any, statement: str, *_: Any) -> None:
+        asked.append(statement)
+
+    event.listen(api.database.engine, "before_cursor_execute", note)
+    try:
+        yield asked
+    finally:
+        event.remove(api.database.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_statements_do_not_grow_with_the_cells(api: Api, kind: str) -> None:
+    counts = []
+    for cells in (3, 40):
+        sweep = submitted(api, KINDS[kind], cells)
+        resources = api.client.app.state.resources  # type: ignore[attr-defined]
+        with statements(Api(api.settings, resources.database, api.client, "", "")) as asked:
+            assert api.post(f"/v1/sweeps/{sweep['id']}/cancel").status_code == 200
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
+
+
+def test_nothing_waits_in_a_circle_beside_publishing_and_submissions(
+    postgres_url: str, tmp_path: Any
+) -> None:
+    """Rounds of what deadlocked: units published in any order, cells admitted, a sweep cancelled.
+    Postgres counts its deadlocks; each of these calls has to succeed at the first try."""
+    from tests.api.service import running_api, settings_for
+
+    with running_api(settings_for(postgres_url, tmp_path)) as api:
+        sweeps = [submitted(api, KINDS["laplace"], 40, name=f"s{number}") for number in range(3)]
+        unit_ids = [
+            str(api.stored(cell["experiment_id"]).unit_id)
+            for sweep in sweeps
+            for cell in sweep["cells"]
+        ]
+        stop, failed = threading.Event(), list[BaseException]()
+
+        def publish(order: int) -> None:
+            while not stop.is_set():
+                try:
+                    with api.database.write() as session:
+                        UnitRepository(session).mark_published(unit_ids[::order])
+                except BaseException as error:
+                    failed.append(error)
+                    return
+
+        publishing = [threading.Thread(target=publish, args=(order,)) for order in (1, -1)]
+        for one in publishing:
+            one.start()
+        try:
+            for number, sweep in enumerate(sweeps):
+                other = spec(privacy={"radius": 2.0 + number, "clip": 0.5})
+                cancelling = threading.Thread(
+                    target=lambda path=f"/v1/sweeps/{sweep['id']}/cancel": api.post(path)
+                )
+                cancelling.start()
+                submitted(api, other, 10, name=f"beside {number}")
+                cancelling.join()
+        finally:
+            stop.set()
+            for one in publishing:
+                one.join()
+        assert failed == []
+        states = [api.get(f"/v1/sweeps/{one['id']}").json()["status"] for one in sweeps]
+        assert states == ["cancelled"] * 3
+        with api.database.read() as session:
+            session.execute(text("SELECT pg_stat_force_next_flush()"))
+            found = session.scalar(
+                text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+            )
+        assert found == 0
