@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedaudit.federations.load import profile_registration
+from fedaudit.federations.load import RegisteredData
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_registration, parse_uploaded
@@ -35,5 +35,5 @@ def test_what_the_page_sends_is_profiled() -> None:
         parse_uploaded(uploaded, file_name="people.csv"),
         parse_registration(below_sources),
     ):
-        profile = profile_registration(registration, files=Files(EXAMPLES))
+        profile = RegisteredData(registration, Files(EXAMPLES)).profile()
         assert (profile["rows"], profile["clients"]) == (300, 20)
