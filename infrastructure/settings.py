@@ -314,20 +314,12 @@ class Settings(BaseSettings):
         return None if self.sources_map is None else read_sources_map(self.sources_map)
 
     @model_validator(mode="after")
-    def _usable_map(self) -> Self:
+    def _usable(self) -> Self:
         try:
             _ = self.source_rights
         except SourcesMapError as error:
             raise ValueError(f"FEDAUDIT_SOURCES_MAP: {error}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _usable_token(self) -> Self:
         self.metrics_token()
-        return self
-
-    @model_validator(mode="after")
-    def _known_proxies(self) -> Self:
         for proxy in self.proxies:
             try:
                 ip_network(proxy)
@@ -336,18 +328,12 @@ class Settings(BaseSettings):
                     f"FEDAUDIT_TRUSTED_PROXIES: {proxy!r} is neither an address nor a network "
                     "such as 172.16.0.0/12"
                 ) from None
-        return self
-
-    @model_validator(mode="after")
-    def _known_schemes(self) -> Self:
-        schemes = {
-            "database": (
-                self.database_url,
-                ("sqlite://", "postgresql://", "postgresql+psycopg://"),
-            ),
-            "broker": (self.broker_url, ("filesystem://", "redis://", "rediss://")),
-        }
-        for name, (url, allowed) in schemes.items():
+        databases = ("sqlite://", "postgresql://", "postgresql+psycopg://")
+        brokers = ("filesystem://", "redis://", "rediss://")
+        for name, url, allowed in (
+            ("database", self.database_url, databases),
+            ("broker", self.broker_url, brokers),
+        ):
             if not url.startswith(allowed):
                 raise ValueError(
                     f"FEDAUDIT_{name.upper()}_URL must start with one of {', '.join(allowed)}"

@@ -14,8 +14,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
@@ -51,12 +51,7 @@ class StorageWriter(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.commit()
         else:
@@ -101,7 +96,7 @@ class Storage:
         """Raises SettingsError for another kind of URL, and where its package is missing."""
         check_storage_url(url)
         parts = urlsplit(url)
-        self._place: _Place
+        self._place: _Folder | _ObjectStore
         if parts.scheme == "file":
             self._place = _Folder(Path(unquote(parts.path)))
         else:
@@ -146,29 +141,9 @@ class Storage:
             self._place.delete(key)
 
 
-class _Place(ABC):
-    @abstractmethod
-    def writer(self, key: str) -> StorageWriter: ...
-
-    @abstractmethod
-    def local(self, key: str) -> AbstractContextManager[Path]: ...
-
-    @abstractmethod
-    def holds(self, key: str) -> bool: ...
-
-    @abstractmethod
-    def delete(self, key: str) -> None: ...
-
-    @abstractmethod
-    def names(self, folder: str) -> list[str]: ...
-
-    def sweep(self) -> int:
-        return 0
-
-
-class _Folder(_Place):
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+@dataclass(frozen=True)
+class _Folder:
+    _folder: Path
 
     def writer(self, key: str) -> StorageWriter:
         return _LocalWriter(self._folder / key)
@@ -239,9 +214,10 @@ class _LocalWriter(StorageWriter):
             self._temporary = None
 
 
-class _ObjectStore(_Place):
-    def __init__(self, scheme: str, root: str) -> None:
-        self._scheme, self._root = scheme, root
+@dataclass(frozen=True)
+class _ObjectStore:
+    _scheme: str
+    _root: str
 
     def writer(self, key: str) -> StorageWriter:
         return _RemoteWriter(self._open(key, "wb", autocommit=False))
@@ -260,6 +236,9 @@ class _ObjectStore(_Place):
 
     def holds(self, key: str) -> bool:
         return bool(self._files().exists(f"{self._root}/{key}"))
+
+    def sweep(self) -> int:
+        return 0
 
     def delete(self, key: str) -> None:
         self._files().rm_file(f"{self._root}/{key}")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from migrations.revisions import current, upgrade
-from models.schema import HEAD
+from models.database import HEAD
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,12 +3,13 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic, sleep
 from typing import Any, Literal, cast
 
 from psycopg.pq import Format
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -236,3 +237,30 @@ def _configure_postgresql(connection: Any, _record: object, *, seconds: float | 
     for name, limit in limits.items():
         connection.execute("SELECT set_config(%s, %s, false)", (name, f"{limit * 1000:.0f}ms"))
     connection.commit()
+
+
+HEAD = "0045"
+"""The revision of `migrations` that this code is written for."""
+
+
+@dataclass(frozen=True)
+class SchemaState:
+    """The revision that a database is at (None: never migrated), and the one needed."""
+
+    current: str | None
+    head: str
+
+    @property
+    def matches(self) -> bool:
+        """Whether this code may work on the database."""
+        return self.current == self.head
+
+
+def schema_state(database: Database) -> SchemaState:
+    """Reads the revision; raises sqlalchemy.exc.SQLAlchemyError where the database is away."""
+    with database.read() as session:
+        connection = session.connection()
+        if not inspect(connection).has_table("alembic_version"):
+            return SchemaState(None, HEAD)
+        current = session.scalar(text("SELECT version_num FROM alembic_version"))
+        return SchemaState(current, HEAD)

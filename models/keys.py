@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from models.database import Database
+from models.database import Database, schema_state
 from models.person import Person
 from models.repositories import ApiKeyRepository, AuditLogRepository, ProjectRepository
-from models.schema import schema_state
 from models.vocabulary import SCOPES, useless_scopes
 
 

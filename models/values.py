@@ -8,8 +8,6 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from models.identifiers import new_id
-
 LeakageRadius = float | Literal["adaptive"]
 
 _ADAPTIVE: Literal["adaptive"] = "adaptive"
@@ -113,37 +111,6 @@ class Page(Generic[Item]):
 
     items: list[Item]
     next_cursor: Cursor | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewExperiment:
-    """An experiment to be queued."""
-
-    name: str
-    spec: Mapping[str, Any]
-    spec_hash: str
-    seed: int
-    mechanism: str
-    hypotheses: int
-    noise: str
-    rounds_total: int
-    federation_id: str
-    subject_set_id: str
-    unit_id: str
-    parameters: int
-    noise_multiplier: float | None = None
-    mechanism_inputs: Mapping[str, Any] | None = None
-    unit_position: int = 0
-    attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    tags: Sequence[str] = ()
-    disclosure: Mapping[str, Any] | None = None
-    """The policy of its federation, if it has one."""
-    ledger_salt: bytes | None = None
-    """Secret; None where the digests of its ledger are keyed with none."""
-    retry_of: str | None = None
-    created_by: Mapping[str, Any] | None = None
-    """The actor who submitted it."""
-    id: str = field(default_factory=new_id)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,9 @@
 profile of a federation, which is accepted or rejected."""
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from sqlalchemy.orm import Session
@@ -14,7 +16,7 @@ from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.audits import in_audit, parse_audit
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.signing_keys import ROUNDING
 from models.repositories import (
@@ -26,12 +28,14 @@ from models.repositories import (
 from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
-from workers.claim import ClaimedUnit, StopAskedError
+from workers.claim import ClaimedUnit
 from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide, remember
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
     from fedaudit.audits.audit_table import AuditedRows
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -41,8 +45,7 @@ _MAX_REASONS = 100
 class ProfileRun(ClaimedUnit):
     """The federation of one claimed unit."""
 
-    def run(self) -> None:
-        """Profile the federation, or give the unit back when the worker must stop."""
+    def _work(self) -> None:
         log.info("profile claimed", attempt=self._claim.attempts)
         with self._context.database.read() as session:
             row = self._federations(session).of_unit(self._claim.unit_id)
@@ -50,58 +53,25 @@ class ProfileRun(ClaimedUnit):
             # It was deleted or registered anew in the meantime.
             self._writer.write(lambda session: self._finish(session, "done"))
             return
+        # Imported here because it loads pyarrow.
+        from fedaudit.federations.load import RegisteredData
+
+        data = RegisteredData(_registration(row), self._own.files, self._progressed)
         try:
-            profile = self._profile(row)
-            sketch = self._sketch(row)
-            self._lay_out(row, profile)
-        except StopAskedError:
-            self._give_back()
+            profile = data.profile(row.fingerprint)
+            # A column that the registration does not use: the data are as good as without it.
+            hashes = _tried("rows not compared", row, partial(data.row_hashes, keep=SKETCHED))
+            # Before it is ready, so that no submission waits for it. Of memory its profile warns;
+            # experiments are told all of it.
+            _tried("not laid out", row, partial(data.lay_out, profile))
         except InvalidInputError as error:
             reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:
+            sketch = None if hashes is None else Sketch.of(hashes)
             self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             log.info("federation ready", federation_id=row.id)
-
-    def _profile(self, row: Federation) -> dict[str, Any]:
-        # Imported here because it loads pyarrow.
-        from fedaudit.federations.load import profile_registration
-
-        return profile_registration(
-            _registration(row),
-            files=self._files,
-            progress=self._progressed,
-            fingerprint=row.fingerprint,
-        )
-
-    def _sketch(self, row: Federation) -> Sketch | None:
-        """What near-copies of a table are found by; None where there are no rows to compare."""
-        from fedaudit.federations.load import registered_row_hashes
-
-        try:
-            hashes = registered_row_hashes(
-                _registration(row), files=self._files, keep=SKETCHED, progress=self._progressed
-            )
-        except InvalidInputError as error:
-            # A column that the registration does not use: the data are as good as without it.
-            pointers = [one.pointer for one in error.errors]
-            log.warning("rows not compared", federation_id=row.id, pointers=pointers)
-            return None
-        return None if hashes is None else Sketch.of(hashes)
-
-    def _lay_out(self, row: Federation, profile: dict[str, Any]) -> None:
-        """Before it is ready, so that no submission waits for it."""
-        from fedaudit.federations.load import lay_out_registered
-
-        try:
-            lay_out_registered(
-                _registration(row), profile, files=self._files, progress=self._progressed
-            )
-        except InvalidInputError as error:
-            # Of memory its profile warns; experiments are told all of it.
-            pointers = [one.pointer for one in error.errors]
-            log.warning("not laid out", federation_id=row.id, pointers=pointers)
 
     def _ready(
         self, session: Session, row: Federation, profile: dict[str, Any], sketch: Sketch | None
@@ -134,6 +104,16 @@ class ProfileRun(ClaimedUnit):
         return FederationRepository(session, self._claim.project_id)
 
 
+def _tried(unless: str, row: Federation, work: Callable[[], T]) -> T | None:
+    """What data can do without: None, and a warning, where they do not allow it."""
+    try:
+        return work()
+    except InvalidInputError as error:
+        pointers = [one.pointer for one in error.errors]
+        log.warning(unless, federation_id=row.id, pointers=pointers)
+        return None
+
+
 def _registration(row: Federation) -> Registration:
     """The registered source; an uploaded file is named by the federation's id."""
     registration = parse_registration(row.registration)
@@ -156,8 +136,7 @@ _LEFT = "the audit failed through no fault of the data; ask for it again"
 class AuditRun(ClaimedUnit):
     """The audit of one claimed unit."""
 
-    def run(self) -> None:
-        """Make the report, or give the unit back when the worker must stop."""
+    def _work(self) -> None:
         log.info("audit claimed", attempt=self._claim.attempts)
         row = self._writer.write(self._start)
         if row is None:
@@ -165,8 +144,6 @@ class AuditRun(ClaimedUnit):
             return
         try:
             report, key = self._report(row)
-        except StopAskedError:
-            self._give_back()
         except InvalidInputError as error:
             faults = [vars(fault) for fault in in_audit(error.errors)[:_MAX_FAULTS]]
             log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
@@ -195,11 +172,11 @@ class AuditRun(ClaimedUnit):
         from fedaudit.audits.audit_table import read_audit
 
         rows = read_audit(
-            parse_audit(row.spec), files=self._files, progress=self._progressed, contents=True
+            parse_audit(row.spec), files=self._own.files, progress=self._progressed, contents=True
         )
         if rows.federation.fingerprint != row.fingerprint:
             message = "the file changed since the audit was asked for; ask for it again"
-            raise InvalidInputError([FieldError("/path", message, of_spec=True)])
+            raise error_at("/path", message, of_spec=True)
         withheld = self._settle(row, rows)
         self._progressed()
         key = self._context.signing_key

@@ -3,15 +3,14 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from time import monotonic, sleep
-from types import TracebackType
 from typing import Self, TypeVar
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from fedaudit.federations.reading.source_files import Files
 from infrastructure.queue import QueueUnavailableError
 from models.database import AWAY, Database
 from models.repositories import UnitRepository, UnitStackRepository
@@ -60,12 +59,7 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._released.set()
         # The thread may be waiting for an unavailable database; it ends with the process at the
         # latest.
@@ -97,9 +91,7 @@ class Lease:
     def _renew(self) -> bool:
         try:
             with self._database.write() as session:
-                kept = UnitRepository(session).renew(
-                    self.unit_id, self.fence, lease_seconds=self.seconds
-                )
+                kept = UnitRepository(session).renew(self.unit_id, self.fence, self.seconds)
         except SQLAlchemyError as error:
             # Not lost: only the database can say whether another holder took the unit meanwhile.
             log.warning("lease not renewed", unit_id=self.unit_id, error=type(error).__name__)
@@ -163,6 +155,13 @@ class StopAskedError(Exception):
     """A signal asked this worker to stop."""
 
 
+def go_on(context: WorkerContext, lease: Lease) -> None:
+    """Called between parts of the work. Raises LeaseLostError, StopAskedError."""
+    lease.progressed()
+    if context.stopping():
+        raise StopAskedError
+
+
 class ClaimedUnit(ABC):
     """A unit that this worker holds: run to its end, or given back."""
 
@@ -171,10 +170,18 @@ class ClaimedUnit(ABC):
         self._claim = claim
         self._lease = lease
         self._writer = FencedWriter(context.database, lease, stopping=context.stopping)
+        self._progressed = partial(go_on, context, lease)
 
-    @abstractmethod
     def run(self) -> None:
         """Take the unit to its end, or give it back when the worker must stop."""
+        try:
+            self._work()
+        except StopAskedError:
+            self._give_back()
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Take the unit to its end. Raises StopAskedError."""
 
     @abstractmethod
     def _fail(self, session: Session, detail: str) -> None:
@@ -192,15 +199,8 @@ class ClaimedUnit(ABC):
             log.warning("could not give the unit back", error=type(lost).__name__)
 
     @property
-    def _files(self) -> Files:
-        """For the loaders of the project's data."""
-        return ProjectFiles(self._context, self._claim.project_id).files
-
-    def _progressed(self) -> None:
-        """Called between parts of the work. Raises LeaseLostError, StopAskedError."""
-        self._lease.progressed()
-        if self._context.stopping():
-            raise StopAskedError
+    def _own(self) -> ProjectFiles:
+        return ProjectFiles(self._context, self._claim.project_id)
 
     def _release_apart(self, session: Session) -> None:
         """So that whatever failed meets no other experiment in the next attempt."""

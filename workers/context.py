@@ -14,14 +14,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, Upload, open_path
 from fedaudit.ledger.statements import SigningKey
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
-from models.database import Database
+from models.database import Database, schema_state
 from models.repositories import FederationRepository, ProjectRepository
-from models.schema import schema_state
 from models.tables.federations import Federation
 from models.values import FederationStatus
 from workers.health import Heartbeat
@@ -173,4 +172,4 @@ class ProjectFiles:
 
 
 def _unusable(message: str) -> InvalidInputError:
-    return InvalidInputError([FieldError(_POINTER, message)])
+    return error_at(_POINTER, message)

@@ -23,7 +23,7 @@ from fedaudit.runs.held_out_groups import (
     rows_of_file,
     scored_groups,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.federation import Femnist, Images
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
@@ -128,7 +128,7 @@ def remember(
         decision = decide(groups, memories, known)
     beside = list(zip([memory.rows for memory in memories], known, strict=True))
     if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(beside)):
-        raise InvalidInputError([FieldError("/fairness/exclude", _COUNTED_BEFORE)])
+        raise error_at("/fairness/exclude", _COUNTED_BEFORE)
     for memory, sets in zip(memories, decision.sets, strict=True):
         memory.add(session, sets)
     return decision.withheld

@@ -27,10 +27,10 @@ from fedaudit.ledger.statements import Checkpoint, PublicKey, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import Block, values_by_metric
-from fedaudit.runs.experiment_plan import OpenArtifact, with_start
+from fedaudit.runs.experiment_plan import with_start
 from fedaudit.runs.ledger_writer import LedgerWriter, Spending, WrittenEntry
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
@@ -49,6 +49,7 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, LedgerRow, RoundRow
+from workers.context import ProjectFiles
 from workers.proof.signing import witness_of_resumed
 
 log = structlog.get_logger()
@@ -228,22 +229,21 @@ def load_cell(
     database: Database,
     row: Experiment,
     *,
-    files: Files,
-    open_artifact: OpenArtifact,
+    own: ProjectFiles,
     loaded: dict[DataKey, Federation],
     parse: Callable[[object], ExperimentSpec] = parse_spec,
 ) -> Cell:
-    """The experiment's spec, data and initial parameters. `loaded`: data of the unit's earlier
-    experiments, to which this adds. `parse`: today's rules for a run, `parse_admitted` to look at
-    one with a report. Raises InvalidInputError if they are unusable, or the data has changed since
-    admission reserved its budget."""
+    """The experiment's spec, data and initial parameters. `own`: its project's files. `loaded`:
+    data of the unit's earlier experiments, to which this adds. `parse`: today's rules for a run,
+    `parse_admitted` to look at one with a report. Raises InvalidInputError if they are unusable, or
+    the data has changed since admission reserved its budget."""
     spec = parse(row.spec)
-    federation = _shared(spec, files, loaded)
+    federation = _shared(spec, own.files, loaded)
     with database.read() as session:
         admitted = FederationRepository(session, row.project_id).get(row.federation_id)
     if admitted is None or admitted.fingerprint != federation.fingerprint:
         raise _changed("the data is not what it was when the experiment was submitted")
-    return with_start(Cell(spec, federation), open_artifact)
+    return with_start(Cell(spec, federation), own.artifact)
 
 
 def _shared(spec: ExperimentSpec, files: Files, loaded: dict[DataKey, Federation]) -> Federation:
@@ -251,13 +251,7 @@ def _shared(spec: ExperimentSpec, files: Files, loaded: dict[DataKey, Federation
     if key in loaded:
         check_agreement(spec, loaded[key])
     else:
-        loaded[key] = load_federation(
-            spec,
-            sources_dir=files.sources_dir,
-            open_upload=files.open_upload,
-            may_read=files.may_read,
-            room=files.room,
-        )
+        loaded[key] = load_federation(spec, **vars(files))
     return loaded[key]
 
 
@@ -370,7 +364,7 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
 
 
 def _changed(what: str) -> InvalidInputError:
-    return InvalidInputError([FieldError("/federation", f"{what}; submit it again")])
+    return error_at("/federation", f"{what}; submit it again")
 
 
 def context_of_interrupted(

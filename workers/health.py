@@ -17,8 +17,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from infrastructure.settings import Settings, SettingsError, load_settings
-from models.database import Database
-from models.schema import schema_state
+from models.database import Database, schema_state
 
 log = structlog.get_logger()
 

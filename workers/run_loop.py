@@ -18,19 +18,13 @@ from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
-from fedaudit.training.base.cohort import whole_block
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds, has_diverged
 from fedaudit.training.engine import backend
 from fedaudit.training.stack import open_stack
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
-from workers.attacks.attacked_experiment import (
-    AttacksCancelledError,
-    AttacksStoppedError,
-    FollowedRuns,
-    LeasedAttacks,
-)
-from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease
+from workers.attacks.attacked_experiment import AttacksCancelledError, FollowedRuns, LeasedAttacks
+from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError
 from workers.context import WorkerContext
 from workers.finish import (
     end_without_report,
@@ -79,16 +73,17 @@ class RunLoop:
         """Ended runs whose reports speak of those beside them, which go on."""
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
 
-    def play(self) -> bool:
-        """Whether every experiment has ended; False where the worker was asked to stop."""
+    def play(self) -> None:
+        """Runs every experiment to its end. Raises StopAskedError where the worker was asked to
+        stop."""
         try:
-            return self._play()
-        except AttacksStoppedError:
+            self._play()
+        except StopAskedError:
             # Between two blocks of rounds, or after the last: the next worker attacks anew.
             self._writer.write(self._sign_all)
-            return False
+            raise
 
-    def _play(self) -> bool:
+    def _play(self) -> None:
         self._audits.follow(0)
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # Training had ended and the worker was lost before the report was stored; or rounds
@@ -96,8 +91,7 @@ class RunLoop:
             self._flush({position: PlayedRounds()})
         while active := self._stack.active:
             if self._context.stopping():
-                self._writer.write(self._sign_all)
-                return False
+                raise StopAskedError
             subjects = _subjects_a_round(self._experiments[active[0]].run)
             rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
             secret = draws_in_secret(self._experiments[active[0]].run.cell)
@@ -113,7 +107,6 @@ class RunLoop:
             self._flush(records)
         for position, result in self._held.items():
             self._succeed(position, result)
-        return True
 
     # -- noise that nobody can draw again ---------------------------------------------------------
 
@@ -135,7 +128,7 @@ class RunLoop:
         blocks go by whole ones. An audit beside the run is ahead of all of them."""
         active = [self._experiments[position].run for position in self._stack.active]
         done = min(run.rounds_done for run in active)
-        whole = whole_block(active[0].spec.training.cohort)
+        whole = active[0].spec.training.block
         return whole * -(-max(rounds, self._repeat_until - done) // whole)
 
     def _charge_ahead(self, rounds: int) -> int:

@@ -15,7 +15,7 @@ from models.vocabulary import ENDED
 from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audit_unit import AuditRun, ProfileRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
-from workers.context import ProjectFiles, WorkerContext
+from workers.context import WorkerContext
 from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import RunningExperiment, load_cell, resume_experiment
@@ -73,8 +73,7 @@ class UnitRun(ClaimedUnit):
         self._loaded: dict[DataKey, Federation] = {}
         """What its experiments share is loaded once."""
 
-    def run(self) -> None:
-        """Run every experiment to its end, or give the unit back when the worker must stop."""
+    def _work(self) -> None:
         log.info("unit claimed", attempt=self._claim.attempts)
         running = [found for row in self._open_rows() if (found := self._take_up(row))]
         if running:
@@ -86,10 +85,7 @@ class UnitRun(ClaimedUnit):
                 group = [running[position] for position in positions]
                 ids = " ".join(one.id for one in group)
                 with structlog.contextvars.bound_contextvars(experiment_id=ids):
-                    loop = RunLoop(self._context, self._lease, self._writer, group)
-                    if not loop.play():
-                        self._give_back()
-                        return
+                    RunLoop(self._context, self._lease, self._writer, group).play()
         self._writer.write(lambda session: self._finish(session, "done"))
         log.info("unit done")
 
@@ -115,10 +111,7 @@ class UnitRun(ClaimedUnit):
         database = self._context.database
         self._lease.progressed()
         try:
-            own = ProjectFiles(self._context, self._claim.project_id)
-            cell = load_cell(
-                database, row, files=own.files, open_artifact=own.artifact, loaded=self._loaded
-            )
+            cell = load_cell(database, row, own=self._own, loaded=self._loaded)
             check_attacks(cell)
             found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
             secret = self._context.signing_key.derived_secret(ROUNDING)

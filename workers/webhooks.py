@@ -30,16 +30,8 @@ from workers.context import start
 log = structlog.get_logger()
 
 PAUSES_SECONDS: Sequence[float] = (
-    5.0,
-    30.0,
-    5 * 60.0,
-    30 * 60.0,
-    2 * 3600.0,
-    5 * 3600.0,
-    10 * 3600.0,
-    14 * 3600.0,
-    20 * 3600.0,
-    24 * 3600.0,
+    *(5.0, 30.0, 5 * 60.0, 30 * 60.0),
+    *(hours * 3600.0 for hours in (2, 5, 10, 14, 20, 24)),
 )
 """Between attempts, before jitter: three days in all."""
 _JITTER = 0.2
@@ -274,10 +266,7 @@ def main() -> int:
     settings, database = start()
     try:
         count = encrypt_anew(settings, database)
-    except SecretsKeyError as error:
-        sys.stderr.write(f"nothing was changed: {error}\n")
-        return 1
-    except SQLAlchemyError as error:
+    except (SecretsKeyError, SQLAlchemyError) as error:
         sys.stderr.write(f"nothing was changed: {getattr(error, 'orig', None) or error}\n")
         return 1
     finally:

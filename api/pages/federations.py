@@ -22,7 +22,7 @@ from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.fairness import GroupRule, Rule
 from fedaudit.spec.labels import label_of
 from models.repositories import ErasureRepository
@@ -179,7 +179,7 @@ def _number(name: str, text: str) -> float | None:
         return float(text)
     except ValueError:
         message = f"{text!r} is no number; write it as 2.5 or 1e-5"
-        raise InvalidInputError([FieldError(f"/{name}", message)]) from None
+        raise error_at(f"/{name}", message) from None
 
 
 def _change_words(change: ChangeBody) -> str:

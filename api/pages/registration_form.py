@@ -8,10 +8,9 @@ from typing import Any
 from api.pages.spec_fields import number
 from api.pages.spec_sheet import Fault, FormText, is_within, parts, rule_of
 from api.services.pending_uploads import LookedAt
-from fedaudit.federations.errors import did_you_mean
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import MAX_CATEGORIES, rest_of
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, did_you_mean, pointer
 from models.tables.federations import PendingUpload
 
 ROLES = (

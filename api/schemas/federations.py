@@ -23,7 +23,7 @@ from fedaudit.spec.disclosure import (
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.privacy import Clip, Delta, Epsilon, Radius
 from fedaudit.spec.registration import parse_registration
-from fedaudit.spec.sources import FederationId, FilePath, below_the_sources
+from fedaudit.spec.sources import FederationId, FilePath
 from models.tables.federations import Erasure, Federation
 from models.values import (
     Budget,
@@ -161,11 +161,6 @@ class ProposalRequest(Body):
     def _one_place(self) -> Self:
         if (self.path is None) == (self.id is None):
             raise refuse_at("/path", "name the file by `path` or by `id`, one of the two")
-        if self.path is not None:
-            try:
-                below_the_sources(self.path)
-            except ValueError as error:
-                raise refuse_at("/path", str(error)) from None
         return self
 
 

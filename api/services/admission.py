@@ -13,7 +13,7 @@ from api.shared.security import Call
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, PlanLimits, plan_experiment
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import (
@@ -97,7 +97,7 @@ def not_registered(pointer: str, to_do: str) -> InvalidInputError:
         "is not registered in this project, and this API key lacks the scope federations:read: ask "
         f"someone whose key has it to {to_do}, or to register the file and give you its `id`"
     )
-    return InvalidInputError([FieldError(pointer, message, of_spec=True)])
+    return error_at(pointer, message, of_spec=True)
 
 
 def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:

@@ -298,15 +298,15 @@ def register_pending(call: Call, upload_id: str, registration: Registration) -> 
 
 def _check_data(call: Call, upload: PendingUpload, registration: Registration) -> None:
     """Every fault of the data at once, while the form can still be corrected."""
-    from fedaudit.federations.load import profile_registration
+    from fedaudit.federations.load import RegisteredData
     from fedaudit.federations.reading.source_files import Files
 
     source = registration.federation.model_copy(update={"path": None, "id": upload.id})
     try:
-        profile_registration(
+        RegisteredData(
             registration.model_copy(update={"federation": source}),
-            files=Files(open_upload=_opener(call.resources, upload)),
-        )
+            Files(open_upload=_opener(call.resources, upload)),
+        ).profile()
     except InvalidInputError as error:
         stored = [
             {"pointer": one.pointer.replace("/federation/id", "/federation/path")}

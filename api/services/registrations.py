@@ -21,7 +21,7 @@ from api.services.lookups import find_federation, note
 from api.services.uploads import Arrived
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.security import Call, Caller, refuse_over_stored
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.registration import parse_registration, parse_uploaded
 from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
 from models.tables.federations import Federation
@@ -158,7 +158,7 @@ def _without_place(value: Any, path: str) -> Any:
         return value
     if federation.get("path", path) not in (path, None):
         message = "the file stays the same; leave the path out, or upload another file"
-        raise InvalidInputError([FieldError("/federation/path", message)])
+        raise error_at("/federation/path", message)
     return {**value, "federation": {**federation, "path": None}}
 
 

@@ -29,7 +29,7 @@ from fedaudit.reports.comparison.compared_reports import compare_reports
 from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import error_at
 from models.clock import utc_now
 from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
 from models.tables.experiments import Experiment, Report, SignOff
@@ -188,7 +188,7 @@ def sign_off_report(
         if concerns and not asked.note:
             why = " and ".join(CONCERN_WORDS[one] for one in concerns)
             message = f"is needed, because {why}: say why it is signed off as it is"
-            raise InvalidInputError([FieldError("/note", message)])
+            raise error_at("/note", message)
         sign_offs = SignOffRepository(session, call.project_id)
         number = sign_offs.next_number(experiment_id)
         if number > _MOST_SIGN_OFFS:

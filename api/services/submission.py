@@ -43,7 +43,7 @@ from models.repositories import (
 )
 from models.repositories.webhooks import LOW_SHARE, announcing_low
 from models.tables.experiments import Experiment
-from models.values import NewExperiment, StackPlace
+from models.values import StackPlace
 from models.vocabulary import ENDED, AuditAction
 
 log = structlog.get_logger()
@@ -111,7 +111,8 @@ class Admitting:
         names = tuple(planned.ledger_context.subjects)
         if names not in self._subject_sets:
             self._subject_sets[names] = SubjectSetRepository(session).put(names)
-        experiment = NewExperiment(
+        return ExperimentRepository(session, budgets.project_id).add(
+            announced=True,
             **planned.stored_fields(),
             id=experiment_id,
             federation_id=federation_id,
@@ -123,8 +124,6 @@ class Admitting:
             disclosure=stored_policy(policy),
             ledger_salt=new_salt(planned.spec.privacy.noise),
         )
-        experiments = ExperimentRepository(session, budgets.project_id)
-        return experiments.add(experiment, announced=True)
 
 
 @contextmanager

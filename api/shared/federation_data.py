@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from sqlalchemy.orm import Session
 
 from fedaudit.federations.federation import data_key
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
@@ -101,7 +101,7 @@ def usable(found: Federation | None) -> Federation:
 
 
 def _unusable(message: str) -> InvalidInputError:
-    return InvalidInputError([FieldError(_POINTER, message, of_spec=True)])
+    return error_at(_POINTER, message, of_spec=True)
 
 
 _KEPT = 4

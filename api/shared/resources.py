@@ -18,9 +18,8 @@ from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
-from models.database import Database
+from models.database import Database, schema_state
 from models.repositories import Budgets, ProjectRepository, UploadRepository, gone_contents
-from models.schema import schema_state
 from models.tables.federations import PendingUpload
 
 if TYPE_CHECKING:

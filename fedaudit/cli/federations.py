@@ -220,10 +220,10 @@ def federations_add(
             federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
             say(f"uploaded as {federation['id']}; waiting for its profile")
-            warnings = federation["warnings"]
+            said = federation.get("warnings", [])
             with working("profiling"):
                 federation = client.profiled(federation["id"])
-            federation["warnings"] = [*dict.fromkeys([*warnings, *federation["warnings"]])]
+            federation["warnings"] = [*dict.fromkeys([*said, *federation.get("warnings", [])])]
     if as_json:
         write_json(federation)
     else:

@@ -1,18 +1,14 @@
 """What a spec and its data must agree on."""
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
 
-from fedaudit.federations.classes import find_classes
-from fedaudit.federations.errors import listed, raise_errors
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.levels import find_classes
 from fedaudit.federations.split import validation_clients
-from fedaudit.spec.decision import Decision
-from fedaudit.spec.errors import FieldError, pointer
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.errors import FieldError, listed, pointer, raise_errors
+from fedaudit.spec.experiment import Decision, ExperimentSpec
 from fedaudit.spec.labels import label_of, repeated_labels
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 
 Labels = Mapping[str, Mapping[str, str]]
 
@@ -96,19 +92,12 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
 
 
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
-    cohort = spec.training.cohort
-    match cohort:
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
-            return []  # how many clients take part is random
-        case FixedCohort():
-            asked = cohort.clients
-        case _:
-            assert_never(cohort)
+    asked = spec.training.asked_clients
     held_out = validation_clients(
         federation.clients, validation_fraction=spec.federation.validation_fraction
     )
     training = federation.clients - held_out
-    if asked <= training:
+    if asked is None or asked <= training:
         return []
     message = (
         f"a cohort of {asked} clients is more than the {training} training clients "

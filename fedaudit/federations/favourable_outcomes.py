@@ -7,11 +7,9 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import find_class
-from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.levels import number_in
-from fedaudit.spec.errors import FieldError
+from fedaudit.federations.levels import find_class, number_in
+from fedaudit.spec.errors import FieldError, error_at, listed, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
 
 _WHERE = "/fairness/favourable"

@@ -7,8 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 
 Number = TypeVar("Number", bound=np.generic)

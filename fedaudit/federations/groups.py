@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.labels import as_read
 

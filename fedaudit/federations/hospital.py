@@ -9,18 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.mapped import EVERY_NUMBER, Rows, as_float32, check_scales, pack, scaled
 from fedaudit.federations.reading.source_files import Files, SourceFile, open_path, open_source
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.reading.table_rows import TableRows, as_numpy
 from fedaudit.federations.record_keys import smallest_row_hashes
 from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.federations.table.features import refuse_gaps
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
 from fedaudit.spec.federation import HospitalCharges
 from fedaudit.spec.table import centred
 
@@ -52,20 +51,14 @@ _CORRECT = "correct it or leave the row out"
 def known_columns(names: Sequence[str], spellings: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Our names of the columns that a file has, with the file's own names."""
     plain = {re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"): name for name in names}
-    found: dict[str, str] = {}
-    for ours, theirs in spellings.items():
-        for spelling in theirs:
-            if spelling in plain:
-                found[ours] = plain[spelling]
-                break
-    return found
+    known = {ours: [one for one in theirs if one in plain] for ours, theirs in spellings.items()}
+    return {ours: plain[spelt[0]] for ours, spelt in known.items() if spelt}
 
 
 def with_money(rows: TableRows, name: str, where: str) -> TableRows:
     """Amounts like "$5,777.24" as plain numbers; a cell that is not an amount is left unchanged."""
-    if pa.types.is_floating(rows.columns[name].type) or pa.types.is_integer(
-        rows.columns[name].type
-    ):
+    kind = rows.columns[name].type
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         return rows
     text = rows.text(name, where)
     amounts = pc.replace_substring_regex(text, r"[$,]", "")
@@ -78,11 +71,10 @@ def with_zip(rows: TableRows, name: str, where: str) -> TableRows:
     Raises InvalidInputError at `where` for a cell that is not a ZIP code.
     """
     text = pc.replace_substring_regex(rows.text(name, where), r"\.0$", "")
-    usable = pc.match_substring_regex(text, _ZIP).to_numpy(zero_copy_only=False)
+    usable = as_numpy(pc.match_substring_regex(text, _ZIP))
     rows.refuse(~usable, name, where, "is not a ZIP code", _CORRECT)
-    return rows.with_column(
-        name, pc.utf8_lpad(pc.replace_substring_regex(text, r"-.*$", ""), width=5, padding="0")
-    )
+    first = pc.replace_substring_regex(text, r"-.*$", "")
+    return rows.with_column(name, pc.utf8_lpad(first, width=5, padding="0"))
 
 
 def drg_codes(rows: TableRows, name: str, where: str) -> NDArray[np.int64]:
@@ -91,12 +83,8 @@ def drg_codes(rows: TableRows, name: str, where: str) -> NDArray[np.int64]:
     Raises InvalidInputError at `where` for a cell that does not begin with a code.
     """
     found = pc.extract_regex(rows.text(name, where), _DRG)
-    without = pc.is_null(found).to_numpy(zero_copy_only=False)
-    rows.refuse(without, name, where, "is not a DRG code", _CORRECT)
-    codes: NDArray[np.int64] = pc.cast(pc.struct_field(found, "code"), pa.int64()).to_numpy(
-        zero_copy_only=False
-    )
-    return codes
+    rows.refuse(as_numpy(pc.is_null(found)), name, where, "is not a DRG code", _CORRECT)
+    return as_numpy(pc.cast(pc.struct_field(found, "code"), pa.int64()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,11 +143,8 @@ FEATURES = ("service_index", "longitude", "latitude")
 _ZIP_TABLE = "/federation/zip_table"
 
 
-class HospitalChargesKind(FileKind):
+class HospitalChargesKind(FileKind[HospitalCharges]):
     """Inpatient charges by condition and place."""
-
-    def __init__(self, source: HospitalCharges) -> None:
-        self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
         """Payments by condition and place, one client per provider or ZIP code; the same data for
@@ -186,9 +171,8 @@ def _load(
     columns = known_columns(table.names, CHARGES)
     _check_columns(source, table, columns, sensitive)
     check_scales(source.scale, features=FEATURES, one_hot=(), target=TARGET, classes=False)
-    rows, service = _select_conditions(
-        table.read(list(columns.values())), columns, source.conditions
-    )
+    read = table.read(list(columns.values()))
+    rows, service = _select_conditions(read, columns, source.conditions)
     if source.client_key == "zip" or source.zip_table is not None:
         rows = with_zip(rows, columns["zip"], file.pointer)
     places = _places(rows, columns, source, files)
@@ -276,18 +260,18 @@ def _select_conditions(
     """The rows of the chosen conditions, and the index of each row's condition among them."""
     codes = _conditions(rows, columns)
     service = np.full(len(rows), -1, dtype=np.int64)
-    faults: list[FieldError] = []
     for index, condition in enumerate(conditions):
-        chosen = codes == condition
-        service[chosen] = index
-        if not chosen.any():
-            faults.append(
-                FieldError(
-                    pointer("federation", "conditions", index),
-                    f"no row has DRG {condition}; take it off the list or correct it",
-                )
+        service[codes == condition] = index
+    raise_errors(
+        [
+            FieldError(
+                pointer("federation", "conditions", index),
+                f"no row has DRG {condition}; take it off the list or correct it",
             )
-    raise_errors(faults)
+            for index, condition in enumerate(conditions)
+            if not (service == index).any()
+        ]
+    )
     mask = service >= 0
     return rows.where(mask), service[mask].astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""Text columns as codes into their distinct values."""
+"""Text columns as codes into their distinct values, and classes by their labels."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -49,3 +49,20 @@ def number_in(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+MAX_CLASSES = 1000
+
+
+def find_class(classes: Sequence[str], label: str | float) -> int | None:
+    """The class that a label names, as text or as a number (1, 1.0 and "1" are the same)."""
+    (index,) = find_classes(classes, [str(label)])
+    return None if index < 0 else index
+
+
+def find_classes(classes: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """The class that each label names, as `find_class`; -1 for an unknown label."""
+    by_text = {name: index for index, name in reversed(list(enumerate(classes)))}
+    by_number = {number_in(name): index for name, index in by_text.items()}
+    by_number.pop(None, None)
+    return [by_text.get(label, by_number.get(number_in(label), -1)) for label in labels]

@@ -1,7 +1,7 @@
 """Load or profile the federation of a spec: the entry point of this package."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.agreement import check_agreement, label_faults
-from fedaudit.federations.errors import raise_errors
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups import compared, with_intersections
+from fedaudit.federations.groups import compared, left_out_rows, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
-from fedaudit.federations.left_out import without_left_out
 from fedaudit.federations.profiles.profile import NUMERIC_TARGET
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.sites import with_pooled_sites
 from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
+from fedaudit.federations.split import split_clients
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
 from fedaudit.federations.table.table_federation import TableKind
+from fedaudit.spec.errors import error_at, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import (
     FederationSpec,
@@ -37,7 +37,7 @@ from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Table
 
 
-def source_kind(source: FederationSpec) -> SourceKind:
+def source_kind(source: FederationSpec) -> SourceKind[Any]:
     """The loader of this source."""
     match source:
         case SyntheticLinear():
@@ -50,7 +50,7 @@ def source_kind(source: FederationSpec) -> SourceKind:
             assert_never(source)
 
 
-def file_kind(source: FileSpec) -> FileKind:
+def file_kind(source: FileSpec) -> FileKind[Any]:
     """The loader and profiler of this source."""
     match source:
         case HospitalCharges():
@@ -113,60 +113,88 @@ def _agreed(spec: ExperimentSpec, federation: Federation) -> Federation:
     return without_left_out(spec, federation)
 
 
-def profile_registration(
-    registration: Registration,
-    *,
-    files: Files,
-    progress: Callable[[], None] = lambda: None,
-    fingerprint: str | None = None,
-) -> dict[str, Any]:
-    """Sizes and names of a federation, as JSON; small groups are suppressed.
+@dataclass(frozen=True)
+class RegisteredData:
+    """The data of a registration, read with it alone: small groups are suppressed. All that reads
+    them raises InvalidInputError with the same message as loading the data."""
 
-    A table is read as a stream, with memory for its clients and groups only; images and hospital
-    charges are loaded. `progress` is called now and then, `fingerprint` is the expected one of the
-    data. Raises InvalidInputError with the same message as loading the data.
+    registration: Registration
+    files: Files
+    progress: Callable[[], None] = lambda: None
+    """Called now and then."""
+
+    def profile(self, fingerprint: str | None = None) -> dict[str, Any]:
+        """Sizes and names, as JSON; `fingerprint` is the expected one of the data.
+
+        A table is read as a stream, with memory for its clients and groups only; images and
+        hospital charges are loaded.
+        """
+        figures = self._kind.profile(self._asked(), fingerprint)
+        attributes = {name: tuple(found["groups"]) for name, found in figures["attributes"].items()}
+        codes = {figures["target"]: figures["classes"], **attributes}
+        raise_errors(label_faults(self.registration.federation.labels, codes))
+        return figures
+
+    def lay_out(self, figures: Mapping[str, Any]) -> None:
+        """Lay a large table out as experiments will ask for it that take what was registered.
+
+        `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
+        """
+        reason = figures.get("reasons", {}).get("class_balance")
+        self._kind.lay_out(self._asked(classification=reason != NUMERIC_TARGET))
+
+    def row_hashes(self, *, keep: int) -> NDArray[np.int64] | None:
+        """The `keep` smallest hashes of a table's rows; None for what is no table.
+
+        Raises InvalidInputError where a column cannot be read, which need not be one that is used.
+        """
+        return self._kind.row_hashes(self._asked(), keep=keep)
+
+    @property
+    def _kind(self) -> FileKind[Any]:
+        return file_kind(self.registration.federation)
+
+    def _asked(self, **more: Any) -> LoadRequest:
+        fairness = self.registration.fairness
+        return LoadRequest(fairness=fairness, files=self.files, progress=self.progress, **more)
+
+
+_WHERE = "/fairness/exclude"
+
+
+def without_left_out(spec: ExperimentSpec, federation: Federation) -> Federation:
+    """The federation as the spec's figures see it, without the rows that `fairness.exclude` leaves
+    out of every one, and which may still train.
+
+    Rows of held-out clients serve figures alone, so they are removed. A client keeps its rows where
+    it would have none: it is not scored then. Where rows instead of clients are held out, those
+    held out stay in the arrays, and neither train nor validate. Raises
+    InvalidInputError at /fairness/exclude where no client is left to be scored, or the data are too
+    large to be taken apart in memory.
     """
-    kind = file_kind(registration.federation)
-    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
-    figures = kind.profile(asked, fingerprint)
-    attributes = {name: tuple(found["groups"]) for name, found in figures["attributes"].items()}
-    codes = {figures["target"]: figures["classes"], **attributes}
-    raise_errors(label_faults(registration.federation.labels, codes))
-    return figures
-
-
-def lay_out_registered(
-    registration: Registration,
-    figures: Mapping[str, Any],
-    *,
-    files: Files,
-    progress: Callable[[], None] = lambda: None,
-) -> None:
-    """Lay a large table out as experiments will ask for it that take what was registered.
-
-    `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
-    """
-    classification = figures.get("reasons", {}).get("class_balance") != NUMERIC_TARGET
-    file_kind(registration.federation).lay_out(
-        LoadRequest(
-            fairness=registration.fairness,
-            files=files,
-            classification=classification,
-            progress=progress,
+    left_out = left_out_rows(federation.attributes, spec.fairness)
+    if left_out is None:
+        return federation
+    federation, source = replace(federation, left_out=left_out), spec.federation
+    if source.holds_out_rows:
+        return federation
+    if federation.is_large:
+        raise error_at(
+            _WHERE,
+            "these data are read from disk, and rows cannot be left out there; take the rows out "
+            "of the file, or join their value into another group by `groups`",
         )
+    split = split_clients(
+        federation.clients, validation_fraction=source.validation_fraction, seed=spec.seed
     )
-
-
-def registered_row_hashes(
-    registration: Registration,
-    *,
-    files: Files,
-    keep: int,
-    progress: Callable[[], None] = lambda: None,
-) -> NDArray[np.int64] | None:
-    """The `keep` smallest hashes of a registered table's rows; None for what is no table.
-
-    Raises InvalidInputError where a column cannot be read, which need not be one that is used.
-    """
-    asked = LoadRequest(fairness=registration.fairness, files=files, progress=progress)
-    return file_kind(registration.federation).row_hashes(asked, keep=keep)
+    kept = np.bincount(federation.client_of[~left_out], minlength=federation.clients)
+    if not kept[split.validation].any():
+        raise error_at(
+            _WHERE,
+            "leaves no row of the clients that are held out; leave fewer values out, or hold out "
+            "more clients by `validation_fraction`",
+        )
+    held_out = np.zeros(federation.clients, dtype=np.bool_)
+    held_out[split.validation] = True
+    of_scored = (held_out & (kept > 0))[federation.client_of]
+    return federation.without_rows(left_out & of_scored)

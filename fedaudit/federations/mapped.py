@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, raise_errors
 from fedaudit.federations.federation import CELLS_BESIDE_FEATURES, Attribute, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import FieldError, pointer
+from fedaudit.spec.errors import FieldError, error_at, pointer, raise_errors
 from fedaudit.spec.sources import Centre, CentredRange, Range, Scale
 
 Scales = Mapping[str, Scale]

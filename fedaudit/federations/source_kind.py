@@ -3,16 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import Files
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.fairness import Groups
+from fedaudit.spec.sources import Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +34,14 @@ class LoadRequest:
     """Called now and then while a file is read."""
 
 
-class SourceKind(ABC):
+Of = TypeVar("Of", bound=Source)
+
+
+class SourceKind(ABC, Generic[Of]):
     """A source of clients' data."""
+
+    def __init__(self, source: Of) -> None:
+        self._source = source
 
     @abstractmethod
     def load(self, asked: LoadRequest) -> Federation:
@@ -45,7 +52,7 @@ class SourceKind(ABC):
         return self.load(asked)
 
 
-class FileKind(SourceKind):
+class FileKind(SourceKind[Of]):
     """A file source, which can be registered."""
 
     def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:

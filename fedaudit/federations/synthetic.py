@@ -50,7 +50,7 @@ def linear_federation(
         target_scale=1.0,
         classes=(),
         attributes=attributes,
-        fingerprint=_fingerprint(seed, canonical),
+        fingerprint=hashlib.sha256(rfc8785.dumps({**canonical, "seed": seed})).hexdigest(),
         truth=Truth(thetas=slopes, intercepts=intercepts + MEAN_OF_U, component=component),
         notes=(),
     )
@@ -89,15 +89,8 @@ def _draw(
     return features, target
 
 
-def _fingerprint(seed: int, canonical: Mapping[str, Any]) -> str:
-    return hashlib.sha256(rfc8785.dumps({**canonical, "seed": seed})).hexdigest()
-
-
-class SyntheticLinearKind(SourceKind):
+class SyntheticLinearKind(SourceKind[SyntheticLinear]):
     """Linear data around one parameter vector per distribution."""
-
-    def __init__(self, source: SyntheticLinear) -> None:
-        self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
         """Client i holds rows of distribution i modulo their number, drawn by the experiment's
@@ -132,11 +125,8 @@ GROUPS = ("g1", "g2")
 _ATTRIBUTE = "group"
 
 
-class SyntheticGroupsKind(SourceKind):
+class SyntheticGroupsKind(SourceKind[SyntheticGroups]):
     """A majority and a minority whose targets differ by a shift."""
-
-    def __init__(self, source: SyntheticGroups) -> None:
-        self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
         """A majority with y = x . theta_1 + u and a minority with y = x . theta_2 + shift + u,

@@ -20,7 +20,7 @@ from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.reports.sections.held_out_privacy import NO_NOISE
 from fedaudit.runs.run import Run, cell_ledger_context
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.models import ArtifactStart
@@ -63,7 +63,7 @@ def with_solved_noise(spec: ExperimentSpec, federation: Federation) -> Experimen
             f"{at_most(projected)}, and {asked:g} is asked for; leave it out, so that the smallest "
             "one that meets the target is found, or leave the target out"
         )
-        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message, of_spec=True)])
+        raise error_at("/privacy/noise_multiplier", message, of_spec=True)
     return spec
 
 
@@ -162,7 +162,7 @@ def with_start(cell: Cell, open_artifact: OpenArtifact) -> Cell:
 
 
 def _fault(message: str) -> InvalidInputError:
-    return InvalidInputError([FieldError(_POINTER, message, of_spec=True)])
+    return error_at(_POINTER, message, of_spec=True)
 
 
 def planned_releases(spec: ExperimentSpec) -> int:
@@ -238,7 +238,7 @@ class ExperimentPlan:
             "parameters": self.parameters,
             "noise_multiplier": inputs.noise_multiplier if inputs.cost_kind == "leakage" else None,
             "mechanism_inputs": None if inputs.follow_from_n else inputs.as_dict(),
-            "attributes": {one.name: one.values for one in self.federation.attributes},
+            "attributes": {one.name: list(one.values) for one in self.federation.attributes},
             "tags": spec.tags,
         }
 
@@ -274,7 +274,7 @@ def plan_experiment(
     costs += [float(str(entry["value"])) for entry in projection.epsilon]
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
-        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message, of_spec=True)])
+        raise error_at("/privacy/noise_multiplier", message, of_spec=True)
     projection = with_fairness_epsilon(
         projection, ledger_context.held_out, releases=planned_releases(spec)
     )

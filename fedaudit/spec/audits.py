@@ -9,7 +9,7 @@ import rfc8785
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, spec_faults
+from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, floor_faults, spec_faults
 from fedaudit.spec.errors import (
     FieldError,
     InvalidInputError,
@@ -33,7 +33,7 @@ from fedaudit.spec.fairness import (
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import CodeLabels, refuse_other_columns
 from fedaudit.spec.registration import Registration, group_departures
-from fedaudit.spec.sources import FederationId, FilePath, below_the_sources
+from fedaudit.spec.sources import FederationId, FilePath, check_one_place
 from fedaudit.spec.table import Table
 
 _FAIRNESS = (
@@ -112,18 +112,7 @@ class AuditSpec(SpecPart):
 
     @model_validator(mode="after")
     def _one_file(self) -> Self:
-        if (self.path is None) == (self.id is None):
-            given = "both are given" if self.path else "neither is given"
-            raise refuse_at(
-                "/path",
-                "name the data by `path` (below the sources folder) or by `id` (of an uploaded "
-                f"federation); {given}",
-            )
-        if self.path is not None:
-            try:
-                below_the_sources(self.path)
-            except ValueError as error:
-                raise refuse_at("/path", str(error)) from None
+        check_one_place("/path", self.path, self.id)
         return self
 
     @model_validator(mode="after")
@@ -323,16 +312,8 @@ def policy_faults(
 
 def floor_faults_of_audit(floor: DisclosureFloor, audit: AuditSpec) -> list[FieldError]:
     """The minimums of an audit that are below the floor of the service."""
-    found, least = [], floor.minimum_group_size
-    if audit.minimum_group_size < least:
-        found.append(
-            _fault(
-                "/minimum_group_size",
-                f"{audit.minimum_group_size} is below {least}, the least that this service allows "
-                f"(FEDAUDIT_MIN_GROUP_SIZE); set it to {least} or more",
-            )
-        )
-    return found + clients_faults(floor.minimum_group_clients, audit, who="this service")
+    sizes = in_audit(floor_faults(DisclosureFloor(floor.minimum_group_size), audit.fairness))
+    return sizes + clients_faults(floor.minimum_group_clients, audit, who="this service")
 
 
 def clients_faults(least: int, audit: AuditSpec, *, who: str) -> list[FieldError]:

@@ -4,19 +4,13 @@ What a spec may say of them, and what it may not: each refusal is of a case that
 `fedaudit.privacy.noise.banded_noise` does not cover, or that no section of it was written for.
 """
 
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fedaudit.spec.base import InForm, SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
-from fedaudit.spec.training import (
-    AllocationCohort,
-    FixedCohort,
-    PoissonCohort,
-    RotationCohort,
-    Training,
-)
+from fedaudit.spec.training import RotationCohort, Training
 
 MOST_BANDS = 64
 """As many vectors of noise are kept; more bands gain little, and cost digits of the noise."""
@@ -41,14 +35,7 @@ class Correlation(SpecPart):
 
 def check_whole_blocks(training: Training) -> Refusals:
     """Refuses rounds that are no whole blocks, where cohorts go by blocks."""
-    cohort = training.cohort
-    match cohort:
-        case FixedCohort() | PoissonCohort():
-            return
-        case AllocationCohort() | RotationCohort():
-            every = cohort.every
-        case _:
-            assert_never(cohort)
+    every = training.block
     fewer = training.rounds // every * every
     if fewer == training.rounds:
         return

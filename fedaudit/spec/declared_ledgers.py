@@ -86,6 +86,10 @@ DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "l
 """`gaussian-central`: a trusted server adds noise to the sum. `gaussian-local`: clients add it to
 their uploads. `gaussian`: noise on clipped sums of records within a client, as of DP-SGD, or
 wherever it was added."""
+_COUNTS_EPSILON: dict[DeclaredMechanism, bool] = {
+    **dict.fromkeys(("gaussian", "gaussian-central", "gaussian-local"), True),
+    **dict.fromkeys(("laplace-l2", "none"), False),
+}
 DeclaredUnit = Literal["client", "record"]
 EVERYONE = "everyone"
 """Stands for the whole population, which pays for rounds whose participants are secret."""
@@ -163,13 +167,7 @@ class LedgerTerms(SpecPart):
     @property
     def counts_epsilon(self) -> bool:
         """Whether the cost is an epsilon with a delta."""
-        match self.mechanism:
-            case "gaussian" | "gaussian-central" | "gaussian-local":
-                return True
-            case "laplace-l2" | "none":
-                return False
-            case _:
-                assert_never(self.mechanism)
+        return _COUNTS_EPSILON[self.mechanism]
 
     @property
     def hides_participants(self) -> bool:

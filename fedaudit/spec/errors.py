@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -29,8 +30,36 @@ class InvalidInputError(Exception):
 
 
 def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:
-    """One fault to be raised; arguments as the fields of `FieldError`."""
+    """An error to be raised; `where` is a JSON pointer into the spec.
+
+    `of_spec`: whether it says nothing about the content of the data, as in `FieldError`.
+    """
     return InvalidInputError([FieldError(where, message, of_spec=of_spec)])
+
+
+def raise_errors(faults: list[FieldError]) -> None:
+    """Raise InvalidInputError with every error found, if there are any."""
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def listed(names: tuple[str, ...] | list[str], *, most: int = 20) -> str:
+    """Names for a message: quoted, and truncated where there are many."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """The likeliest of the names, as the end of a sentence; '' where none is like it."""
+    by_fold = {one.casefold(): one for one in known}
+    near = get_close_matches(name.casefold(), by_fold, n=1)
+    return f"; did you mean {by_fold[near[0]]!r}?" if near else ""
+
+
+def no_column(name: str, known: Sequence[str]) -> str:
+    """That a file has no such column, and which it has."""
+    names = list(known)
+    return f"the file has no column {name!r}; it has {listed(names)}{did_you_mean(name, names)}"
 
 
 def refuse_at(pointer: str, message: str) -> PydanticCustomError:

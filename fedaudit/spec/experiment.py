@@ -7,15 +7,14 @@ that does not name it keeps the hash that it had before.
 
 import hashlib
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Literal, Self, assert_never
+from typing import Annotated, Any, Final, Literal, Self, assert_never
 
 import rfc8785
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
-from fedaudit.spec.decision import BASE_RATE, Decision
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import Fairness, check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
@@ -24,13 +23,35 @@ from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
 from fedaudit.spec.privacy import NoisedUpdates, PrivacySpec, one_client_rate, one_delta
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import (
-    AllocationCohort,
-    FixedCohort,
-    PoissonCohort,
-    RotationCohort,
-    Training,
-)
+from fedaudit.spec.training import Training
+
+BASE_RATE: Final = "base-rate"
+
+
+def _share_or_base_rate(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
+        return value
+    if value == BASE_RATE:
+        return value
+    raise ValueError(f"must be a number above 0 and below 1, or `{BASE_RATE}`")
+
+
+class Decision(SpecPart):
+    """How scores become decisions, for targets with two classes."""
+
+    threshold: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | Literal["base-rate"],
+        BeforeValidator(_share_or_base_rate),
+        InForm(
+            "Threshold",
+            hint="Of two classes, the positive one is predicted where its probability is above "
+            "this. base-rate: its share among the training rows, only without a mechanism. "
+            "Empty: 0.5.",
+        ),
+    ] = 0.5
+    """The positive class is predicted where its probability is above this. `base-rate` is its share
+    among the training rows."""
+
 
 Device = Literal["auto", "cpu", "cuda"]
 ADMITTED = {"admitted": True}
@@ -100,7 +121,10 @@ class ExperimentSpec(SpecPart):
         found: tuple[tuple[set[str], Callable[[], Refusals]], ...] = (
             ({"training"}, self._check_clusters),
             ({"federation", "model", "training"}, self._check_model),
-            ({"model", "training"}, self._check_start),
+            (
+                {"model", "training"},
+                lambda: self.model.check_start(hypotheses=self.training.hypotheses),
+            ),
             ({"federation", "model", "training", "privacy", "decision"}, self._check_decision),
             ({"federation", "model", "training"}, self._check_loss),
             ({"federation", "fairness"}, self._check_fairness),
@@ -132,9 +156,6 @@ class ExperimentSpec(SpecPart):
             "constants under `federation.scale` ({mean, deviation} or {low, high})"
             + (", or use `mechanism: none`" if by_record else ", or use `client`"),
         )
-
-    def _check_start(self) -> Refusals:
-        return self.model.check_start(hypotheses=self.training.hypotheses)
 
     def _check_decision(self) -> Refusals:
         """A base rate is refused beside any guarantee. It is a sum over the training rows: every
@@ -195,19 +216,13 @@ class ExperimentSpec(SpecPart):
         )
 
     def _check_clusters(self) -> Refusals:
-        cohort = self.training.cohort
-        match cohort:
-            case FixedCohort():
-                if self.training.hypotheses > cohort.clients:
-                    yield refuse_at(
-                        "/training/hypotheses",
-                        f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort "
-                        f"of {cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
-                    )
-            case PoissonCohort() | AllocationCohort() | RotationCohort():
-                pass  # how many clients come is a matter of chance
-            case _:
-                assert_never(cohort)
+        hypotheses, clients = self.training.hypotheses, self.training.asked_clients
+        if clients is not None and hypotheses > clients:
+            yield refuse_at(
+                "/training/hypotheses",
+                f"{hypotheses} hypotheses cannot be clustered from a cohort of {clients} clients; "
+                "ask for fewer hypotheses or a larger cohort",
+            )
 
     def _check_model(self) -> Refusals:
         source, model = self.federation, self.model

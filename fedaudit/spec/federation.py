@@ -15,7 +15,6 @@ from fedaudit.spec.sources import (
     Source,
     SourceTraits,
     ValidationFraction,
-    below_the_sources,
 )
 from fedaudit.spec.table import Standardise, Table
 
@@ -55,21 +54,11 @@ class Images(FileSource):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(
-            draws_data=self.rotate is not None,
+        return _of_images(
+            self,
             client_key=self.client_key,
-            made_up=False,
-            target_name="y",
-            target="class",
-            images=True,
-            attributes=None,
             cuts_attributes=True,
-            training_columns=None,
-            files=self.paths,
-            statistics="none",
             finds_classes=self.classes is None,
-            data_limits=(),
-            fairness_limits=(),
         )
 
 
@@ -86,22 +75,28 @@ class Femnist(FileSource):
 
     @property
     def traits(self) -> SourceTraits:
-        return SourceTraits(
-            draws_data=self.rotate is not None,
-            client_key="user",
-            made_up=False,
-            target_name="y",
-            target="class",
-            images=True,
-            attributes=None,
-            cuts_attributes=False,
-            training_columns=None,
-            files=self.paths,
-            statistics="none",
-            finds_classes=False,
-            data_limits=(),
-            fairness_limits=(),
-        )
+        return _of_images(self, client_key="user", cuts_attributes=False, finds_classes=False)
+
+
+def _of_images(
+    source: Images | Femnist, *, client_key: str, cuts_attributes: bool, finds_classes: bool
+) -> SourceTraits:
+    return SourceTraits(
+        draws_data=source.rotate is not None,
+        client_key=client_key,
+        made_up=False,
+        target_name="y",
+        target="class",
+        images=True,
+        attributes=None,
+        cuts_attributes=cuts_attributes,
+        training_columns=None,
+        files=source.paths,
+        statistics="none",
+        finds_classes=finds_classes,
+        data_limits=(),
+        fairness_limits=(),
+    )
 
 
 _GROUPS_ARE_DISTRIBUTIONS = (
@@ -204,11 +199,6 @@ class HospitalCharges(FileSource):
     standardise: Annotated[Standardise | None, Field(exclude_if=lambda how: how is None)] = None
     """`ranges`: -2 and 2 are the ends of the United States and of the list of conditions, as is
     publicly known; farther places count as at the ends. Null: as `scale` says."""
-
-    @field_validator("zip_table")
-    @classmethod
-    def _zip_table_is_relative(cls, path: str | None) -> str | None:
-        return None if path is None else below_the_sources(path)
 
     @field_validator("conditions")
     @classmethod

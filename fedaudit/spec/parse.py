@@ -12,7 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import is_stored
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all, validated
+from fedaudit.spec.errors import (
+    FieldError,
+    InvalidInputError,
+    error_at,
+    field_errors,
+    refuse_all,
+    validated,
+)
 from fedaudit.spec.experiment import ADMITTED, ExperimentSpec, filled
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
@@ -70,7 +77,7 @@ def refuse_small_clip(spec: ExperimentSpec) -> None:
             "update within it; use a larger clip, and a larger `training.local.step_size` or scale "
             "where updates are that small"
         )
-        raise InvalidInputError([FieldError(at, message, of_spec=True)])
+        raise error_at(at, message, of_spec=True)
 
 
 def parse_admitted(value: object) -> ExperimentSpec:
@@ -156,7 +163,7 @@ def first_repeated(pairs: Sequence[tuple[str, Any]]) -> str:
 
 
 def _fault(message: str) -> InvalidInputError:
-    return InvalidInputError([FieldError("", message)])
+    return error_at("", message)
 
 
 _MAX_DIGITS = 1000

@@ -23,13 +23,7 @@ from fedaudit.spec.base import (
 from fedaudit.spec.correlation import Correlation, check_correlation, check_whole_blocks
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.training import (
-    AllocationCohort,
-    FixedCohort,
-    PoissonCohort,
-    RotationCohort,
-    Training,
-)
+from fedaudit.spec.training import PoissonCohort, Training
 
 
 class MechanismPart(SpecPart):
@@ -83,20 +77,14 @@ class UpdateMechanism(MechanismPart):
                 f"{self.mechanism} does not cover rows of training clients that choose the best "
                 "round and are scored; use `client`, or the mechanism `record-personalised`",
             )
-        match training.cohort:
-            case FixedCohort():
-                pass
-            case PoissonCohort() | AllocationCohort() | RotationCohort():
-                if not self.gains_from_coins:
-                    yield refuse_at(
-                        "/training/cohort/sampling",
-                        f"{self.mechanism} gains nothing from secret coins and draws a fixed "
-                        "number of clients: use {sampling: fixed, clients: U}; Poisson coins go "
-                        "with `gaussian-central` and `record-personalised`, and random allocation "
-                        "and rotation with `gaussian-central`",
-                    )
-            case _:
-                assert_never(training.cohort)
+        if training.asked_clients is None and not self.gains_from_coins:
+            yield refuse_at(
+                "/training/cohort/sampling",
+                f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
+                "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
+                "`gaussian-central` and `record-personalised`, and random allocation and rotation "
+                "with `gaussian-central`",
+            )
         if not self.hides_choices:
             yield from check_one_hypothesis(self.mechanism, training)
 
@@ -410,13 +398,8 @@ class GaussianCentral(GaussianUpdates):
             )
 
     def _check_accountant(self, training: Training) -> Refusals:
-        match training.cohort:
-            case PoissonCohort() | AllocationCohort() | RotationCohort():
-                return
-            case FixedCohort():
-                pass
-            case _:
-                assert_never(training.cohort)
+        if training.asked_clients is None:
+            return
         match self.accountant:
             case "rdp":
                 return
@@ -527,23 +510,19 @@ class RecordPersonalised(MechanismPart):
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         cohort = training.cohort
-        match cohort:
-            case FixedCohort() | AllocationCohort() | RotationCohort():
-                yield refuse_at(
-                    "/training/cohort/sampling",
-                    "record-personalised is accounted for with a coin for each client: use "
-                    "{sampling: poisson, rate: ...}, rate 1 for everyone in every round; other "
-                    "cohorts go with `gaussian-central`",
-                )
-            case PoissonCohort():
-                if self.client_rate not in (None, cohort.rate):
-                    yield refuse_at(
-                        "/privacy/client_rate",
-                        f"is the rate of the cohort, which is {cohort.rate:g}; give one of the two,"
-                        " or both alike",
-                    )
-            case _:
-                assert_never(cohort)
+        if not isinstance(cohort, PoissonCohort):
+            yield refuse_at(
+                "/training/cohort/sampling",
+                "record-personalised is accounted for with a coin for each client: use {sampling: "
+                "poisson, rate: ...}, rate 1 for everyone in every round; other cohorts go with "
+                "`gaussian-central`",
+            )
+        elif self.client_rate not in (None, cohort.rate):
+            yield refuse_at(
+                "/privacy/client_rate",
+                f"is the rate of the cohort, which is {cohort.rate:g}; give one of the two, or "
+                "both alike",
+            )
         yield from self._check_steps(training)
         yield from self._check_budgets(federation)
 

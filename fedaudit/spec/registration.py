@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, refuse_all, validated
+from fedaudit.spec.errors import FieldError, error_at, pointer, refuse_all, validated
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Favourable, Groups, without_label
 from fedaudit.spec.federation import FileSpec
@@ -52,9 +52,7 @@ def parse_registration(value: object) -> Registration:
     Raises InvalidInputError naming the fields.
     """
     if _federation_of(value).get("id") is not None:
-        raise InvalidInputError(
-            [FieldError("/federation/id", "is given by the service; name the file by `path`")]
-        )
+        raise error_at("/federation/id", "is given by the service; name the file by `path`")
     return validated(Registration, value)
 
 
@@ -67,7 +65,7 @@ def parse_uploaded(value: object, *, file_name: str) -> Registration:
     for field in ("path", "id"):
         if federation.get(field) is not None:
             message = "the data comes with the upload; leave it out"
-            raise InvalidInputError([FieldError(f"/federation/{field}", message)])
+            raise error_at(f"/federation/{field}", message)
     if isinstance(value, Mapping) and federation:
         value = {**value, "federation": {**federation, "path": file_name, "id": None}}
     return validated(Registration, value)

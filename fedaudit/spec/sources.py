@@ -5,7 +5,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, assert_never
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import UPLOADED, InForm, SpecPart, Text
 from fedaudit.spec.errors import refuse_at
@@ -81,7 +81,23 @@ ValidationFraction = Annotated[
         hint="Of the clients, for validation. Empty: as registered, or half of synthetic ones.",
     ),
 ]
-FilePath = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+def _below_the_sources(path: str) -> str:
+    """The path, if it is relative and does not lead upwards. Raises ValueError."""
+    parts = path.replace("\\", "/").split("/")
+    if path.startswith(("/", "\\", "~")) or "://" in path or ":" in parts[0]:
+        raise ValueError("must be a relative path below the service's sources folder")
+    if ".." in parts:
+        raise ValueError("must not contain '..'")
+    return path
+
+
+FilePath = Annotated[
+    str,
+    Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$"),
+    AfterValidator(_below_the_sources),
+]
 FederationId = Annotated[
     str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", max_length=36)
 ]
@@ -102,6 +118,7 @@ class RowSplit(SpecPart):
 
 
 ValidationUnit = Literal["client", "record"]
+_HOLDS_OUT_ROWS: dict[ValidationUnit, bool] = {"client": False, "record": True}
 Scoring = Annotated[LeaveOneOut | RowSplit, Field(discriminator="method")]
 
 
@@ -145,13 +162,7 @@ class Source(SpecPart):
     @property
     def holds_out_rows(self) -> bool:
         """Whether rows of every client are held out, and not whole clients."""
-        match self.validation_unit:
-            case "client":
-                return False
-            case "record":
-                return True
-            case _:
-                assert_never(self.validation_unit)
+        return _HOLDS_OUT_ROWS[self.validation_unit]
 
     @property
     @abstractmethod
@@ -172,21 +183,21 @@ class FileSource(Source):
         """`path`, where the data lie below the sources folder."""
         return () if self.path is None else (self.path,)
 
-    @field_validator("path")
-    @classmethod
-    def _path_is_relative(cls, path: str | None) -> str | None:
-        return None if path is None else below_the_sources(path)
-
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if (self.path is None) == (self.id is None):
-            given = "both are given" if self.path else "neither is given"
-            raise refuse_at(
-                "/federation/path",
-                "name the data by `path` (below the sources folder) or by `id` (of an uploaded "
-                f"federation); {given}",
-            )
+        check_one_place("/federation/path", self.path, self.id)
         return self
+
+
+def check_one_place(where: str, path: str | None, id: str | None) -> None:
+    """Raises the error of a validator unless the data are named once."""
+    if (path is None) == (id is None):
+        given = "both are given" if path else "neither is given"
+        raise refuse_at(
+            where,
+            "name the data by `path` (below the sources folder) or by `id` (of an uploaded "
+            f"federation); {given}",
+        )
 
 
 class Range(SpecPart):
@@ -227,13 +238,3 @@ Scale = Annotated[
     Discriminator(_kind_of_scale),
 ]
 Scales = dict[Text, Scale]
-
-
-def below_the_sources(path: str) -> str:
-    """The path, if it is relative and does not lead upwards. Raises ValueError."""
-    parts = path.replace("\\", "/").split("/")
-    if path.startswith(("/", "\\", "~")) or "://" in path or ":" in parts[0]:
-        raise ValueError("must be a relative path below the service's sources folder")
-    if ".." in parts:
-        raise ValueError("must not contain '..'")
-    return path

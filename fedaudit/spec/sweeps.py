@@ -11,7 +11,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, refuse_at, validated
+from fedaudit.spec.errors import (
+    FieldError,
+    InvalidInputError,
+    error_at,
+    pointer,
+    refuse_at,
+    validated,
+)
 from fedaudit.spec.experiment import ExperimentSpec
 
 MAX_CELLS = 1000
@@ -205,7 +212,7 @@ def _combinations(sweep: SweepSpec) -> Iterator[dict[str, Any]]:
     if sweep.repeats > 1:
         first = sweep.base.get(SEED, 0)
         if not isinstance(first, int):
-            raise InvalidInputError([FieldError("/base/seed", "is no integer")])
+            raise error_at("/base/seed", "is no integer")
         axes.append([{SEED: first + step} for step in range(sweep.repeats)])
     for chosen in product(*axes):
         yield {path: value for part in chosen for path, value in part.items()}
@@ -253,6 +260,4 @@ def _index(part: Any, step: str, path: str, sweep: SweepSpec) -> int:
         return int(step)
     where = "grid" if path in sweep.grid else "zip"
     has = f"a list of {len(part)}" if isinstance(part, list) else "neither an object nor a list"
-    raise InvalidInputError(
-        [FieldError(pointer(where, path), f"has no place in the base: {step!r} stands in {has}")]
-    )
+    raise error_at(pointer(where, path), f"has no place in the base: {step!r} stands in {has}")

@@ -1,6 +1,6 @@
 """Data in a table: its columns, and clients for rows that name none."""
 
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -29,6 +29,7 @@ _DEALT = (
 FeatureKind = Literal["numeric", "categorical"]
 Encoding = Literal["one-hot", "ordinal"]
 Missing = Literal["reject", "drop-row", "constant"]
+_DROPS_ROWS: dict[Missing, bool] = {"reject": False, "drop-row": True, "constant": False}
 MissingRequired = Literal["reject", "drop-row"]
 _REQUIRED = Field(exclude_if=lambda rule: rule == "reject")
 """Specs came before such a field: the default is left out of what is hashed."""
@@ -127,6 +128,11 @@ class ByColumn(SpecPart):
 
 
 Standardise = Literal["global", "client", "ranges"]
+_OVER_ROWS: dict[Standardise, Statistics] = {
+    "global": "of all clients",
+    "client": "of each client",
+    "ranges": "none",
+}
 
 
 def centred(scales: Scales, standardise: Standardise | None) -> Scales:
@@ -146,13 +152,7 @@ Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
 
 def drops_rows(rule: Missing) -> bool:
     """Whether a row is left out where a cell is empty that has this rule."""
-    match rule:
-        case "drop-row":
-            return True
-        case "reject" | "constant":
-            return False
-        case _:
-            assert_never(rule)
+    return _DROPS_ROWS[rule]
 
 
 Features = Annotated[
@@ -248,19 +248,13 @@ class Table(FileSource):
     @property
     def dealt(self) -> Dealt | None:
         """How the seed deals rows to clients; None where a column names the client."""
-        match self.partition:
-            case None | ByColumn():
-                return None
-            case Iid() | Dirichlet() | Shards():
-                return self.partition
-            case _:
-                assert_never(self.partition)
+        return None if isinstance(self.partition, ByColumn) else self.partition
 
     @property
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.dealt is not None or self._standardised_over_training,
-            client_key=self._key_column,
+            client_key=self.key_column,
             made_up=False,
             target_name=self.target,
             target="either",
@@ -294,39 +288,16 @@ class Table(FileSource):
         return frozenset(one if isinstance(one, str) else one.name for one in features)
 
     @property
-    def _key_column(self) -> str | None:
+    def key_column(self) -> str | None:
         """The column that names the client; None where the seed deals rows to clients."""
-        match self.partition:
-            case None:
-                return self.client_key
-            case ByColumn():
-                return self.partition.column
-            case Iid() | Dirichlet() | Shards():
-                return None
-            case _:
-                assert_never(self.partition)
+        return self.partition.column if isinstance(self.partition, ByColumn) else self.client_key
 
     @property
     def _statistics(self) -> Statistics:
-        match self.standardise:
-            case None | "ranges":
-                return "none"
-            case "client":
-                return "of each client"
-            case "global":
-                return "of all clients"
-            case _:
-                assert_never(self.standardise)
+        return "none" if self.standardise is None else _OVER_ROWS[self.standardise]
 
     @property
     def _standardised_over_training(self) -> bool:
         """Whether the seed decides over which rows features are standardised."""
-        match self.standardise:
-            case None | "ranges":
-                return False
-            case "global":
-                return True
-            case "client":
-                return self.holds_out_rows
-            case _:
-                assert_never(self.standardise)
+        by_client = self.holds_out_rows and self._statistics == "of each client"
+        return by_client or self._statistics == "of all clients"

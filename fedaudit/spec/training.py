@@ -264,6 +264,9 @@ def _fixed_unless_said(cohort: Any) -> Any:
 
 
 Loss = Literal["rmse", "mse", "cross-entropy"]
+_ROOT_MEAN: dict[Loss, bool] = {"rmse": True, "mse": False, "cross-entropy": False}
+_COMPARES_CLASSES: dict[Loss, bool] = {"rmse": False, "mse": False, "cross-entropy": True}
+_WORDS: dict[Optimiser, str] = {"sgd": "gradient descent", "adam": "Adam", "rmsprop": "RMSprop"}
 Cohort = Annotated[
     FixedCohort | PoissonCohort | AllocationCohort | RotationCohort,
     Field(discriminator="sampling"),
@@ -342,15 +345,7 @@ class Local(SpecPart):
     @property
     def words(self) -> str:
         """The optimiser, for a sentence."""
-        match self.optimiser:
-            case "sgd":
-                return "gradient descent" + (" with momentum" if self.momentum else "")
-            case "adam":
-                return "Adam"
-            case "rmsprop":
-                return "RMSprop"
-            case _:
-                assert_never(self.optimiser)
+        return _WORDS[self.optimiser] + (" with momentum" if self.momentum else "")
 
 
 class KMeans(SpecPart):
@@ -475,6 +470,28 @@ class Training(SpecPart):
         return self.model_copy(update={"local": local, "server": DEFAULT_SERVER})
 
     @property
+    def asked_clients(self) -> int | None:
+        """How many clients each round asks; None where that is left to chance."""
+        match self.cohort:
+            case FixedCohort():
+                return self.cohort.clients
+            case PoissonCohort() | AllocationCohort() | RotationCohort():
+                return None
+            case _:
+                assert_never(self.cohort)
+
+    @property
+    def block(self) -> int:
+        """Rounds whose cohorts are drawn together, and only together are what a charge is for."""
+        match self.cohort:
+            case FixedCohort() | PoissonCohort():
+                return 1
+            case AllocationCohort() | RotationCohort():
+                return self.cohort.every
+            case _:
+                assert_never(self.cohort)
+
+    @property
     def rounds_played(self) -> int:
         """Rounds at most: none where clients send nothing."""
         return self.rounds if self.method.releases else 0
@@ -482,24 +499,12 @@ class Training(SpecPart):
     @property
     def root_mean(self) -> bool:
         """Whether a loss is the root of the mean of its rows' values."""
-        match self.loss:
-            case "rmse":
-                return True
-            case "mse" | "cross-entropy":
-                return False
-            case _:
-                assert_never(self.loss)
+        return _ROOT_MEAN[self.loss]
 
     @property
     def compares_classes(self) -> bool:
         """Whether the loss compares classes, and not numbers."""
-        match self.loss:
-            case "cross-entropy":
-                return True
-            case "rmse" | "mse":
-                return False
-            case _:
-                assert_never(self.loss)
+        return _COMPARES_CLASSES[self.loss]
 
     @property
     def relocates(self) -> bool:

@@ -22,7 +22,7 @@ from fedaudit.training.base.cell import (
     split_cells,
     stack_key,
 )
-from fedaudit.training.base.cohort import Block, draw_block, whole_block
+from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.rounds import (
     NEVER,
     Checkpoints,
@@ -105,7 +105,7 @@ class Stack:
         if not self.active:
             return {}
         # Blocks are charged and lost whole; random allocation keeps no secret beyond its block.
-        whole = whole_block(self._cells[0].spec.training.cohort) if self._secret else 1
+        whole = self._cells[0].spec.training.block if self._secret else 1
         rounds = whole * -(-rounds // whole)
         block = self._block_of(rounds)
         steps = range(block.position, block.position + min(rounds, block.left))

@@ -6,18 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import (
-    ColumnElement,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select, tuple_, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -76,9 +65,7 @@ class ApiKeyRepository(Repository):
             created_by=None if created_by is None else created_by.as_dict(),
             revoked_at=None,
         )
-        self.session.add(key)
-        self.session.flush()
-        return key, plain
+        return self._add(key), plain
 
     def find(self, plain: str) -> ApiKey | None:
         """The key with this plain text, unless revoked. The look-up is by hash, so its duration
@@ -110,11 +97,8 @@ class ApiKeyRepository(Repository):
 
     def revoke(self, project_id: str, id: str) -> bool:
         """Ends a key; False where this project has no such key in force."""
-        return self._changes(
-            update(ApiKey)
-            .where(ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None))
-            .values(revoked_at=utc_now())
-        )
+        mine = (ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None))
+        return self._set(ApiKey, *mine, revoked_at=utc_now())
 
 
 def hash_of_key(plain: str) -> str:
@@ -151,7 +135,7 @@ class WebSessionRepository(Repository):
     def begin(self, key: ApiKey, *, seconds: float, secret_hash: str | None = None) -> str:
         """The token of a new session, returned only this once; expired sessions are removed.
         `secret_hash`: the secret that it begins and ends with; by default the key's newest."""
-        self._execute(delete(WebSession).where(WebSession.expires_at <= seconds_from_now()))
+        self._delete(WebSession, WebSession.expires_at <= seconds_from_now())
         token = secrets.token_urlsafe(32)
         row = {
             "token_hash": hash_of_key(token),
@@ -181,7 +165,7 @@ class WebSessionRepository(Repository):
 
     def end(self, token: str) -> None:
         """Ends a session; nothing happens where there is none."""
-        self._execute(delete(WebSession).where(WebSession.token_hash == hash_of_key(token)))
+        self._delete(WebSession, WebSession.token_hash == hash_of_key(token))
 
 
 _TAKEN = select(IdempotencyKey).where(
@@ -212,18 +196,14 @@ class IdempotencyRepository(Repository):
         request then waits and sees False, so that the work is done once."""
         owner = {"project_id": project_id, "api_key_id": api_key_id, "route": route, "key": key}
         answer = {"resource_id": resource_id, "body_hash": body_hash, "created_at": utc_now()}
-        row = {**owner, **answer}
-        return self._insert_absent(IdempotencyKey, row)
+        return self._insert_absent(IdempotencyKey, {**owner, **answer})
 
     def forget(self, older_than: timedelta, *, limit: int) -> int:
         """Deletes old keys, whose requests then count as new; returns how many."""
         columns = (IdempotencyKey.api_key_id, IdempotencyKey.route, IdempotencyKey.key)
-        old = (
-            select(*columns)
-            .where(IdempotencyKey.created_at < seconds_from_now(-older_than.total_seconds()))
-            .limit(limit)
-        )
-        return self._execute(delete(IdempotencyKey).where(tuple_(*columns).in_(old)))
+        before = seconds_from_now(-older_than.total_seconds())
+        old = select(*columns).where(IdempotencyKey.created_at < before).limit(limit)
+        return self._delete(IdempotencyKey, tuple_(*columns).in_(old))
 
 
 class ProjectUsageRepository(ScopedRepository):
@@ -239,9 +219,8 @@ class ProjectUsageRepository(ScopedRepository):
         """Experiments, and attacks on ended ones, that are queued or have not ended."""
         found = 0
         for table in (Experiment, LaterAttacks):
-            columns = table_of(table).c
-            mine = (columns.project_id == self.project_id) & columns.status.in_(OPEN)
-            found += int(self.session.scalar(select(func.count()).where(mine)) or 0)
+            mine = (self._own(table), table_of(table).c.status.in_(OPEN))
+            found += int(self.session.scalar(select(func.count()).where(*mine)) or 0)
         return found
 
     def stored_bytes(self) -> int:
@@ -249,34 +228,25 @@ class ProjectUsageRepository(ScopedRepository):
         total = 0
         for table in (Federation, Artifact, PendingUpload):
             columns = table_of(table).c
-            kept = select(func.sum(columns.size_bytes)).where(columns.project_id == self.project_id)
+            kept = select(func.sum(columns.size_bytes)).where(self._own(table))
             if table is Federation:
                 # One that was registered by its path takes no room here.
                 kept = kept.where(columns.storage_key.is_not(None))
             if table is PendingUpload:
                 # While it is registered, a federation has the same file.
-                stored = table_of(Federation).c
-                same = stored.storage_key == columns.storage_key
-                kept = kept.where(~exists().where(same, stored.project_id == self.project_id))
+                same = Federation.storage_key == PendingUpload.storage_key
+                kept = kept.where(~exists().where(same, self._own(Federation)))
             total += int(self.session.scalar(kept) or 0)
         return total
 
     def count_request(self, minute: int) -> int:
         """Counts one more request in this minute; returns how many there were."""
         first = {"project_id": self.project_id, "minute": minute, "requests": 1}
+        mine = self._own(RequestMinute)
         if self._insert_absent(RequestMinute, first):
             # The first of a minute tidies those before; a minute more for clocks that differ.
-            columns = table_of(RequestMinute).c
-            past = (columns.project_id == self.project_id) & (columns.minute < minute - 2)
-            self._execute(delete(RequestMinute).where(past))
+            self._delete(RequestMinute, mine, RequestMinute.minute < minute - 2)
             return 1
-        columns = table_of(RequestMinute).c
-        mine = (columns.project_id == self.project_id) & (columns.minute == minute)
-        counted = (
-            table_of(RequestMinute)
-            .update()
-            .where(mine)
-            .values(requests=columns.requests + 1)
-            .returning(columns.requests)
-        )
-        return int(self.session.execute(counted).scalar_one())
+        more = update(RequestMinute).values(requests=RequestMinute.requests + 1)
+        this_minute = more.where(mine, RequestMinute.minute == minute)
+        return int(self._returned(this_minute, RequestMinute.requests).scalar_one())

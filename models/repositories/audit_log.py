@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 import rfc8785
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import bindparam, or_, select
 
 from models.clock import utc_now
 from models.identifiers import new_id
@@ -57,6 +57,7 @@ class AuditLogRepository(ScopedRepository):
         """Appends an entry; call it last in its transaction, without holding a lock that others
         take later: the project's next entry waits until this transaction ends."""
         head = self._head()
+        actor = dict.fromkeys(("key_id", "key_name", "person")) if by is None else by.as_dict()
         entry = AuditEntry(
             project_id=self.project_id,
             number=head.entries + 1,
@@ -64,16 +65,14 @@ class AuditLogRepository(ScopedRepository):
             action=action,
             subject=subject,
             origin=origin,
-            key_id=None if by is None else by.key_id,
-            key_name=None if by is None else by.key_name,
-            person=None if by is None else by.person,
             details=details,
             link="",
+            **actor,
         )
         entry.link = next_link(head.link, entry.content())
         self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
         end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
-        self._execute(_LENGTHEN, end)
+        self.session.execute(_LENGTHEN, end)
 
     def list(
         self,
@@ -113,24 +112,15 @@ class AuditLogRepository(ScopedRepository):
     def put_signature(self, entries: int, envelope: Mapping[str, Any]) -> None:
         """Stores a signed head in place of the one before."""
         values = {"signed_entries": entries, "envelope": dict(envelope), "signed_at": utc_now()}
-        mine = AuditHead.project_id == self.project_id
-        self._execute(
-            update(AuditHead).where(mine, AuditHead.signed_entries < entries).values(values)
-        )
+        self._set(AuditHead, self._own(AuditHead), AuditHead.signed_entries < entries, **values)
 
     def _head(self) -> AuditHead:
         """The end of the log, locked until this transaction ends."""
         if (known := self._one(_HEAD, project_id=self.project_id)) is not None:
             return known
-        empty = {
-            "project_id": self.project_id,
-            "entries": 0,
-            "link": first_link(self.project_id),
-            "signed_entries": 0,
-            "envelope": None,
-            "signed_at": None,
-        }
-        self._insert_absent(AuditHead, empty)
+        empty = {"entries": 0, "link": first_link(self.project_id), "signed_entries": 0}
+        unsigned = {"project_id": self.project_id, "envelope": None, "signed_at": None}
+        self._insert_absent(AuditHead, {**empty, **unsigned})
         found = self._one(_HEAD, project_id=self.project_id)
         if found is None:
             raise LookupError(f"project {self.project_id} has no audit log")
@@ -147,7 +137,11 @@ class UnsignedAuditRepository(Repository):
 
 
 Setting = Literal["budget", "disclosure", "simulation"]
-
+_ACTIONS: dict[Setting, AuditAction] = {
+    "budget": "budget.set",
+    "disclosure": "disclosure.set",
+    "simulation": "simulation.set",
+}
 
 _FEDERATION = "federation"
 
@@ -171,7 +165,7 @@ class SettingChangeRepository(ScopedRepository):
         row = {**owner, **about, **now, "changed_by": changed_by.as_dict()}
         self._insert(SettingChange, [row])
         log = AuditLogRepository(self.session, self.project_id)
-        log.enter(_action(setting), federation_id, by=changed_by, value=value)
+        log.enter(_ACTIONS[setting], federation_id, by=changed_by, value=value)
 
     def list(
         self, federation_id: str, *, cursor: Cursor | None = None, limit: int = 50
@@ -181,15 +175,3 @@ class SettingChangeRepository(ScopedRepository):
             SettingChange.subject_kind == _FEDERATION, SettingChange.subject == federation_id
         )
         return self._page(statement, SettingChange.id, cursor, limit)
-
-
-def _action(setting: Setting) -> AuditAction:
-    match setting:
-        case "budget":
-            return "budget.set"
-        case "disclosure":
-            return "disclosure.set"
-        case "simulation":
-            return "simulation.set"
-        case _:
-            assert_never(setting)

@@ -1,6 +1,6 @@
 """What repositories share: the project they may see, and the few statements they all use."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -10,10 +10,12 @@ from sqlalchemy import (
     CursorResult,
     Executable,
     Insert,
+    Result,
     Select,
     Table,
     Update,
     and_,
+    delete,
     exists,
     func,
     inspect,
@@ -23,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
-from sqlalchemy.sql.dml import Delete, ReturningInsert
+from sqlalchemy.sql.dml import ReturningInsert
 
 from models.tables.base import Base
 from models.tables.experiments import Experiment
@@ -58,16 +60,27 @@ class Repository:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def _execute(
-        self, statement: Update | Delete, values: Mapping[str, object] | None = None
-    ) -> int:
-        """The number of rows changed. Objects read before keep their old values."""
-        result = self.session.execute(statement, values, execution_options=_PAST_OBJECTS)
+    def _set(self, table: type[Base], *conditions: ColumnElement[bool], **values: Any) -> bool:
+        """Changes the rows that meet the conditions, and says whether there are any. Objects read
+        before keep their old values."""
+        return bool(self._set_rows(table, *conditions, **values))
+
+    def _set_rows(self, table: type[Base], *conditions: ColumnElement[bool], **values: Any) -> int:
+        """The same, and says how many there are."""
+        changed = update(table).where(*conditions).values(values)
+        result = self.session.execute(changed, execution_options=_PAST_OBJECTS)
         return cast(CursorResult[Any], result).rowcount
 
-    def _changes(self, statement: Update | Delete) -> bool:
-        """Whether it changed anything."""
-        return bool(self._execute(statement))
+    def _returned(self, changing: Update, *columns: Any) -> Result[Any]:
+        """These columns of the rows that are changed."""
+        statement = changing.returning(*columns)
+        return self.session.execute(statement, execution_options=_PAST_OBJECTS)
+
+    def _delete(self, table: type[Base], *conditions: ColumnElement[bool]) -> int:
+        """How many rows met the conditions; they are gone."""
+        gone = delete(table).where(*conditions)
+        result = self.session.execute(gone, execution_options=_PAST_OBJECTS)
+        return cast(CursorResult[Any], result).rowcount
 
     def _exists(self, *conditions: ColumnElement[bool]) -> bool:
         """Whether some row meets the conditions."""
@@ -157,8 +170,13 @@ class ScopedRepository(Repository):
         super().__init__(session)
         self.project_id = project_id
 
+    def _own(self, table: type[Base]) -> ColumnElement[bool]:
+        """That a row is the project's."""
+        owned: ColumnElement[bool] = table_of(table).c.project_id == self.project_id
+        return owned
+
     def _select(self, table: type[Row]) -> Select[Row]:
-        return select(table).where(table_of(table).c.project_id == self.project_id)
+        return select(table).where(self._own(table))
 
 
 class RowRepository(ScopedRepository, Generic[Row]):
@@ -179,8 +197,8 @@ class RowRepository(ScopedRepository, Generic[Row]):
 
     def _update(self, id: str, *conditions: ColumnElement[bool], **values: Any) -> bool:
         """Changes the row if it meets the conditions, and says whether it did."""
-        mine = (self._table.id == id, self._table.project_id == self.project_id)
-        return self._changes(update(self._table).where(*mine, *conditions).values(values))
+        mine = (self._table.id == id, self._own(self._table))
+        return self._set(self._table, *mine, *conditions, **values)
 
 
 class PartRepository(Repository):

@@ -65,40 +65,29 @@ class DeclaredLedgerRepository(RowRepository[DeclaredLedger]):
     def change(self, ledger_id: str, values: Mapping[str, Any]) -> None:
         """Overwrites the state of a ledger."""
         mine = {"changed_id": ledger_id, "changed_project_id": self.project_id}
-        self._execute(_change(tuple(values)), {**values, **mine})
+        self.session.execute(_change(tuple(values)), {**values, **mine})
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[DeclaredLedger]:
         """Newest first."""
-        statement = self._select(DeclaredLedger)
-        return self._page(statement, DeclaredLedger.id, cursor, limit)
+        return self._page(self._select(DeclaredLedger), DeclaredLedger.id, cursor, limit)
 
 
 @cache
 def _change(names: tuple[str, ...]) -> Update:
-    return (
-        update(DeclaredLedger)
-        .where(
-            DeclaredLedger.id == bindparam("changed_id"),
-            DeclaredLedger.project_id == bindparam("changed_project_id"),
-        )
-        .values({name: bindparam(name) for name in names})
-    )
+    of_project = DeclaredLedger.project_id == bindparam("changed_project_id")
+    mine = update(DeclaredLedger).where(DeclaredLedger.id == bindparam("changed_id"), of_project)
+    changed = mine.values({name: bindparam(name) for name in names})
+    return changed.execution_options(synchronize_session=False)
 
 
 def unsigned_ledgers(session: Session, *, seconds: float, limit: int) -> Sequence[DeclaredLedger]:
     """Ledgers of all projects with entries that no signature covers, and none made just now."""
     before = utc_now() - timedelta(seconds=seconds)
-    return list(
-        session.scalars(
-            select(DeclaredLedger)
-            .where(
-                DeclaredLedger.entries != DeclaredLedger.signed_entries,
-                or_(DeclaredLedger.signed_at.is_(None), DeclaredLedger.signed_at < before),
-            )
-            .order_by(DeclaredLedger.signed_at, DeclaredLedger.id)
-            .limit(limit)
-        )
+    signed_at, entries = DeclaredLedger.signed_at, DeclaredLedger.entries
+    unsigned = select(DeclaredLedger).where(
+        entries != DeclaredLedger.signed_entries, or_(signed_at.is_(None), signed_at < before)
     )
+    return session.scalars(unsigned.order_by(signed_at, DeclaredLedger.id).limit(limit)).all()
 
 
 OPEN, USED, RELEASED, REFUSED = "open", "used", "released", "refused"
@@ -127,10 +116,9 @@ class DeclaredEntryRepository(PackedRowRepository):
 
     def first_declaration(self, ledger_id: str) -> int | None:
         """The first round of which the chain holds what was declared beside its entries."""
-        mine = self._select(DeclaredEntry, ledger_id).with_only_columns(
-            func.min(DeclaredEntry.round)
-        )
-        return self.session.scalar(mine.where(DeclaredEntry.declaration.is_not(None)))
+        declared = DeclaredEntry.declaration.is_not(None)
+        mine = self._select(DeclaredEntry, ledger_id).where(declared)
+        return self.session.scalar(mine.with_only_columns(func.min(DeclaredEntry.round)))
 
     def digests_upto(self, ledger_id: str, round_: int) -> list[Digest]:
         """Those of all entries up to a round."""
@@ -223,15 +211,9 @@ class DeclaredPartRepository(PartRepository):
 
     def end_reservations(self, ledger_id: str, numbers: Sequence[int], state: str) -> int:
         """Ends those of these rounds that are open; returns how many."""
-        return self._execute(
-            update(DeclaredReservation)
-            .where(
-                DeclaredReservation.ledger_id == ledger_id,
-                DeclaredReservation.round.in_(numbers),
-                DeclaredReservation.state == OPEN,
-            )
-            .values(state=state)
-        )
+        these = DeclaredReservation.round.in_(numbers)
+        open_ones = (DeclaredReservation.ledger_id == ledger_id, DeclaredReservation.state == OPEN)
+        return self._set_rows(DeclaredReservation, *open_ones, these, state=state)
 
     def envelopes(self, ledger_id: str) -> list[dict[str, Any]]:
         """The checkpoints, oldest first."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, func, literal, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, exists, func, literal, or_, select, tuple_
 
 from models.clock import utc_now
 from models.repositories.audits import OPEN_AUDITS
@@ -95,7 +95,7 @@ class ErasureRepository(ScopedRepository):
 
     def pending(self, federation_id: str) -> bool:
         """Whether one is not done yet."""
-        mine = (Erasure.federation_id == federation_id, Erasure.project_id == self.project_id)
+        mine = (Erasure.federation_id == federation_id, self._own(Erasure))
         return self._exists(*mine, Erasure.completed_at.is_(None))
 
     def has_names(self, owner_id: str, federation_id: str | None) -> bool:
@@ -127,12 +127,9 @@ class ErasureRepository(ScopedRepository):
         """What is to be erased. Call it under the federation's lock."""
         erased = select(ErasedLedger.owner_id)
         columns = table_of(Experiment).c
-        mine = (columns.federation_id == federation.id) & (columns.project_id == self.project_id)
-        experiments = list(
-            self.session.scalars(
-                select(columns.id).where(mine, columns.id.not_in(erased)).order_by(columns.id)
-            )
-        )
+        mine = (columns.federation_id == federation.id, self._own(Experiment))
+        named = select(columns.id).where(*mine, columns.id.not_in(erased)).order_by(columns.id)
+        experiments = list(self.session.scalars(named))
         sha256 = Report.document["model"]["sha256"].as_string()
         stored = select(Report.experiment_id, sha256).where(
             Report.experiment_id.in_(experiments), sha256.is_not(None)
@@ -141,9 +138,8 @@ class ErasureRepository(ScopedRepository):
         # Locked, so that whoever admits an experiment that starts from one is seen by `in_use`.
         brought = self._select(Artifact).where(Artifact.sha256.in_(models.values()))
         brought = brought.order_by(Artifact.sha256).with_for_update()
-        waiting = self._select(PendingUpload).where(
-            PendingUpload.fingerprint == federation.fingerprint
-        )
+        same_content = PendingUpload.fingerprint == federation.fingerprint
+        waiting = self._select(PendingUpload).where(same_content)
         tables = select(columns.id).where(
             columns.id.in_(experiments),
             columns.mechanism == "record-personalised",
@@ -179,22 +175,16 @@ class ErasureRepository(ScopedRepository):
             columns.federation_id == federation.id,
             started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
         )
-        mine = columns.project_id == self.project_id
-        runs = select(columns.id).where(mine, columns.status.not_in(ENDED), needing_it)
+        open_runs = (self._own(Experiment), columns.status.not_in(ENDED))
+        runs = select(columns.id).where(*open_runs, needing_it)
+        open_attacks = (self._own(LaterAttacks), LaterAttacks.status.in_(OPEN))
         attacks = (
             select(LaterAttacks.id)
             .join(Experiment, Experiment.id == LaterAttacks.experiment_id)
-            .where(
-                LaterAttacks.project_id == self.project_id,
-                LaterAttacks.status.in_(OPEN),
-                needing_it,
-            )
+            .where(*open_attacks, needing_it)
         )
-        audits = select(PredictionAudit.id).where(
-            PredictionAudit.project_id == self.project_id,
-            PredictionAudit.fingerprint == federation.fingerprint,
-            PredictionAudit.status.in_(OPEN_AUDITS),
-        )
+        open_audits = PredictionAudit.status.in_(OPEN_AUDITS)
+        audits = select(PredictionAudit.id).where(*self._audits_of(federation), open_audits)
         needing = (runs, attacks, audits)
         return [id_ for statement in needing for id_ in self.session.scalars(statement)]
 
@@ -215,66 +205,51 @@ class ErasureRepository(ScopedRepository):
         removed = {
             "profiles": int(bool(federation.profile)),
             "registrations": int(federation.registration is not None),
-            "row_sketches": self._execute(
-                delete(RowSketch).where(RowSketch.federation_id == federation.id)
-            ),
-            "group_counts": self._execute(delete(Fairness).where(Fairness.experiment_id.in_(ids))),
-            "checkpoints": self._execute(
-                delete(Checkpoint).where(Checkpoint.experiment_id.in_(ids))
-            ),
+            "row_sketches": self._delete(RowSketch, RowSketch.federation_id == federation.id),
+            "group_counts": self._delete(Fairness, Fairness.experiment_id.in_(ids)),
+            "checkpoints": self._delete(Checkpoint, Checkpoint.experiment_id.in_(ids)),
         }
-        self._forget_parts(federation, leaving)
+        self._forget_parts(federation, ids)
         removed["declared_group_counts"] = self._forget_declared(leaving.ledgers)
-        columns = table_of(Artifact).c
-        mine = columns.project_id == self.project_id
-        self._execute(delete(Artifact).where(mine, columns.sha256.in_(leaving.artifacts)))
-        waiting = table_of(PendingUpload).c
-        keys = waiting.storage_key.in_(leaving.uploads)
-        self._execute(delete(PendingUpload).where(waiting.project_id == self.project_id, keys))
-        self._erase_federation(federation)
+        self._delete(Artifact, self._own(Artifact), Artifact.sha256.in_(leaving.artifacts))
+        keys = PendingUpload.storage_key.in_(leaving.uploads)
+        self._delete(PendingUpload, self._own(PendingUpload), keys)
+        if federation.unit_id is not None:
+            UnitRepository(self.session).withdraw(federation.unit_id)
+        mine = (Federation.id == federation.id, self._own(Federation))
+        emptied = ("reasons", "registration", "storage_key", "file_name", "size_bytes")
+        values = {"status": "erased", "profile": {}, "deleted_at": utc_now()}
+        self._set(Federation, *mine, **values, **dict.fromkeys(emptied))
         return removed
 
-    def _forget_parts(self, federation: Federation, leaving: Leaving) -> None:
-        ids = list(leaving.experiments)
+    def _forget_parts(self, federation: Federation, ids: Sequence[str]) -> None:
         mine = Experiment.id.in_(ids)
         units = select(Experiment.unit_id).where(mine)
-        quoting = or_(Unit.id.in_(units), Unit.id == federation.unit_id)
-        self._execute(update(Unit).where(quoting).values(last_error=None))
-        self._execute(update(Experiment).where(mine).values(status_detail=None))
-        of_reports = update(Report).where(Report.experiment_id.in_(ids))
-        self._execute(of_reports.values(model_layout=None, clients=None))
+        self._set(Unit, or_(Unit.id.in_(units), Unit.id == federation.unit_id), last_error=None)
+        self._set(Experiment, mine, status_detail=None)
+        self._set(Report, Report.experiment_id.in_(ids), model_layout=None, clients=None)
         # A group of one is a person; what reports name of groups is theirs.
         named = self.session.execute(select(Experiment.id, Experiment.attributes).where(mine)).all()
         for id_, attributes in named:
             without: dict[str, list[str]] = {name: [] for name in attributes}
-            one = update(Experiment).where(Experiment.id == id_)
-            self._execute(one.values(attributes=without))
-        audits = (
-            PredictionAudit.project_id == self.project_id,
-            PredictionAudit.fingerprint == federation.fingerprint,
-        )
-        self._execute(update(PredictionAudit).where(*audits).values(faults=None))
+            self._set(Experiment, Experiment.id == id_, attributes=without)
+        self._set(PredictionAudit, *self._audits_of(federation), faults=None)
+
+    def _audits_of(self, federation: Federation) -> tuple[ColumnElement[bool], ...]:
+        same_content = PredictionAudit.fingerprint == federation.fingerprint
+        return self._own(PredictionAudit), same_content
 
     def _forget_declared(self, ledgers: Sequence[str]) -> int:
-        of = DeclaredLedger.id.in_(ledgers)
         # Without its secret nobody can try guesses on what the chain holds of declarations.
-        forgotten = {"drawn_names": None, "drawn_counts": None, "secret": None}
-        self._execute(update(DeclaredLedger).where(of).values(forgotten))
+        forgotten = dict.fromkeys(("drawn_names", "drawn_counts", "secret"))
+        self._set(DeclaredLedger, DeclaredLedger.id.in_(ledgers), **forgotten)
         reserved = DeclaredReservation.ledger_id.in_(ledgers)
-        self._execute(update(DeclaredReservation).where(reserved).values(admitted=[], denied=[]))
-        # It covers who took part, and whoever guesses these could confirm it.
+        self._set(DeclaredReservation, reserved, admitted=[], denied=[])
         posted = DeclaredRoundRow.ledger_id.in_(ledgers)
-        self._execute(update(DeclaredRoundRow).where(posted).values(content_hash=""))
-        counted = (DeclaredRoundRow.ledger_id.in_(ledgers), DeclaredRoundRow.groups.is_not(None))
-        return self._execute(update(DeclaredRoundRow).where(*counted).values(groups=None))
-
-    def _erase_federation(self, federation: Federation) -> None:
-        if federation.unit_id is not None:
-            UnitRepository(self.session).withdraw(federation.unit_id)
-        mine = (Federation.id == federation.id, Federation.project_id == self.project_id)
-        emptied = ("reasons", "registration", "storage_key", "file_name", "size_bytes")
-        values = {"status": "erased", "profile": {}, "deleted_at": utc_now()}
-        self._execute(update(Federation).where(*mine).values({**values, **dict.fromkeys(emptied)}))
+        # It covers who took part, and whoever guesses these could confirm it.
+        self._set(DeclaredRoundRow, posted, content_hash="")
+        counted = DeclaredRoundRow.groups.is_not(None)
+        return self._set_rows(DeclaredRoundRow, posted, counted, groups=None)
 
     def add(self, row: Erasure) -> Erasure:
         """Notes what the sweeper has to do, in the transaction that erased, as the federation's
@@ -326,32 +301,23 @@ class ErasingRepository(Repository):
         same content, has them."""
         before = experiment.subject_set_id
         renamed = SubjectSetRepository(self.session).put(names)
-        values = {"subject_set_id": renamed, "ledger_salt": None}
-        self._execute(update(Experiment).where(Experiment.id == experiment.id).values(values))
+        mine = Experiment.id == experiment.id
+        self._set(Experiment, mine, subject_set_id=renamed, ledger_salt=None)
         used = exists().where(table_of(Experiment).c.subject_set_id == before)
-        self._execute(delete(SubjectSet).where(SubjectSet.id == before, ~used))
+        self._delete(SubjectSet, SubjectSet.id == before, ~used)
 
     def rename_declared(self, ledger_id: str, names: Sequence[str]) -> None:
         """The same of a ledger of a training elsewhere."""
-        mine = DeclaredLedger.id == ledger_id
-        self._execute(update(DeclaredLedger).where(mine).values(names=list(names)))
+        self._set(DeclaredLedger, DeclaredLedger.id == ledger_id, names=list(names))
 
     def files_left(self, erasure: Erasure, files: Sequence[str]) -> None:
         """Notes which files are still to be removed."""
-        self._change(erasure, {"files": list(files)})
+        self._change(erasure, files=list(files))
 
     def complete(self, erasure: Erasure, envelope: Mapping[str, Any]) -> bool:
         """Stores the receipt; False where there is one."""
-        values = {"completed_at": utc_now(), "envelope": dict(envelope)}
-        return self._change(erasure, values)
+        return self._change(erasure, completed_at=utc_now(), envelope=dict(envelope))
 
-    def _change(self, erasure: Erasure, values: Mapping[str, Any]) -> bool:
-        return self._changes(
-            update(Erasure)
-            .where(
-                Erasure.federation_id == erasure.federation_id,
-                Erasure.number == erasure.number,
-                Erasure.completed_at.is_(None),
-            )
-            .values(**values)
-        )
+    def _change(self, erasure: Erasure, **values: Any) -> bool:
+        mine = (Erasure.federation_id == erasure.federation_id, Erasure.number == erasure.number)
+        return self._set(Erasure, *mine, Erasure.completed_at.is_(None), **values)

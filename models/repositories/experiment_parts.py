@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select, tuple_, update
+from sqlalchemy import bindparam, select, tuple_, update
 
 from models.arrays import to_json
 from models.clock import seconds_from_now, utc_now
@@ -35,13 +35,10 @@ class EventRepository(ExperimentPartRepository):
         last: dict[str, int] = {}
         for count in {len(own) for own in events.values()}:
             ids = [id_ for id_, own in events.items() if len(own) == count]
-            numbered = self.session.execute(
-                update(Experiment)
-                .where(Experiment.id.in_(ids), Experiment.project_id == project_id)
-                .values(event_sequence=Experiment.event_sequence + count)
-                .returning(Experiment.id, Experiment.event_sequence),
-                execution_options={"synchronize_session": False},
-            )
+            sequence = Experiment.event_sequence
+            mine = update(Experiment).values(event_sequence=sequence + count)
+            mine = mine.where(Experiment.id.in_(ids), Experiment.project_id == project_id)
+            numbered = self._returned(mine, Experiment.id, sequence)
             last |= {row.id: row.event_sequence for row in numbered}
         for id_, own in events.items():
             if id_ not in last:
@@ -77,12 +74,8 @@ class EventRepository(ExperimentPartRepository):
 
     def after(self, experiment_id: str, sequence: int = 0, limit: int = 100) -> list[Event]:
         """Events numbered above `sequence`, in order."""
-        return self._all(
-            self._select(Event, experiment_id)
-            .where(Event.sequence > sequence)
-            .order_by(Event.sequence)
-            .limit(limit)
-        )
+        later = self._select(Event, experiment_id).where(Event.sequence > sequence)
+        return self._all(later.order_by(Event.sequence).limit(limit))
 
 
 class RoundRepository(ExperimentPartRepository):
@@ -173,20 +166,18 @@ class CheckpointRepository(ExperimentPartRepository):
 
     def delete(self, experiment_id: str) -> None:
         """Removes the checkpoint of a run that has ended."""
-        self._execute(delete(Checkpoint).where(Checkpoint.experiment_id == experiment_id))
+        self._delete(Checkpoint, Checkpoint.experiment_id == experiment_id)
 
     def forget_ended(self, older_than: timedelta, *, limit: int) -> int:
         """Removes checkpoints left by runs that ended so long ago; returns how many."""
+        before = Experiment.finished_at < seconds_from_now(-older_than.total_seconds())
         ended = (
             select(Checkpoint.experiment_id)
             .join(Experiment, Experiment.id == Checkpoint.experiment_id)
-            .where(
-                Experiment.status.in_(ENDED),
-                Experiment.finished_at < seconds_from_now(-older_than.total_seconds()),
-            )
+            .where(Experiment.status.in_(ENDED), before)
             .limit(limit)
         )
-        return self._execute(delete(Checkpoint).where(Checkpoint.experiment_id.in_(ended)))
+        return self._delete(Checkpoint, Checkpoint.experiment_id.in_(ended))
 
 
 # Locked, so that no erasure removes it before this transaction refers to it.

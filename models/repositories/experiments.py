@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, update
 
 from models.clock import utc_now
+from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import RowRepository, gathered_writes, ordered, page_of, table_of
 from models.repositories.budgets.budgets import SUMS, Budgets
@@ -17,7 +18,7 @@ from models.repositories.reports import has_epsilon
 from models.repositories.units import UnitRepository
 from models.repositories.webhooks import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag, Unit
-from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, NewExperiment, Page
+from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, Page
 from models.vocabulary import ENDED, OPEN
 
 _BY_ID = select(Experiment).where(
@@ -29,6 +30,12 @@ _TAGS = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
 )
 
 _columns = table_of(Experiment).c
+_OF_SOME = ("noise_multiplier", "mechanism_inputs", "disclosure", "ledger_salt", "retry_of")
+_UNLESS_GIVEN: dict[str, Any] = {
+    **dict.fromkeys((*_OF_SOME, "created_by")),
+    "unit_position": 0,
+    "attributes": {},
+}
 
 
 class ExperimentRepository(RowRepository[Experiment]):
@@ -37,27 +44,21 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     _table = Experiment
 
-    def add(self, new: NewExperiment, *, announced: bool = False) -> Experiment:
-        """Queues an experiment with its tags; `announced`: with its first event,
+    def add(
+        self, *, tags: Sequence[str] = (), announced: bool = False, **columns: Any
+    ) -> Experiment:
+        """Queues an experiment with these columns and tags; `announced`: with its first event,
         `status.changed`."""
-        values = {name: getattr(new, name) for name in NewExperiment.__dataclass_fields__}
-        tags = dict.fromkeys(values.pop("tags"))
-        values["spec"] = dict(new.spec)
-        values["attributes"] = {name: list(groups) for name, groups in new.attributes.items()}
-        values |= {
-            "project_id": self.project_id,
-            "status": "queued",
-            "rounds_done": 0,
-            "event_sequence": int(announced),
-            "created_at": utc_now(),
-        }
-        self._insert(Experiment, [values])
-        owner = {"experiment_id": new.id, "project_id": self.project_id}
-        self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in tags])
+        values = {"id": new_id(), **_UNLESS_GIVEN, **columns, "project_id": self.project_id}
+        values |= {"status": "queued", "rounds_done": 0, "created_at": utc_now()}
+        self._insert(Experiment, [{**values, "event_sequence": int(announced)}])
+        experiment = Experiment(**values, event_sequence=int(announced))
+        owner = {"experiment_id": experiment.id, "project_id": self.project_id}
+        self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in dict.fromkeys(tags)])
         if announced:
-            queued = {"status": "queued", "status_reason": None}
-            EventRepository(self.session).begin(new.id, self.project_id, ("status.changed", queued))
-        return Experiment(**values)
+            queued = ("status.changed", {"status": "queued", "status_reason": None})
+            EventRepository(self.session).begin(experiment.id, self.project_id, queued)
+        return experiment
 
     def get(self, id: str) -> Experiment | None:
         """The experiment as it is now; None where the project has no such one."""
@@ -74,16 +75,16 @@ class ExperimentRepository(RowRepository[Experiment]):
         """One page; `cursor`: the previous page's `next_cursor`, same sort. Raises ValueError for
         an unknown sort or bound."""
         statement = _filtered(self._select(Experiment), filters or ExperimentFilters())
-        items = self._all(_paged(statement, sort, cursor).limit(limit + 1))
-        return page_of(items, limit, lambda last: _cursor_of(last, sort))
+        column, descending = _sort_column(sort)
+        names = ("id",) if column is _columns.id else (column.key, "id")
+        paged = ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
+        items = self._all(paged.limit(limit + 1))
+        return page_of(items, limit, lambda last: tuple(getattr(last, name) for name in names))
 
     def of_unit(self, unit_id: str) -> "Sequence[Experiment]":
         """A unit's experiments by position."""
-        return self._all(
-            self._select(Experiment)
-            .where(Experiment.unit_id == unit_id)
-            .order_by(Experiment.unit_position)
-        )
+        mine = self._select(Experiment).where(Experiment.unit_id == unit_id)
+        return self._all(mine.order_by(Experiment.unit_position))
 
     def tags(self, ids: Sequence[str]) -> dict[str, Sequence[str]]:
         """The tags of several experiments, sorted; one query for a whole page."""
@@ -112,12 +113,9 @@ class ExperimentRepository(RowRepository[Experiment]):
         found: dict[str, str] = {}
         for done in set(rounds_done.values()):
             ids = [id_ for id_, own in rounds_done.items() if own == done]
-            changed = self.session.execute(
-                update(Experiment)
-                .where(Experiment.id.in_(ids), Experiment.project_id == self.project_id)
-                .values(rounds_done=done)
-                .returning(Experiment.id, Experiment.status),
-                execution_options={"synchronize_session": False},
+            mine = update(Experiment).where(Experiment.id.in_(ids), self._own(Experiment))
+            changed = self._returned(
+                mine.values(rounds_done=done), Experiment.id, Experiment.status
             )
             found |= {row.id: row.status for row in changed}
         if missing := rounds_done.keys() - found.keys():
@@ -169,7 +167,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         now, reason = utc_now(), "cancelled-by-caller"
         ended = {"status": "cancelled", "status_reason": reason, "finished_at": now}
         by = {"cancel_requested_at": now, "cancelled_by": cancelled_by.as_dict()}
-        self._execute(update(Experiment).where(Experiment.id.in_(ids)).values(**ended, **by))
+        self._set(Experiment, Experiment.id.in_(ids), **ended, **by)
         event = ("status.changed", {"status": "cancelled", "status_reason": reason})
         with gathered_writes(self.session):
             EventRepository(self.session).append_each(
@@ -199,12 +197,13 @@ class ExperimentRepository(RowRepository[Experiment]):
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
         changed = self._change(id, OPEN, status=status, **ended, **values)
         if changed:
+            found = figures or FinalFigures()
             AnnouncementRepository(self.session, self.project_id).experiment_ended(
                 id,
                 status=status,
                 reason=reason,
-                gate_outcome=None if figures is None else figures.gate_outcome,
-                alarms=0 if figures is None else figures.alarms or 0,
+                gate_outcome=found.gate_outcome,
+                alarms=found.alarms or 0,
             )
         return changed
 
@@ -223,11 +222,11 @@ class ExperimentRepository(RowRepository[Experiment]):
         """True if no worker has the unit; a unit without open experiments is cancelled. The row
         stays locked, so that no worker claims it before the transaction ends."""
         waits = (Unit.id == experiment.unit_id, Unit.state == "waiting")
-        if not self._execute(update(Unit).where(*waits).values(fence=Unit.fence)):
+        if not self._set(Unit, *waits, fence=Unit.fence):
             return False
         others = [cell for cell in self.of_unit(experiment.unit_id) if cell.id != experiment.id]
         if all(cell.status in ENDED for cell in others):
-            self._execute(update(Unit).where(*waits).values(state="cancelled"))
+            self._set(Unit, *waits, state="cancelled")
         return True
 
     def _settle(self, experiment: Experiment, price: LeakagePrice) -> None:
@@ -295,21 +294,7 @@ def _filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Sele
     if filters.adjacency is not None:
         counted = has_epsilon(table_of(Experiment).c.id, adjacency=filters.adjacency)
         statement = statement.where(counted)
-    for figure, side, bound in filters.bounds:
-        statement = statement.where(_within(figure, side, bound))
-    return statement
-
-
-def _paged(statement: Select[Experiment], sort: str, cursor: Cursor | None) -> Select[Experiment]:
-    """In the order of `sort`. Raises ValueError for an unknown one, or a cursor of another."""
-    column, descending = _sort_column(sort)
-    return ordered(statement, column, _columns.id, descending=descending, cursor=cursor)
-
-
-def _cursor_of(experiment: Experiment, sort: str) -> Cursor:
-    column, _ = _sort_column(sort)
-    own = () if column is _columns.id else (getattr(experiment, column.key),)
-    return (*own, experiment.id)
+    return statement.where(*(_within(*bound) for bound in filters.bounds))
 
 
 def _within(figure: str, side: str, bound: float) -> ColumnElement[bool]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from models.clock import utc_now
@@ -11,7 +11,7 @@ from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import Budgets
-from models.repositories.budgets.counting import counts_together
+from models.repositories.budgets.counting import COUNTS_TOGETHER
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
@@ -57,7 +57,7 @@ class FederationRepository(RowRepository[Federation]):
     def of_owner(self, fingerprint: str) -> Federation | None:
         """The owner's federation with this data, if another project owns it. None if budgets do not
         count across projects."""
-        if not counts_together(self._across):
+        if not COUNTS_TOGETHER[self._across]:
             return None
         owner = select(Content.owner_project_id).where(Content.fingerprint == fingerprint)
         return self._one(
@@ -92,25 +92,17 @@ class FederationRepository(RowRepository[Federation]):
         not begun is withdrawn."""
         new = {"fingerprint": file.fingerprint, "profile": {}, "status": "profiling"}
         self._add_absent({**file.named, **new})
-        before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
+        # The weaker lock: it does not stop rows from being added that refer to this one.
+        held = self._has(file.fingerprint).with_for_update(key_share=True)
+        before = self.session.scalars(held).one()
         Budgets(self.session, self.project_id).claim(before.id)
         if before.unit_id is not None:
             UnitRepository(self.session).withdraw(before.unit_id)
-        values: dict[str, Any] = {
-            **file.named,
-            "registration": dict(file.registration),
-            "unit_id": unit_id,
-            "profile": {},
-            "status": "profiling",
-            "reasons": None,
-            "profiled_at": None,
-            "deleted_at": None,
-        }
+        values: dict[str, Any] = dict.fromkeys(("reasons", "profiled_at", "deleted_at"))
         if before.storage_key is None or before.status not in _IN_GOOD_ORDER:
             values |= _place(file)
-        self._update(before.id, **values)
-        self.session.refresh(before)
-        return before
+        values |= {**file.named, "registration": dict(file.registration), "unit_id": unit_id}
+        return self._changed(before.id, **values, profile={}, status="profiling")
 
     def attach(self, id: str, file: NewFile) -> None:
         """Notes where the file of a federation is stored that had none; its profile stays."""
@@ -119,13 +111,13 @@ class FederationRepository(RowRepository[Federation]):
     def set_simulation(self, id: str, simulation: Simulation) -> Federation:
         """Whether experiments admitted from now on may simulate noise. Raises LookupError for an
         unknown federation."""
-        return self._changed(id, {"simulation": simulation})
+        return self._changed(id, simulation=simulation)
 
     def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:
         """What experiments admitted from now on may ask of its groups. It outlives the file, as
         spending does. Raises LookupError for an unknown federation."""
         stored = None if policy is None else dict(policy)
-        return self._changed(id, {"disclosure": stored, "disclosure_set_at": utc_now()})
+        return self._changed(id, disclosure=stored, disclosure_set_at=utc_now())
 
     def of_unit(self, unit_id: str) -> Federation | None:
         """The federation that a unit is to profile; None if it was deleted, registered anew, or is
@@ -135,29 +127,22 @@ class FederationRepository(RowRepository[Federation]):
 
     def set_ready(self, id: str, profile: Mapping[str, Any], *, unit_id: str) -> bool:
         """profiling -> ready; False where the unit no longer has it to profile."""
-        values = {
-            "status": "ready",
-            "profile": dict(profile),
-            "profiled_at": utc_now(),
-            "profiles": Federation.profiles + 1,
-        }
-        return self._profiled(id, unit_id, values)
+        ready = {"profile": dict(profile), "profiles": Federation.profiles + 1}
+        return self._profiled(id, unit_id, status="ready", **ready)
 
     def set_rejected(self, id: str, reasons: Sequence[Mapping[str, Any]], *, unit_id: str) -> bool:
         """profiling -> rejected, for {pointer, message}; False as with `set_ready`."""
-        values = {"status": "rejected", "reasons": [dict(reason) for reason in reasons]}
-        return self._profiled(id, unit_id, {**values, "profiled_at": utc_now()})
+        stored = [dict(reason) for reason in reasons]
+        return self._profiled(id, unit_id, status="rejected", reasons=stored)
 
     def in_use(self, id: str) -> bool:
         """Whether an experiment on it, or an attack on one, is queued or running."""
         is_open = Experiment.status.in_(OPEN) | Experiment.id.in_(attacked_experiments())
-        mine = Experiment.project_id == self.project_id
-        return self._exists(mine, Experiment.federation_id == id, is_open)
+        return self._exists(self._own(Experiment), Experiment.federation_id == id, is_open)
 
     def used(self, id: str) -> bool:
         """Whether any experiment was ever submitted on it."""
-        mine = Experiment.project_id == self.project_id
-        return self._exists(mine, Experiment.federation_id == id)
+        return self._exists(self._own(Experiment), Experiment.federation_id == id)
 
     def mark_deleted(self, id: str) -> bool:
         """Any status -> deleted, without profile or sketch; False if it was deleted before.
@@ -167,7 +152,7 @@ class FederationRepository(RowRepository[Federation]):
             return False
         if found.unit_id is not None:
             UnitRepository(self.session).withdraw(found.unit_id)
-        self._execute(delete(RowSketch).where(RowSketch.federation_id == id))
+        self._delete(RowSketch, RowSketch.federation_id == id)
         gone: dict[str, Any] = {"profile": {}, "reasons": None, "deleted_at": utc_now()}
         self._update(id, status="deleted", **gone)
         return True
@@ -195,17 +180,14 @@ class FederationRepository(RowRepository[Federation]):
         self._insert_absent(Federation, row)
 
     def _has(self, fingerprint: str) -> Select[Federation]:
-        return (
-            self._select(Federation)
-            .where(Federation.fingerprint == fingerprint)
-            .execution_options(populate_existing=True)
-        )
+        found = self._select(Federation).where(Federation.fingerprint == fingerprint)
+        return found.execution_options(populate_existing=True)
 
-    def _profiled(self, id: str, unit_id: str, values: Mapping[str, Any]) -> bool:
+    def _profiled(self, id: str, unit_id: str, **values: Any) -> bool:
         profiling = (Federation.unit_id == unit_id, Federation.status == "profiling")
-        return self._update(id, *profiling, **values)
+        return self._update(id, *profiling, profiled_at=utc_now(), **values)
 
-    def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:
+    def _changed(self, id: str, **values: Any) -> Federation:
         found = self.lock(id)
         if found is None:
             raise LookupError(f"federation {id}: this project has no such federation")
@@ -214,14 +196,5 @@ class FederationRepository(RowRepository[Federation]):
         return found
 
 
-def _locked(statement: Select[Federation]) -> Select[Federation]:
-    # The weaker lock: it does not stop rows from being added that refer to this one.
-    return statement.with_for_update(key_share=True)
-
-
 def _place(file: NewFile) -> dict[str, Any]:
-    return {
-        "storage_key": file.storage_key,
-        "file_name": file.file_name,
-        "size_bytes": file.size_bytes,
-    }
+    return {name: getattr(file, name) for name in ("storage_key", "file_name", "size_bytes")}

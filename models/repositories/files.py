@@ -1,11 +1,11 @@
 """Files of projects: parameters, tables that wait for their registration, and what has expired."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, delete, exists, select, update
+from sqlalchemy import ColumnElement, Row, Select, and_, exists, select
 
 from models.clock import seconds_from_now, utc_now
 from models.database import Database
@@ -13,6 +13,7 @@ from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import Repository, ScopedRepository, table_of
+from models.tables.base import Base
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.tables.federations import Artifact, ExpiredFile, Federation, PendingUpload
 from models.values import Cursor, FileKind, GoneReason, Page
@@ -35,21 +36,12 @@ class ArtifactRepository(ScopedRepository):
         created_by: Actor,
     ) -> None:
         """Enters a stored file; one that is known keeps its first name, date and author."""
-        row: dict[str, Any] = {
-            "id": new_id(),
-            "project_id": self.project_id,
-            "sha256": sha256,
-            "name": name,
-            "size_bytes": size_bytes,
-            "hypotheses": hypotheses,
-            "parameters": parameters,
-            "created_by": created_by.as_dict(),
-            "created_at": utc_now(),
-        }
-        if not self._insert_absent(Artifact, row) and name is not None:
-            unnamed = (Artifact.sha256 == sha256) & Artifact.name.is_(None)
-            mine = Artifact.project_id == self.project_id
-            self._execute(update(Artifact).where(mine, unnamed).values(name=name))
+        entered = {"created_by": created_by.as_dict(), "created_at": utc_now()}
+        content = {"size_bytes": size_bytes, "hypotheses": hypotheses, "parameters": parameters}
+        row = {"id": new_id(), "project_id": self.project_id, "sha256": sha256, "name": name}
+        if not self._insert_absent(Artifact, {**row, **content, **entered}) and name is not None:
+            unnamed = (Artifact.sha256 == sha256, Artifact.name.is_(None))
+            self._set(Artifact, self._own(Artifact), *unnamed, name=name)
 
     def get(self, sha256: str) -> Artifact | None:
         """One of them; None for a file that was stored before there was a list."""
@@ -60,8 +52,7 @@ class ArtifactRepository(ScopedRepository):
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[Artifact]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Artifact)
-        return self._page(statement, Artifact.id, cursor, limit)
+        return self._page(self._select(Artifact), Artifact.id, cursor, limit)
 
     def uses(self, hashes: Sequence[str]) -> Mapping[str, Sequence[Row[Any]]]:
         """By hash, the experiments that start from the file, newest first: id, name and status."""
@@ -72,7 +63,7 @@ class ArtifactRepository(ScopedRepository):
             return found
         rows = self.session.execute(
             select(named.label("sha256"), columns.id, columns.name, columns.status)
-            .where(columns.project_id == self.project_id, named.in_(hashes))
+            .where(self._own(Experiment), named.in_(hashes))
             .order_by(columns.id.desc())
         )
         for row in rows:
@@ -97,8 +88,7 @@ class ArtifactRepository(ScopedRepository):
 
     def remove(self, sha256: str) -> None:
         """Forgets one."""
-        mine = Artifact.project_id == self.project_id
-        self._execute(delete(Artifact).where(mine, Artifact.sha256 == sha256))
+        self._delete(Artifact, self._own(Artifact), Artifact.sha256 == sha256)
 
 
 def is_unneeded(kept_days: int) -> ColumnElement[bool]:
@@ -144,9 +134,8 @@ class PendingUploadRepository(ScopedRepository):
 
     def remove(self, upload_id: str) -> bool:
         """Removes an upload; False if it was removed before."""
-        columns = table_of(PendingUpload).c
-        mine = (columns.id == upload_id) & (columns.project_id == self.project_id)
-        return self._changes(delete(PendingUpload).where(mine))
+        mine = (PendingUpload.id == upload_id, self._own(PendingUpload))
+        return bool(self._delete(PendingUpload, *mine))
 
 
 class UploadRepository(Repository):
@@ -159,9 +148,8 @@ class UploadRepository(Repository):
 
     def discard(self, upload: PendingUpload) -> bool:
         """Removes one; whether its file is to go too, as no federation has it by now."""
-        found = self._changes(delete(PendingUpload).where(PendingUpload.id == upload.id))
-        stored = table_of(Federation).c.storage_key == upload.storage_key
-        return found and not self._exists(stored)
+        found = self._delete(PendingUpload, PendingUpload.id == upload.id)
+        return bool(found) and not self._exists(Federation.storage_key == upload.storage_key)
 
 
 @dataclass(frozen=True)
@@ -201,16 +189,14 @@ class ExpiredFileRepository(ScopedRepository):
 
     def forget(self, kind: FileKind, owner: str) -> None:
         """The same file was brought again."""
-        columns = table_of(ExpiredFile).c
-        mine = (columns.project_id == self.project_id) & (columns.kind == kind)
-        self._execute(delete(ExpiredFile).where(mine, columns.owner == owner))
+        mine = (self._own(ExpiredFile), ExpiredFile.kind == kind)
+        self._delete(ExpiredFile, *mine, ExpiredFile.owner == owner)
 
     def erased_are_removed(self, owners: Sequence[str]) -> None:
         """The storage has none of these erased files any more."""
-        columns = table_of(ExpiredFile).c
-        mine = (columns.project_id == self.project_id) & (columns.reason == "erased")
-        waiting = columns.owner.in_(owners) & columns.removed_at.is_(None)
-        self._execute(update(ExpiredFile).where(mine, waiting).values(removed_at=utc_now()))
+        mine = (self._own(ExpiredFile), ExpiredFile.reason == "erased")
+        waiting = (ExpiredFile.owner.in_(owners), ExpiredFile.removed_at.is_(None))
+        self._set(ExpiredFile, *mine, *waiting, removed_at=utc_now())
 
 
 class OldFileRepository(Repository):
@@ -220,23 +206,18 @@ class OldFileRepository(Repository):
         """Models, record tables and attack files of runs that succeeded so long ago, oldest first;
         each run is examined once, even without a model."""
         columns = table_of(Experiment).c
-        noted = exists().where(ExpiredFile.kind == "model", ExpiredFile.owner == columns.id)
         sha256 = Report.document["model"]["sha256"].as_string()
         # Of its spec: what is asked for later leaves files of its own.
         attacked = Report.document["attacks"][0]["kind"].as_string()
-        rows = self.session.execute(
+        old = (
             select(columns.project_id, columns.id, columns.mechanism, attacked, sha256)
             .outerjoin(Report, Report.experiment_id == columns.id)
-            .where(
-                columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days),
-                columns.status == "succeeded",
-                ~noted,
-            )
-            .order_by(columns.finished_at)
-            .limit(limit)
+            .where(columns.status == "succeeded")
         )
         found = []
-        for project_id, id_, mechanism, attack, model in rows:
+        for project_id, id_, mechanism, attack, model in self._old(
+            old, Experiment, "model", kept_days, limit
+        ):
             found.append(OldFile(project_id, "model", id_, is_stored=model is not None))
             if mechanism == "record-personalised":
                 found.append(OldFile(project_id, "record-table", id_))
@@ -247,18 +228,19 @@ class OldFileRepository(Repository):
     def later_attacks(self, kept_days: int, limit: int) -> Sequence[OldFile]:
         """Files of attacks on ended runs that were carried out so long ago, the oldest first."""
         columns = table_of(LaterAttacks).c
-        noted = exists().where(ExpiredFile.kind == "attack-files", ExpiredFile.owner == columns.id)
-        rows = self.session.execute(
-            select(columns.project_id, columns.id)
-            .where(
-                columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days),
-                columns.alarms.is_not(None),
-                ~noted,
-            )
-            .order_by(columns.finished_at)
-            .limit(limit)
-        )
+        tried = select(columns.project_id, columns.id).where(columns.alarms.is_not(None))
+        rows = self._old(tried, LaterAttacks, "attack-files", kept_days, limit)
         return [OldFile(project_id, "attack-files", id_) for project_id, id_ in rows]
+
+    def _old(
+        self, found: Select[Any], table: type[Base], kind: FileKind, kept_days: int, limit: int
+    ) -> Iterable[Any]:
+        """Of what ended so long ago, and has no note of such a file: the oldest first."""
+        columns = table_of(table).c
+        noted = exists().where(ExpiredFile.kind == kind, ExpiredFile.owner == columns.id)
+        before = columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days)
+        old = found.where(before, ~noted).order_by(columns.finished_at)
+        return self.session.execute(old.limit(limit))
 
     def artifacts(self, kept_days: int, limit: int) -> Sequence[OldFile]:
         """Uploaded parameters that are that old and unneeded (`is_unneeded`)."""
@@ -281,7 +263,7 @@ class OldFileRepository(Repository):
 
     def removed(self, file: ExpiredFile) -> None:
         """Notes that the storage has it no more."""
-        self._execute(update(ExpiredFile).where(*_same(file)).values(removed_at=utc_now()))
+        self._set(ExpiredFile, *_same(file), removed_at=utc_now())
 
 
 def _same(file: ExpiredFile) -> tuple[ColumnElement[bool], ...]:

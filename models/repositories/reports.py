@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, select, update
+from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from models.clock import utc_now
@@ -67,11 +67,8 @@ class ReportRepository(ExperimentPartRepository):
 
     def restate(self, experiment_id: str, *, summary: Mapping[str, Any]) -> None:
         """What lists show of the report once it has to be judged otherwise; it stays as it is."""
-        self._execute(
-            update(ReportSummary)
-            .where(ReportSummary.experiment_id == experiment_id)
-            .values(summary=dict(summary))
-        )
+        mine = ReportSummary.experiment_id == experiment_id
+        self._set(ReportSummary, mine, summary=dict(summary))
 
     def get(self, experiment_id: str) -> Report | None:
         """The report as stored."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from models.clock import seconds_from_now, utc_now
@@ -36,29 +36,19 @@ class OutboxRepository(Repository):
     def pending(self, limit: int = 100) -> list[OutboxMessage]:
         """Due messages, oldest first, locked for this transaction; those locked by others are
         skipped."""
-        return self._all(
-            select(OutboxMessage)
-            .where(
-                OutboxMessage.published_at.is_(None),
-                OutboxMessage.available_at <= seconds_from_now(),
-            )
-            .order_by(OutboxMessage.id)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
+        due = OutboxMessage.available_at <= seconds_from_now()
+        waiting = select(OutboxMessage).where(OutboxMessage.published_at.is_(None), due)
+        oldest = waiting.order_by(OutboxMessage.id).limit(limit)
+        return self._all(oldest.with_for_update(skip_locked=True))
 
     def mark_published(self, ids: Sequence[str]) -> None:
         """Notes that these messages were sent."""
-        these = update(OutboxMessage).where(OutboxMessage.id.in_(ids))
-        self._execute(these.values(published_at=seconds_from_now()))
+        self._set(OutboxMessage, OutboxMessage.id.in_(ids), published_at=seconds_from_now())
 
     def postpone(self, id: str, seconds: float) -> None:
         """Counts a failed attempt and leaves the message for later."""
-        self._execute(
-            update(OutboxMessage)
-            .where(OutboxMessage.id == id)
-            .values(attempts=OutboxMessage.attempts + 1, available_at=seconds_from_now(seconds))
-        )
+        attempts, later = OutboxMessage.attempts + 1, seconds_from_now(seconds)
+        self._set(OutboxMessage, OutboxMessage.id == id, attempts=attempts, available_at=later)
 
 
 class SweeperLeaseRepository(Repository):
@@ -71,17 +61,13 @@ class SweeperLeaseRepository(Repository):
         if self._insert_absent(SweeperLease, row, lease_until=until):
             return True
         free = or_(SweeperLease.holder == holder, SweeperLease.lease_until <= seconds_from_now())
-        return self._changes(
-            update(SweeperLease)
-            .where(SweeperLease.name == name, free)
-            .values(holder=holder, lease_until=until)
-        )
+        mine = (SweeperLease.name == name, free)
+        return self._set(SweeperLease, *mine, holder=holder, lease_until=until)
 
     def release(self, name: str, *, holder: str) -> bool:
         """Gives the duty up, so that another need not wait for the lease to end."""
-        return self._changes(
-            delete(SweeperLease).where(SweeperLease.name == name, SweeperLease.holder == holder)
-        )
+        mine = (SweeperLease.name == name, SweeperLease.holder == holder)
+        return bool(self._delete(SweeperLease, *mine))
 
 
 def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) -> list[str]:
@@ -106,10 +92,9 @@ def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) ->
     for experiment in experiments.of_unit(taken.unit_id):
         if experiment.status in ENDED:
             continue
+        status, reason = "failed", "worker-lost"
         if experiment.status == "cancelling":
             status, reason = "cancelled", "cancelled-by-caller"
-        else:
-            status, reason = "failed", "worker-lost"
         experiments.conclude(
             experiment.id, status=status, reason=reason, detail=taken.reason, price=price
         )
@@ -154,16 +139,12 @@ class ServiceStateRepository(Repository):
         """Everything but budgets."""
         now = self.session.scalar(select(seconds_from_now()))
         assert now is not None
-        experiments = self.session.execute(
-            select(
-                Experiment.status, func.count(), func.coalesce(func.sum(Experiment.rounds_done), 0)
-            ).group_by(Experiment.status)
-        ).all()
-        messages, oldest = self.session.execute(
-            select(func.count(), func.min(OutboxMessage.created_at)).where(
-                OutboxMessage.published_at.is_(None)
-            )
-        ).one()
+        rounds = func.coalesce(func.sum(Experiment.rounds_done), 0)
+        counted = select(Experiment.status, func.count(), rounds).group_by(Experiment.status)
+        experiments = self.session.execute(counted).all()
+        unsent = select(func.count(), func.min(OutboxMessage.created_at))
+        unsent = unsent.where(OutboxMessage.published_at.is_(None))
+        messages, oldest = self.session.execute(unsent).one()
         waiting = select(func.min(Erasure.requested_at)).where(Erasure.completed_at.is_(None))
         erasing = self.session.scalar(waiting)
         elected = select(SweeperLease.name).where(SweeperLease.lease_until > seconds_from_now())
@@ -179,26 +160,17 @@ class ServiceStateRepository(Repository):
         )
 
     def _units(self) -> list[UnitCount]:
-        rows = self.session.execute(
-            select(
-                Unit.kind,
-                Unit.state,
-                func.count(),
-                func.sum(Unit.fence),
-                func.sum(Unit.lost_leases),
-            ).group_by(Unit.kind, Unit.state)
-        )
+        sums = (func.count(), func.sum(Unit.fence), func.sum(Unit.lost_leases))
+        counted = select(Unit.kind, Unit.state, *sums).group_by(Unit.kind, Unit.state)
         return [
             UnitCount(kind, state, units, int(claims), int(lost))
-            for kind, state, units, claims, lost in rows
+            for kind, state, units, claims, lost in self.session.execute(counted)
         ]
 
     def _oldest_waiting(self, now: datetime) -> dict[str, float]:
-        rows = self.session.execute(
-            select(Unit.device, func.min(Unit.available_at))
-            .where(Unit.state == "waiting", Unit.available_at <= seconds_from_now())
-            .group_by(Unit.device)
-        )
+        due = (Unit.state == "waiting", Unit.available_at <= seconds_from_now())
+        oldest = select(Unit.device, func.min(Unit.available_at)).where(*due)
+        rows = self.session.execute(oldest.group_by(Unit.device))
         return {device: _seconds(since, now) for device, since in rows}
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, tuple_
 
 from models.clock import utc_now
-from models.repositories.base import ExperimentPartRepository, Repository, table_of
+from models.repositories.base import ExperimentPartRepository, Repository
 from models.tables.experiments import SignOff
 from models.tables.ledger import LedgerCheckpoint, SigningKey
 
@@ -21,19 +21,12 @@ class SigningKeyRepository(Repository):
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
         if known is not None and known.retired_at is None:
             return
-        now = utc_now()
-        values: dict[str, Any] = {
-            "algorithm": algorithm,
-            "public_key": public_key,
-            "created_at": now,
-            "compromised_at": None,
-            "compromised_note": None,
-        }
-        self._insert_absent(SigningKey, {"key_id": key_id, **values, "retired_at": None})
-        mine, others = SigningKey.key_id == key_id, SigningKey.key_id != key_id
-        self._execute(update(SigningKey).where(mine).values(retired_at=None))
-        in_use = SigningKey.retired_at.is_(None)
-        self._execute(update(SigningKey).where(others, in_use).values(retired_at=now))
+        row = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
+        new: dict[str, Any] = dict.fromkeys(("compromised_at", "compromised_note", "retired_at"))
+        self._insert_absent(SigningKey, {**row, **new, "created_at": utc_now()})
+        self._set(SigningKey, SigningKey.key_id == key_id, retired_at=None)
+        others = (SigningKey.key_id != key_id, SigningKey.retired_at.is_(None))
+        self._set(SigningKey, *others, retired_at=utc_now())
 
     def mark_compromised(
         self, key_id: str, *, since: datetime, note: str | None
@@ -75,9 +68,8 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
         """Stores a checkpoint; one of the same count and status stays as it is."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         signed = {"envelope": dict(envelope), "created_at": utc_now()}
-        self._insert_absent(
-            LedgerCheckpoint, {**owner, **signed, "entries": entries, "status": status}
-        )
+        row = {**owner, **signed, "entries": entries, "status": status}
+        self._insert_absent(LedgerCheckpoint, row)
 
     def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":
         """The envelopes, by entries; the end of a run stands after what was made during it."""
@@ -107,41 +99,20 @@ class SignOffRepository(ExperimentPartRepository):
 
     def unsigned(self, limit: int) -> "Sequence[tuple[str, int]]":
         """Experiment and number of those that wait for their signature, in each chain's order."""
-        columns = table_of(SignOff).c
-        found = self.session.execute(
-            select(columns.experiment_id, columns.number)
-            .where(columns.signed_at.is_(None))
-            .order_by(columns.created_at, columns.experiment_id, columns.number)
-            .limit(limit)
-        )
+        key = (SignOff.experiment_id, SignOff.number)
+        waiting = select(*key).where(SignOff.signed_at.is_(None))
+        found = self.session.execute(waiting.order_by(SignOff.created_at, *key).limit(limit))
         return [(experiment_id, number) for experiment_id, number in found]
 
     def put_envelope(self, row: SignOff, envelope: Mapping[str, Any]) -> bool:
         """Stores the signature; False where there is one, which stays as it is."""
-        return self._changes(
-            update(SignOff)
-            .where(
-                SignOff.experiment_id == row.experiment_id,
-                SignOff.number == row.number,
-                SignOff.signed_at.is_(None),
-            )
-            .values(envelope=dict(envelope), signed_at=utc_now())
-        )
+        mine = (SignOff.experiment_id == row.experiment_id, SignOff.number == row.number)
+        signed = {"envelope": dict(envelope), "signed_at": utc_now()}
+        return self._set(SignOff, *mine, SignOff.signed_at.is_(None), **signed)
 
     def newest_of(self, ids: Sequence[str]) -> "dict[str, SignOff]":
         """The newest sign-off of each of these experiments that has one."""
-        columns = table_of(SignOff).c
-        newest = (
-            select(columns.experiment_id, func.max(columns.number).label("number"))
-            .where(columns.experiment_id.in_(ids))
-            .group_by(columns.experiment_id)
-            .subquery()
-        )
-        rows = self._all(
-            select(SignOff).join(
-                newest,
-                (SignOff.experiment_id == newest.c.experiment_id)
-                & (SignOff.number == newest.c.number),
-            )
-        )
-        return {row.experiment_id: row for row in rows}
+        mine = select(SignOff.experiment_id, func.max(SignOff.number))
+        newest = mine.where(SignOff.experiment_id.in_(ids)).group_by(SignOff.experiment_id)
+        key = tuple_(SignOff.experiment_id, SignOff.number)
+        return {row.experiment_id: row for row in self._all(select(SignOff).where(key.in_(newest)))}

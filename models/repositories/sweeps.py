@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, update
 
 from models.clock import utc_now
 from models.person import Actor
@@ -72,16 +72,14 @@ class SweepRepository(RowRepository[Sweep]):
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Sweep]:
         """Newest first; the cursor is (id,)."""
-        statement = self._select(Sweep)
-        return self._page(statement, Sweep.id, cursor, limit)
+        return self._page(self._select(Sweep), Sweep.id, cursor, limit)
 
     def cells(self, sweep_id: str) -> Sequence[CellRow]:
         """Its cells by position."""
         rows = self.session.execute(
             select(SweepCell, Experiment)
             .join(Experiment, Experiment.id == SweepCell.experiment_id)
-            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id)
-            .where(SweepCell.newest)
+            .where(*self._of(sweep_id), SweepCell.newest)
             .order_by(SweepCell.position),
             execution_options={"populate_existing": True},
         )
@@ -91,18 +89,13 @@ class SweepRepository(RowRepository[Sweep]):
         """Where several sweeps stand; one query for a whole page."""
         statuses: dict[str, Counter[str]] = {one: Counter() for one in sweep_ids}
         done, total = Counter[str](), Counter[str]()
+        by = (SweepCell.sweep_id, Experiment.status)
+        sums = (func.sum(Experiment.rounds_done), func.sum(Experiment.rounds_total))
         rows = self.session.execute(
-            select(
-                SweepCell.sweep_id,
-                Experiment.status,
-                func.count(),
-                func.sum(Experiment.rounds_done),
-                func.sum(Experiment.rounds_total),
-            )
+            select(*by, func.count(), *sums)
             .join(Experiment, Experiment.id == SweepCell.experiment_id)
-            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id.in_(sweep_ids))
-            .where(SweepCell.newest)
-            .group_by(SweepCell.sweep_id, Experiment.status)
+            .where(self._own(SweepCell), SweepCell.sweep_id.in_(sweep_ids), SweepCell.newest)
+            .group_by(*by)
         )
         for sweep_id, status, count, rounds_done, rounds_total in rows:
             statuses[sweep_id][status] = count
@@ -113,7 +106,7 @@ class SweepRepository(RowRepository[Sweep]):
     def degenerate(self, ids: Sequence[str]) -> set[str]:
         """The experiments whose report says that the model decides no better than a constant."""
         degenerate = ReportSummary.summary["degenerate"].as_boolean().is_(True)
-        mine = (ReportSummary.project_id == self.project_id, ReportSummary.experiment_id.in_(ids))
+        mine = (self._own(ReportSummary), ReportSummary.experiment_id.in_(ids))
         found = select(ReportSummary.experiment_id).where(*mine, degenerate)
         return set(self.session.scalars(found))
 
@@ -126,24 +119,13 @@ class SweepRepository(RowRepository[Sweep]):
     def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
         """Marks these cells as about to be retried; returns those that can be. Under `hold`, so
         that of two simultaneous callers only one gets each."""
-        left = self.session.scalars(
-            update(SweepCell)
-            .where(
-                SweepCell.project_id == self.project_id,
-                SweepCell.sweep_id == sweep_id,
-                SweepCell.experiment_id.in_(experiment_ids),
-                SweepCell.newest,
-            )
-            .values(newest=False)
-            .returning(SweepCell.experiment_id),
-            execution_options={"synchronize_session": False},
-        )
-        return set(left)
+        these = (SweepCell.experiment_id.in_(experiment_ids), SweepCell.newest)
+        left = update(SweepCell).where(*self._of(sweep_id), *these).values(newest=False)
+        return set(self._returned(left, SweepCell.experiment_id).scalars())
 
     def enter(self, sweep_id: str, cell: CellRow, *, again: str) -> None:
         """A cell that was left is tried again by another experiment."""
-        row = self._cell(sweep_id, cell.position, again, cell.values)
-        self._insert(SweepCell, [row])
+        self._insert(SweepCell, [self._cell(sweep_id, cell.position, again, cell.values)])
 
     def _cell(
         self, sweep_id: str, position: int, experiment_id: str, values: Mapping[str, Any]
@@ -157,15 +139,14 @@ class SweepRepository(RowRepository[Sweep]):
         found = self.session.execute(
             select(Sweep, SweepCell)
             .join(SweepCell, SweepCell.sweep_id == Sweep.id)
-            .where(SweepCell.project_id == self.project_id)
-            .where(SweepCell.experiment_id == experiment_id)
+            .where(self._own(SweepCell), SweepCell.experiment_id == experiment_id)
         ).one_or_none()
         return None if found is None else (found[0], found[1])
 
     def tries(self, sweep_id: str) -> Sequence[str]:
         """The experiments of all cells, those that were tried again among them."""
-        mine = (SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id)
-        return self.session.scalars(select(SweepCell.experiment_id).where(*mine)).all()
+        tries = select(SweepCell.experiment_id).where(*self._of(sweep_id))
+        return self.session.scalars(tries).all()
 
     def booked(self, sweep_id: str) -> Sequence[BookedCost]:
         """What every try of every cell has reserved, or spent."""
@@ -174,9 +155,13 @@ class SweepRepository(RowRepository[Sweep]):
             select(*_BOOKED, (Experiment.status == "succeeded").label("reported"))
             .join(SweepCell, SweepCell.experiment_id == Reservation.experiment_id)
             .join(Experiment, Experiment.id == Reservation.experiment_id)
-            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id)
+            .where(*self._of(sweep_id))
         )
         return [_booked(row) for row in rows]
+
+    def _of(self, sweep_id: str) -> tuple[ColumnElement[bool], ...]:
+        """The conditions that a cell is the sweep's."""
+        return self._own(SweepCell), SweepCell.sweep_id == sweep_id
 
 
 def _booked(row: Any) -> BookedCost:

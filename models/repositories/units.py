@@ -63,29 +63,20 @@ class UnitRepository(Repository):
     ) -> Claim | None:
         """Claims a unit that waits or whose lease has expired; None if it cannot be had. `devices`:
         what this worker serves, such as {"auto", "cpu"}. Each claim counts as an attempt."""
-        claimed = self.session.execute(
-            update(Unit)
-            .where(
-                Unit.id == unit_id,
-                Unit.device.in_(devices),
-                Unit.attempts < Unit.max_attempts,
-                or_(can_run(), _lease_ran_out()),
-            )
-            .values(
-                state="leased",
-                fence=Unit.fence + 1,
-                attempts=Unit.attempts + 1,
-                # A worker may find a lease that ran out before the sweeper does.
-                lost_leases=Unit.lost_leases + _lost(),
-                worker=worker,
-                lease_until=seconds_from_now(lease_seconds),
-            )
-            .returning(
-                Unit.id, Unit.project_id, Unit.fence, Unit.attempts, Unit.max_attempts, Unit.kind
-            ),
-            execution_options={"synchronize_session": False},
-        ).one_or_none()
-        return None if claimed is None else Claim(*claimed)
+        free = or_(can_run(), _lease_ran_out())
+        mine = (Unit.id == unit_id, Unit.device.in_(devices), Unit.attempts < Unit.max_attempts)
+        leased = update(Unit).values(
+            state="leased",
+            fence=Unit.fence + 1,
+            attempts=Unit.attempts + 1,
+            # A worker may find a lease that ran out before the sweeper does.
+            lost_leases=Unit.lost_leases + _lost(),
+            worker=worker,
+            lease_until=seconds_from_now(lease_seconds),
+        )
+        columns = (Unit.id, Unit.project_id, Unit.fence, Unit.attempts, Unit.max_attempts)
+        claimed = self._returned(leased.where(*mine, free), *columns, Unit.kind).one_or_none()
+        return None if claimed is None else Claim(*tuple(claimed))
 
     def oldest_waiting(self, devices: Collection[str]) -> list[WaitingUnit]:
         """Of each project and kind the oldest unit of these devices that can run, and how many
@@ -128,15 +119,13 @@ class UnitRepository(Repository):
 
     def withdraw(self, unit_id: str) -> bool:
         """Cancels a unit that no worker has; False where one has it, or it has ended."""
-        waits = (Unit.id == unit_id, Unit.state == "waiting")
-        return self._changes(update(Unit).where(*waits).values(state="cancelled"))
+        return self._set(Unit, Unit.id == unit_id, Unit.state == "waiting", state="cancelled")
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that these units were published to the queue just now; not of one that another
         transaction holds, for nobody need publish it again."""
         free = _locked(Unit.id.in_(unit_ids), len(unit_ids)).with_only_columns(Unit.id)
-        these = update(Unit).where(Unit.id.in_(free))
-        self._execute(these.values(published_at=seconds_from_now()))
+        self._set(Unit, Unit.id.in_(free), published_at=seconds_from_now())
 
     def hold_waiting(self, unit_ids: Collection[str]) -> list[str]:
         """Of these units those that wait: no worker claims them before the transaction ends. They
@@ -149,12 +138,8 @@ class UnitRepository(Repository):
     def withdraw_emptied(self, unit_ids: Collection[str]) -> None:
         """Cancels those of these waiting units whose experiments have all ended."""
         goes_on = exists().where(Experiment.unit_id == Unit.id, Experiment.status.not_in(ENDED))
-        these = and_(Unit.id.in_(unit_ids), Unit.state == "waiting", ~goes_on)
-        self._execute(update(Unit).where(these).values(state="cancelled"))
-
-    def expired(self, limit: int = 100) -> list[Unit]:
-        """Units whose lease has run out, locked for this (write) transaction."""
-        return self._all(_locked(_lease_ran_out(), limit))
+        these = (Unit.id.in_(unit_ids), Unit.state == "waiting", ~goes_on)
+        self._set(Unit, *these, state="cancelled")
 
     def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
         """Units that could run, that were not published to the queue for so long; locked too."""
@@ -194,18 +179,10 @@ class UnitRepository(Repository):
 
     def _fail(self, unit: Unit) -> ReclaimedUnit:
         reason = f"worker lost in each of {unit.attempts} attempts"
+        failed: dict[str, Any] = {"state": "failed", "lost_leases": Unit.lost_leases + _lost()}
         # Waiting or leased: the row is locked, so its fence alone identifies what was read.
-        self._execute(
-            update(Unit)
-            .where(Unit.id == unit.id, Unit.fence == unit.fence)
-            .values(
-                state="failed",
-                worker=None,
-                lease_until=None,
-                last_error=reason,
-                lost_leases=Unit.lost_leases + _lost(),
-            )
-        )
+        mine = (Unit.id == unit.id, Unit.fence == unit.fence)
+        self._set(Unit, *mine, **failed, worker=None, lease_until=None, last_error=reason)
         return _taken_back(unit, "failed", reason)
 
     def _wait(self, unit_id: str, fence: int, *, seconds: float = 0.0, **values: Any) -> bool:
@@ -214,11 +191,8 @@ class UnitRepository(Repository):
         return self._fenced(unit_id, fence, **waiting, **unheld, **values)
 
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
-        return self._changes(
-            update(Unit)
-            .where(Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")
-            .values(values)
-        )
+        held = (Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")
+        return self._set(Unit, *held, **values)
 
 
 def can_run() -> ColumnElement[bool]:
@@ -251,14 +225,10 @@ def _exhausted() -> ColumnElement[bool]:
 
 
 def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:
-    # SKIP LOCKED: a unit that a worker is just writing for is alive.
-    return (
-        select(Unit)
-        .where(condition)
-        .order_by(Unit.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    )
+    # SKIP LOCKED: a unit that a worker is just writing for is alive, and one that it is just
+    # claiming is that worker's.
+    these = select(Unit).where(condition).order_by(Unit.id).limit(limit)
+    return these.with_for_update(skip_locked=True)
 
 
 def _taken_back(unit: Unit, state: str, reason: str) -> ReclaimedUnit:
@@ -302,14 +272,14 @@ class UnitStackRepository(Repository):
         open_ = [one for one in self._experiments(unit_id) if one.status not in ENDED]
         if unit is None or unit.stack_key is None or len(open_) < 2:
             return []
-        self._execute(update(Unit).where(Unit.id == unit_id).values(stack_key=None))
+        self._set(Unit, Unit.id == unit_id, stack_key=None)
         apart = []
         for cell in open_[1:]:
             alone = UnitRepository(self.session).create(
                 unit.project_id, unit.device, kind=unit.kind, max_attempts=unit.max_attempts
             )
-            before = {"attempts": unit.attempts - held, "last_error": unit.last_error}
-            self._execute(update(Unit).where(Unit.id == alone.id).values(before))
+            mine, attempts = Unit.id == alone.id, unit.attempts - held
+            self._set(Unit, mine, attempts=attempts, last_error=unit.last_error)
             self._move(cell, alone.id, 0)
             apart.append(alone.id)
         return apart
@@ -319,32 +289,15 @@ class UnitStackRepository(Repository):
         if limit < 1:
             return []
         begun = aliased(Experiment)
-        return self._all(
-            select(Unit)
-            .where(
-                Unit.stack_key == unit.stack_key,
-                Unit.project_id == unit.project_id,
-                Unit.device == unit.device,
-                Unit.attempts == 0,
-                can_run(),
-                ~exists().where(begun.unit_id == Unit.id, begun.status != _NOT_STARTED),
-            )
-            .order_by(Unit.id)
-            .limit(limit)
-            # A unit that another worker is just claiming is that worker's.
-            .with_for_update(skip_locked=True)
-        )
+        alike = ("stack_key", "project_id", "device")
+        same = (getattr(Unit, name) == getattr(unit, name) for name in alike)
+        fresh = ~exists().where(begun.unit_id == Unit.id, begun.status != _NOT_STARTED)
+        return self._all(_locked(and_(*same, Unit.attempts == 0, can_run(), fresh), limit))
 
     def _experiments(self, unit_id: str) -> list[Experiment]:
-        return self._all(
-            select(Experiment)
-            .where(Experiment.unit_id == unit_id)
-            .order_by(Experiment.unit_position)
-        )
+        mine = select(Experiment).where(Experiment.unit_id == unit_id)
+        return self._all(mine.order_by(Experiment.unit_position))
 
     def _move(self, experiment: Experiment, unit_id: str, position: int) -> None:
-        self._execute(
-            update(Experiment)
-            .where(Experiment.id == experiment.id)
-            .values(unit_id=unit_id, unit_position=position)
-        )
+        place = {"unit_id": unit_id, "unit_position": position}
+        self._set(Experiment, Experiment.id == experiment.id, **place)

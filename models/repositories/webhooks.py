@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.accounts import ProjectRepository
-from models.repositories.base import Repository, RowRepository, ScopedRepository, rows_of, table_of
+from models.repositories.base import Repository, RowRepository, ScopedRepository, rows_of
 from models.repositories.budgets.budgets import Budgets
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.tables.federations import Federation
@@ -142,8 +142,7 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
 
     def count(self) -> int:
         """How many the project has."""
-        mine = table_of(WebhookEndpoint).c.project_id == self.project_id
-        return self.session.scalar(select(func.count()).where(mine)) or 0
+        return self.session.scalar(select(func.count()).where(self._own(WebhookEndpoint))) or 0
 
     def lock(self, id: str) -> WebhookEndpoint | None:
         """Like `get`, locked with its deliveries until the transaction ends."""
@@ -166,9 +165,8 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
         """With everything on its way to it; False where the project has no such endpoint."""
         if self.lock(id) is None:
             return False
-        self._execute(delete(WebhookDelivery).where(WebhookDelivery.endpoint_id == id))
-        self._execute(delete(WebhookEndpoint).where(WebhookEndpoint.id == id))
-        return True
+        self._delete(WebhookDelivery, WebhookDelivery.endpoint_id == id)
+        return bool(self._delete(WebhookEndpoint, WebhookEndpoint.id == id))
 
 
 class StoredSecretRepository(Repository):
@@ -226,22 +224,10 @@ class WebhookDeliveryRepository(ScopedRepository):
     def send_again(self, endpoint_id: str, id: str) -> bool:
         """Sends it again at once, with a full schedule of retries; False while it is in
         progress."""
-        return self._changes(
-            update(WebhookDelivery)
-            .where(
-                WebhookDelivery.project_id == self.project_id,
-                WebhookDelivery.endpoint_id == endpoint_id,
-                WebhookDelivery.id == id,
-                or_(WebhookDelivery.state != "sending", _lease_ran_out()),
-            )
-            .values(
-                state="waiting",
-                retries=0,
-                available_at=seconds_from_now(),
-                lease_until=None,
-                ended_at=None,
-            )
-        )
+        mine = (WebhookDelivery.endpoint_id == endpoint_id, WebhookDelivery.id == id, _is_idle())
+        new = {"state": "waiting", "retries": 0, "available_at": seconds_from_now()}
+        ended = dict.fromkeys(("lease_until", "ended_at"))
+        return self._set(WebhookDelivery, self._own(WebhookDelivery), *mine, **new, **ended)
 
 
 class WebhookQueueRepository(Repository):
@@ -257,14 +243,9 @@ class WebhookQueueRepository(Repository):
             partition_by=WebhookDelivery.endpoint_id,
             order_by=(WebhookDelivery.available_at, WebhookDelivery.id),
         )
+        shown = (WebhookDelivery.id, WebhookDelivery.endpoint_id, WebhookDelivery.project_id)
         firsts = (
-            select(
-                WebhookDelivery.id,
-                WebhookDelivery.endpoint_id,
-                WebhookDelivery.project_id,
-                WebhookDelivery.available_at,
-                place.label("place"),
-            )
+            select(*shown, WebhookDelivery.available_at, place.label("place"))
             .join(WebhookEndpoint, WebhookEndpoint.id == WebhookDelivery.endpoint_id)
             .where(
                 _claimable(),
@@ -284,16 +265,9 @@ class WebhookQueueRepository(Repository):
 
     def claim(self, id: str, *, lease_seconds: float) -> ClaimedDelivery | None:
         """Takes a delivery for a time; None where another process was faster."""
-        taken = self._execute(
-            update(WebhookDelivery)
-            .where(WebhookDelivery.id == id, _claimable())
-            .values(
-                state="sending",
-                attempts=WebhookDelivery.attempts + 1,
-                lease_until=seconds_from_now(lease_seconds),
-            )
-        )
-        if not taken:
+        lease: dict[str, Any] = {"lease_until": seconds_from_now(lease_seconds), "state": "sending"}
+        lease["attempts"] = WebhookDelivery.attempts + 1
+        if not self._set(WebhookDelivery, WebhookDelivery.id == id, _claimable(), **lease):
             return None
         row = self._one(select(WebhookDelivery).where(WebhookDelivery.id == id))
         assert row is not None
@@ -329,11 +303,8 @@ class WebhookQueueRepository(Repository):
         if retry_in is None:
             noted = self._end(claimed, attempted, state="failed", ended_at=seconds_from_now())
         else:
-            values = {
-                "retries": claimed.row.retries + 1,
-                "available_at": seconds_from_now(retry_in),
-            }
-            noted = self._end(claimed, attempted, state="waiting", **values)
+            again = {"retries": claimed.row.retries + 1, "available_at": seconds_from_now(retry_in)}
+            noted = self._end(claimed, attempted, state="waiting", **again)
         if not noted or endpoint is None:
             return noted
         now = utc_now()
@@ -344,10 +315,8 @@ class WebhookQueueRepository(Repository):
                 f"last one with: {(attempted.error or '')[:200]}"
             )
         if disable is not None and endpoint.disabled_at is None:
-            endpoint.disabled_at = now
-            endpoint.disabled_reason = disable
-            endpoint.updated_at = now
-            endpoint.updated_by = None
+            endpoint.disabled_at, endpoint.disabled_reason = now, disable
+            endpoint.updated_at, endpoint.updated_by = now, None
         self.session.flush()
         return noted
 
@@ -355,14 +324,11 @@ class WebhookQueueRepository(Repository):
         """Deletes deliveries that old, whatever became of them; returns how many."""
         old = (
             select(WebhookDelivery.id)
-            .where(
-                WebhookDelivery.created_at < utc_now() - older_than,
-                or_(WebhookDelivery.state != "sending", _lease_ran_out()),
-            )
+            .where(WebhookDelivery.created_at < utc_now() - older_than, _is_idle())
             .order_by(WebhookDelivery.created_at)
             .limit(limit)
         )
-        return self._execute(delete(WebhookDelivery).where(WebhookDelivery.id.in_(old)))
+        return self._delete(WebhookDelivery, WebhookDelivery.id.in_(old))
 
     def _lock_endpoint(self, claimed: ClaimedDelivery) -> WebhookEndpoint | None:
         """None where it was deleted meanwhile."""
@@ -370,28 +336,21 @@ class WebhookQueueRepository(Repository):
         return self._one(mine.with_for_update())
 
     def _end(self, claimed: ClaimedDelivery, attempted: Attempted, **values: Any) -> bool:
-        error = attempted.error
-        return self._changes(
-            update(WebhookDelivery)
-            .where(
-                WebhookDelivery.id == claimed.row.id,
-                WebhookDelivery.state == "sending",
-                WebhookDelivery.attempts == claimed.row.attempts,
-            )
-            .values(
-                lease_until=None,
-                attempted_at=seconds_from_now(),
-                status_code=attempted.status_code,
-                duration_seconds=attempted.duration_seconds,
-                error=None if error is None else error[:_MAX_ERROR_CHARACTERS],
-                **values,
-            )
-        )
+        row, error = claimed.row, attempted.error and attempted.error[:_MAX_ERROR_CHARACTERS]
+        sending = (WebhookDelivery.state == "sending", WebhookDelivery.attempts == row.attempts)
+        ended = {**vars(attempted), "error": error, "attempted_at": seconds_from_now()}
+        mine = (WebhookDelivery.id == row.id, *sending)
+        return self._set(WebhookDelivery, *mine, lease_until=None, **ended, **values)
 
 
 def _lease_ran_out() -> ColumnElement[bool]:
     sending = WebhookDelivery.state == "sending"
     return and_(sending, WebhookDelivery.lease_until <= seconds_from_now())
+
+
+def _is_idle() -> ColumnElement[bool]:
+    """No process is sending it."""
+    return or_(WebhookDelivery.state != "sending", _lease_ran_out())
 
 
 def _claimable() -> ColumnElement[bool]:

@@ -33,7 +33,7 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         visit.check_accessibility()
 
         column = page.get_by_role("group", name=re.compile("^sex"))
-        column.get_by_text("Divisor, groups and labels").click()
+        column.get_by_text("Details").click()
         column.get_by_label("Labels").fill("1 men")
         page.get_by_label("Name", exact=True).fill("")
         page.locator("#registration").get_by_role("button", name="Register").last.click()
@@ -59,7 +59,7 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         report = page.get_by_role("link", name="Open the report")
         expect(report).to_be_visible(timeout=_ENDED_MS)
         report.click()
-        expect(page.get_by_role("heading", name="Verdict")).to_be_visible()
+        expect(page.get_by_role("heading", name="May it be released?")).to_be_visible()
         page.get_by_label("Decision").select_option("rejected")
         page.get_by_label(re.compile("^Note")).fill("For the record.")
         page.get_by_role("button", name="Sign off").click()

@@ -200,3 +200,36 @@ def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
         assert reason in one["reason"]
         assert (one["spent"] is not None) is pays
         assert (one["participations"] is None) is pays
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"training": {**SPEC["training"], "stopping": {"validation_clients": 2}}},
+            "rounds score samples of the held-out clients",
+        ),
+        (
+            {
+                "fairness": {
+                    **SPEC["fairness"],
+                    "noise": {
+                        "mechanism": "discrete-laplace",
+                        "epsilon": 1,
+                        "unit": "client",
+                        "max_rows_per_client": 20,
+                    },
+                },
+                "training": {**SPEC["training"], "stopping": {"patience": None}},
+            },
+            "fairness.noise protects the people held out",
+        ),
+    ],
+)
+def test_no_accuracy_is_shown_that_would_escape_what_the_report_hides(
+    call, submit, changes, reason
+):
+    found = json.loads(call("clients", submit(**changes), "--json").stdout)
+    assert [one["accuracy"] for one in found] == [None] * len(SITES)
+    assert Counter(reason in one["reason"] for one in found) == {True: 4, False: 2}
+    assert all(one["spent"] is not None for one in found)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.federations.load import profile_registration
+from fedaudit.federations.load import RegisteredData
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.registration import parse_registration
@@ -28,7 +28,7 @@ def registration(
 
 def profile_in(folder: Path, value: dict[str, Any]) -> dict[str, Any]:
     """The profile of what is registered from a folder."""
-    return profile_registration(parse_registration(value), files=Files(folder))
+    return RegisteredData(parse_registration(value), Files(folder)).profile()
 
 
 def refused(folder: Path, value: dict[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from fedaudit.federations import federation as federation_module
 from fedaudit.federations import groups
-from fedaudit.federations.load import load_federation, profile_registration
+from fedaudit.federations.load import RegisteredData, load_federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.table import table_federation
@@ -59,7 +59,7 @@ def both(
     )
     found: list[Any] = []
     for attempt in (
-        lambda: profile_registration(parsed, files=Files(folder)),
+        RegisteredData(parsed, Files(folder)).profile,
         lambda: profile(load_federation(spec, sources_dir=folder), parsed.fairness),
     ):
         try:
@@ -240,10 +240,10 @@ def test_data_that_changed_and_progress(sources: Path) -> None:
     (sources / "data.csv").write_text(GOOD)
     parsed = parse_registration(registration())
     calls: list[None] = []
-    profile_registration(parsed, files=Files(sources), progress=lambda: calls.append(None))
+    RegisteredData(parsed, Files(sources), lambda: calls.append(None)).profile()
     assert calls
     with pytest.raises(InvalidInputError, match="not what it was when it was registered"):
-        profile_registration(parsed, files=Files(sources), fingerprint="0" * 64)
+        RegisteredData(parsed, Files(sources)).profile("0" * 64)
 
 
 def test_images_and_hospital_charges_are_loaded(sources: Path) -> None:

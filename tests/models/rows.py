@@ -16,7 +16,8 @@ from models.repositories import (
     SubjectSetRepository,
     UnitRepository,
 )
-from models.values import LedgerRow, NewExperiment
+from models.tables.experiments import Experiment
+from models.values import LedgerRow
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ def add_federation(session: Session, project_id: str, fingerprint: str = "f" * 6
     ).id
 
 
-def add_experiment(session: Session, project_id: str, **changes: Any) -> NewExperiment:
+def add_experiment(session: Session, project_id: str, **changes: Any) -> Experiment:
     """A queued experiment with its federation, subjects and unit; `changes` override fields."""
     values: dict[str, Any] = {
         "name": "hospital-k5-nu3",
@@ -80,12 +81,10 @@ def add_experiment(session: Session, project_id: str, **changes: Any) -> NewExpe
     if "unit_id" not in changes:
         values["unit_id"] = UnitRepository(session).create(project_id, "auto").id
     values["subject_set_id"] = SubjectSetRepository(session).put(NAMES)
-    new = NewExperiment(**{**values, **changes})
-    ExperimentRepository(session, project_id).add(new)
-    return new
+    return ExperimentRepository(session, project_id).add(**{**values, **changes})
 
 
-def queued(database: Database, **changes: Any) -> tuple[str, NewExperiment]:
+def queued(database: Database, **changes: Any) -> tuple[str, Experiment]:
     """A project's id and an experiment queued in it, committed."""
     with database.write() as session:
         project_id = add_project(session)

@@ -14,9 +14,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, select, text
 
 import migrations
-from models.database import Database
+from models.database import HEAD, Database, schema_state
 from models.repositories import LedgerRepository
-from models.schema import HEAD, schema_state
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
 from tests.models.rows import LAPLACE, at_once, ledger_row, queued

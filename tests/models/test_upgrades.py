@@ -13,8 +13,7 @@ from sqlalchemy import types as sql
 
 import migrations
 from migrations.revisions import DanglingReferencesError
-from models.database import Database
-from models.schema import HEAD
+from models.database import HEAD, Database
 
 REVISIONS = sorted(
     path.name[:4] for path in Path(migrations.__file__).parent.glob("earlier/versions/[0-9]*.py")

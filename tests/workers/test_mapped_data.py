@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from fedaudit.federations.load import RegisteredData
 from fedaudit.federations.table import table_federation
 from infrastructure.queue import Queue
 from models.tables.experiments import Unit
-from models.tables.federations import Federation
 from tests.api.service import Api, running_api, settings_for
 from tests.workers import test_erasure
 from tests.workers.epsilon_specs import local
 from tests.workers.test_erasure import erase, ran, register, spec_on
-from workers.audit_unit import ProfileRun
 from workers.context import WorkerContext
 from workers.sweeper import Sweeper, tidy_maps
 
@@ -71,13 +70,14 @@ def test_no_receipt_is_signed_while_a_worker_reads_the_data(
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     sweeper, erased = Sweeper(api.settings, api.database, context.queue), list[str]()
 
-    def erased_meanwhile(run: ProfileRun, row: Federation, profile: dict[str, Any]) -> None:
-        assert erase(api, row.id).is_success
-        erased.append(row.id)
+    def erased_meanwhile(data: RegisteredData, profile: dict[str, Any]) -> None:
+        id_ = str(data.registration.federation.id)
+        assert erase(api, id_).is_success
+        erased.append(id_)
         raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr(ProfileRun, "_lay_out", erased_meanwhile)
+        patched.setattr(RegisteredData, "lay_out", erased_meanwhile)
         with pytest.raises(KilledError):
             register(api, context)
     erasure = f"/v1/federations/{erased[0]}/erasure"

@@ -149,7 +149,7 @@ def test_a_federation_deleted_meanwhile_stays_deleted(database, context, monkeyp
         return {"rows": 1, "attributes": {}}
 
     registered = register(database, people(300), storage=context.storage)
-    monkeypatch.setattr(load, "profile_registration", delete)
+    monkeypatch.setattr(load.RegisteredData, "profile", delete)
     run_unit(context, registered.unit_id)
     row = federation_of(database, registered)
     assert (row.status, row.profile) == ("deleted", {})
@@ -164,7 +164,7 @@ def test_a_worker_that_lost_its_unit_writes_nothing(database, context, monkeypat
         return {"rows": 1}
 
     registered = register(database, people(300), storage=context.storage)
-    monkeypatch.setattr(load, "profile_registration", overtaken)
+    monkeypatch.setattr(load.RegisteredData, "profile", overtaken)
     run_unit(context, registered.unit_id)
     row = federation_of(database, registered)
     assert (row.status, row.profile) == ("profiling", {})
@@ -215,11 +215,11 @@ def test_profiling_loads_no_torch(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 import workers.app, workers.run_unit
-from fedaudit.federations.load import profile_registration
+from fedaudit.federations.load import RegisteredData
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.registration import parse_registration
 from tests.workers.registering import REGISTRATION
-profile_registration(parse_registration(REGISTRATION), files=Files(Path({str(tmp_path)!r})))
+RegisteredData(parse_registration(REGISTRATION), Files(Path({str(tmp_path)!r}))).profile()
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)

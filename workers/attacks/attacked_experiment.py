@@ -34,7 +34,7 @@ from infrastructure.signing_keys import ROUNDING
 from infrastructure.storage import model_key
 from models.repositories import EventRepository
 from models.tables.experiments import Experiment
-from workers.claim import FencedWriter, Lease
+from workers.claim import FencedWriter, Lease, go_on
 from workers.context import WorkerContext
 from workers.flush import DatabaseSink, stored_ledger
 
@@ -166,17 +166,13 @@ _LOOK_SECONDS = 1.0
 """Between two queries for a request to cancel."""
 
 
-class AttacksStoppedError(Exception):
-    """A signal asked this worker to stop."""
-
-
 class AttacksCancelledError(Exception):
     """A caller asked for the experiment's end."""
 
 
 class LeasedAttacks(AttackWatch):
     """Renews the lease during attacks, and records their progress in the experiment's events.
-    Raises LeaseLostError, AttacksStoppedError and AttacksCancelledError."""
+    Raises LeaseLostError, StopAskedError and AttacksCancelledError."""
 
     def __init__(
         self,
@@ -218,9 +214,7 @@ class LeasedAttacks(AttackWatch):
 
     def look(self) -> None:
         """Raises if this worker has to stop, or a caller has asked for the end."""
-        self._lease.progressed()
-        if self._context.stopping():
-            raise AttacksStoppedError
+        go_on(self._context, self._lease)
         if monotonic() >= self._next_look:
             self._next_look = monotonic() + _LOOK_SECONDS
             if self._writer.write(self._is_cancelled):
@@ -261,17 +255,14 @@ class FollowedRuns:
     def follow(self, rounds: int) -> None:
         """Trains the canaries as far as the next rounds go, and ends the runs that they stop. A run
         that is resumed is followed by canaries from its first round on; with simulated noise they
-        are the same again. Raises AttacksStoppedError if this worker has to stop."""
+        are the same again. Raises StopAskedError if this worker has to stop."""
         for position in self._stack.active if self.audits else ():
             run = self._runs[position]
             audit = self.audits.get(run.experiment_id)
             if audit is None:
                 continue
-            audit.play(run.rounds_done + rounds, progress=self._look)
+            audit.play(
+                run.rounds_done + rounds, progress=lambda _: go_on(self._context, self._lease)
+            )
             if audit.crossed is not None:
                 self._stack.end_after(position, audit.crossed)
-
-    def _look(self, _done: float) -> None:
-        self._lease.progressed()
-        if self._context.stopping():
-            raise AttacksStoppedError

@@ -26,7 +26,6 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
-from workers.context import ProjectFiles
 from workers.flush import load_cell
 from workers.proof.signing import use_key
 
@@ -52,8 +51,7 @@ class _Request:
 class LaterAttacksRun(ClaimedUnit):
     """The attacks of one claimed unit."""
 
-    def run(self) -> None:
-        """Carries them out, or gives the unit back when the worker must stop."""
+    def _work(self) -> None:
         log.info("attacks claimed", attempt=self._claim.attempts)
         request = self._writer.write(self._start)
         if request is not None:
@@ -63,9 +61,7 @@ class LaterAttacksRun(ClaimedUnit):
                 # As of experiments: faults of data are shown to callers who may read them.
                 self._end_untried(request, "invalid-data", str(error))
             else:
-                if not self._attack(request, cell):
-                    self._give_back()
-                    return
+                self._attack(request, cell)
         self._writer.write(lambda session: self._finish(session, "done"))
 
     def _start(self, session: Session) -> _Request | None:
@@ -86,29 +82,20 @@ class LaterAttacksRun(ClaimedUnit):
     def _cell(self, request: _Request) -> Cell:
         """The experiment's spec and data with the attacks that are asked for. Raises
         InvalidInputError."""
-        own = ProjectFiles(self._context, self._claim.project_id)
-        cell = load_cell(
-            self._context.database,
-            request.experiment,
-            files=own.files,
-            open_artifact=own.artifact,
-            loaded={},
-            parse=parse_admitted,
-        )
+        database, experiment = self._context.database, request.experiment
+        cell = load_cell(database, experiment, own=self._own, loaded={}, parse=parse_admitted)
         asked = TypeAdapter(list[AttackSpec]).validate_python(request.row.asked)
         cell = replace(cell, spec=cell.spec.model_copy(update={"attacks": asked}))
         check_attacks(cell)
         self._lease.progressed()
         return cell
 
-    def _attack(self, request: _Request, cell: Cell) -> bool:
-        """Whether they have ended; False if the worker was asked to stop."""
+    def _attack(self, request: _Request, cell: Cell) -> None:
         # These import torch, which a worker that only refuses bad data need not load.
         from fedaudit.attacks.carried_out import carry_out, not_done
         from workers.attacks.attacked_experiment import (
             AttackedExperiment,
             AttacksCancelledError,
-            AttacksStoppedError,
             LeasedAttacks,
             NothingToAttackError,
         )
@@ -131,8 +118,6 @@ class LaterAttacksRun(ClaimedUnit):
             # One by one, which keeps what was found if the next is stopped.
             for outcome in carry_out(attacked.attacked(watch.look), watch=watch):
                 outcomes.append(outcome)  # noqa: PERF402
-        except AttacksStoppedError:
-            return False
         except AttacksCancelledError:
             # What was found before stays found: cancelling hides nothing.
             left = cell.spec.attacks[len(outcomes) :]
@@ -142,7 +127,6 @@ class LaterAttacksRun(ClaimedUnit):
             self._end_untried(request, error.reason, str(error))
         else:
             self._end(request, attacked.basis, outcomes, status="succeeded")
-        return True
 
     def _end(
         self,

@@ -53,7 +53,6 @@ from fedaudit.spec.privacy import (
     RecordPersonalised,
 )
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.base.cohort import whole_block
 from fedaudit.training.base.records import record_use_of, spending_of
 
 _SHARES_WITH_SUMS: Mapping[BoundName, float] = {
@@ -159,7 +158,7 @@ def _claim_of_clients(
     cell: Cell, privacy: GaussianCentral | GaussianLocal, plan: SpendingPlan, *, canaries: int
 ) -> CanaryClaim:
     cohort, rounds = expected_cohort(cell), cell.spec.training.rounds
-    block = whole_block(cell.spec.training.cohort)
+    block = cell.spec.training.block
     training = training_clients(cell.federation.clients, cell.spec.federation)
     rate = min(1.0, cohort / training)
     by_server = isinstance(privacy, GaussianCentral)

@@ -21,7 +21,7 @@ from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.base.cohort import drawn_clients, whole_block
+from fedaudit.training.base.cohort import drawn_clients
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import record_use_of, training_records
 
@@ -35,7 +35,7 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
     training = split_cells([cell]).training[0]
     if by_record:
         training = training_records(cell.spec, cell.federation).clients
-    every, taking_part = whole_block(cell.spec.training.cohort), 0
+    every, taking_part = cell.spec.training.block, 0
     entered: dict[int, set[int]] = {}
     for round_ in replayed.rounds:
         at, runs = findings.at("sampling", round_), (replayed.base, replayed.neighbour)
@@ -78,7 +78,7 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
     """Of many more rounds than were played."""
     cell = replayed.base.cell
     cohort, clients = cell.spec.training.cohort, split_cells([cell]).training[0]
-    probed = max(_PROBED_ROUNDS, 3 * whole_block(cohort))
+    probed = max(_PROBED_ROUNDS, 3 * cell.spec.training.block)
     block = drawn_block(cell, first=_PROBED_FROM, rounds=probed)
     drawn = np.ones(block.cohort.shape, np.bool_) if block.drawn is None else block.drawn
     counts = np.bincount(block.cohort[drawn], minlength=cell.federation.clients)[clients]

@@ -30,7 +30,7 @@ from fedaudit.training.mechanisms.base import (
     RecordProtection,
     watching,
 )
-from fedaudit.training.mechanisms.gaussian import TrustedServer
+from fedaudit.training.mechanisms.gaussian import Protection, TrustedServer
 from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
@@ -57,7 +57,7 @@ def _overridden(instance: T, **methods: Callable[..., Any]) -> T:
 
 
 def noise_of(
-    protection: ClientProtection | TrustedServer, draws: Draws, rounds: Ints, clients: Ints
+    protection: Protection, draws: Draws, rounds: Ints, clients: Ints
 ) -> tuple[Floats | None, Floats | None]:
     """Noise of rounds [..., cells] drawn anew, of unit scale: that of clients [..., cells, clients]
     or of sums, [..., cells, vectors, n], and that of counts, [..., cells]."""
@@ -155,12 +155,10 @@ class PassedThrough:
     draws: Draws | None = None
     source: Source | None = None
     """What noise was drawn from: by the mechanism itself, or step by step."""
-    protection: ClientProtection | TrustedServer | None = None
+    protection: Protection | None = None
     """The one that was observed, to draw from again."""
 
-    def draw_noise(
-        self, inner: ClientProtection | TrustedServer, draws: Draws, block: Block
-    ) -> None:
+    def draw_noise(self, inner: Protection, draws: Draws, block: Block) -> None:
         """Lets the mechanism draw the noise of a block of one cell, and keeps it."""
         new = block.noise is None
         inner.draw_noise(draws, block)
@@ -414,7 +412,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     """
     passed = PassedThrough()
 
-    def watch(applied: ClientProtection | TrustedServer | RecordProtection) -> Any:
+    def watch(applied: Protection | RecordProtection) -> Any:
         methods: tuple[Any, ...]
         match applied:
             case ClientProtection():

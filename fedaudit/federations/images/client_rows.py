@@ -6,10 +6,10 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.mapped import check_size
 from fedaudit.randomness import CounterSource, Purpose, uniforms
+from fedaudit.spec.errors import error_at
 
 MAX_IMAGES_BYTES = 2 * 2**30
 """Bytes of memory that the images of a federation may take."""

@@ -4,13 +4,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import MAX_CLASSES
-from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import between_edges, checked_groups
 from fedaudit.federations.images.client_rows import (
@@ -23,13 +21,13 @@ from fedaudit.federations.images.client_rows import (
     rotated_clients,
     square_image,
 )
-from fedaudit.federations.images.leaf import read_leaf
-from fedaudit.federations.levels import Levels, levels_of, number_in
+from fedaudit.federations.images.leaf import Pixels, read_leaf
+from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of, number_in
 from fedaudit.federations.mapped import attribute_of, first_rows
 from fedaudit.federations.reading.archives import MAX_TEXT_LENGTH, NumpyArchive, open_numpy
 from fedaudit.federations.reading.source_files import open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
-from fedaudit.spec.errors import pointer
+from fedaudit.spec.errors import error_at, listed, pointer
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.federation import Femnist, Images
 
@@ -150,9 +148,8 @@ def read_labels(
         archive.refuse(levels.codes < 0, "y", where, "is empty", remedy)
         _check_class_count(archive, len(levels.values))
         return levels.codes, levels.values
-    names = (
-        tuple(str(label) for label in range(classes)) if classes else _class_names(archive, where)
-    )
+    numbered = tuple(str(label) for label in range(classes or 0))
+    names = numbered or _class_names(archive, where)
     archive.refuse(
         (labels < 0) | (labels >= len(names)),
         "y",
@@ -166,9 +163,8 @@ def read_labels(
 def _class_names(archive: NumpyArchive, where: str) -> tuple[str, ...]:
     """The archive's own names of the classes, in the order of the labels."""
     count = (archive.header("classes").shape or (1,))[0]
-    levels = levels_in(
-        archive, "classes", column(archive, "classes", rows=count, where=where), where=where
-    )
+    found = column(archive, "classes", rows=count, where=where)
+    levels = levels_in(archive, "classes", found, where=where)
     if levels.missing or len(levels.values) != count:
         raise archive.file.fault(
             "holds an array 'classes' in which a name is empty or comes twice; name every class "
@@ -189,21 +185,21 @@ _CLIENT_KEY = "/federation/client_key"
 _TURNED = "images are turned by each experiment; the groups of 'rotated' are those of seed 0"
 
 
-class _ImageKind(FileKind):
+Pictured = TypeVar("Pictured", Images, Femnist)
+
+
+class _ImageKind(FileKind[Pictured]):
     """Images, of which those of some clients are rotated by the experiment's seed."""
 
-    def __init__(self, source: Images | Femnist) -> None:
-        self._rotation = source.rotate
-
     def profile_notes(self) -> list[str]:
-        return [] if self._rotation is None else [_TURNED]
+        return [] if self._source.rotate is None else [_TURNED]
 
     def rotated(self, federation: Federation, asked: LoadRequest) -> Federation:
         """With some clients' images rotated, in place; attributes in the order of the spec."""
-        if self._rotation is None:
+        if (rotation := self._source.rotate) is None:
             return federation
         turned = rotated_clients(
-            federation.clients, probability=self._rotation.probability, seed=asked.seed
+            federation.clients, probability=rotation.probability, seed=asked.seed
         )
         attribute = rotate(federation, turned)
         known = {one.name: one for one in (*federation.attributes, attribute)}
@@ -211,12 +207,8 @@ class _ImageKind(FileKind):
         return replace(federation, attributes=attributes)
 
 
-class ImagesKind(_ImageKind):
+class ImagesKind(_ImageKind[Images]):
     """The images of a NumPy archive, one client per value of its array `client_key`."""
-
-    def __init__(self, source: Images) -> None:
-        super().__init__(source)
-        self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
         """Raises InvalidInputError naming field, array and row."""
@@ -244,12 +236,8 @@ class ImagesKind(_ImageKind):
         return self.rotated(federation, asked)
 
 
-class FemnistKind(_ImageKind):
+class FemnistKind(_ImageKind[Femnist]):
     """Handwriting in the format of LEAF, one client per user."""
-
-    def __init__(self, source: Femnist) -> None:
-        super().__init__(source)
-        self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
         """Raises InvalidInputError naming field, shard, user and row."""
@@ -312,11 +300,7 @@ def _rows(archive: NumpyArchive, clients: Levels, order: NDArray[np.int64]) -> C
     place = np.empty(images, dtype=np.int64)
     place[order] = np.arange(images)
     exact = archive.header("x").dtype == np.uint8
-    values: NDArray[np.uint8] | NDArray[np.float32] = (
-        np.empty((images, width), dtype=np.uint8)
-        if exact
-        else np.empty((images, width), dtype=np.float32)
-    )
+    values: Pixels = np.empty((images, width), np.dtype("u1" if exact else "f4"))
     for first, block in archive.blocks("x"):
         flat = block.reshape(len(block), width)
         if not exact:

@@ -135,11 +135,8 @@ def _users(
 def _check_users(shard: _Shard, users: list[Any], data: Mapping[str, Any]) -> None:
     seen: set[str] = set()
     for place, user in enumerate(users):
-        if (
-            not isinstance(user, str)
-            or not 0 < len(user) <= MAX_NAME_LENGTH
-            or not user.isprintable()
-        ):
+        is_name = isinstance(user, str) and 0 < len(user) <= MAX_NAME_LENGTH
+        if not (is_name and user.isprintable()):
             raise shard.fault(
                 f"has at users[{place}] no name of 1 to {MAX_NAME_LENGTH} printable characters; "
                 "correct it"
@@ -227,11 +224,7 @@ def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: 
     exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
     labels = np.concatenate([writers[name].labels for name in names])
     first = first_rows(counts)
-    values: Pixels = (
-        np.empty((len(labels), width), dtype=np.uint8)
-        if exact
-        else np.empty((len(labels), width), dtype=np.float32)
-    )
+    values: Pixels = np.empty((len(labels), width), np.dtype("u1" if exact else "f4"))
     for client, name in enumerate(names):
         pixels = writers.pop(name).pixels
         own = values[first[client] : first[client + 1]]

@@ -7,18 +7,17 @@ that was shown stays the only one: of another one nothing is shown.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
-from fedaudit.federations.errors import listed
 from fedaudit.federations.favourable_outcomes import outcome_rules
-from fedaudit.federations.federation import Federation
+from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import compared
-from fedaudit.spec.errors import InvalidInputError, pointer
+from fedaudit.spec.errors import InvalidInputError, listed, pointer
 from fedaudit.spec.fairness import Groups, without_label
 
 _HIDDEN = "small groups, and what would give them away, are not shown"
@@ -27,107 +26,64 @@ Warnings = list[dict[str, str]]
 """Objects {pointer, message}: the data are usable, but the caller should know."""
 
 
-@dataclass(frozen=True, eq=False)
-class AttributeCounts:
-    """Counts of a sensitive attribute."""
-
-    name: str
-    where: str
-    """The field of the spec that names it."""
-    constant: bool
-    """Whether it is a client attribute: all of a client's rows have the same value."""
-    values: Sequence[str]
-    rows: NDArray[np.int64]
-    """[groups]"""
-    missing: int
-    """Rows without a value."""
-    scored: NDArray[np.int64]
-    """[groups]: rows for which a rule decides whether their outcome is favourable."""
-    favourable: NDArray[np.int64]
-    """[groups]"""
-    no_rule: str | None = None
-    """Why no outcome is favourable; null where there is a rule."""
+class _Outcomes(NamedTuple):
+    scored: NDArray[np.bool_]
+    """[rows]: those that a rule applies to."""
+    favourable: NDArray[np.bool_]
+    no_rule: str | None
+    """Why no outcome is favourable; None where there is a rule."""
 
 
-def attribute_figures(
-    counts: AttributeCounts, rule: DisclosureRule
-) -> tuple[dict[str, Any], Warnings]:
-    """Sizes and base rates of an attribute's groups, and a warning of small ones. `protecting`
-    names large groups that are hidden since a smaller one would follow from them."""
-    sizes = rule.decide(counts.rows, of="rows")
-    shown = sizes.shown
-    rated = shown & _rated(counts, rule)
-    rates = counts.favourable / np.maximum(counts.scored, 1)
+def _attribute_figures(
+    federation: Federation, attribute: Attribute, outcomes: _Outcomes, rule: DisclosureRule
+) -> tuple[dict[str, Any], NDArray[np.int64]]:
+    """Sizes and base rates of an attribute's groups, and the rows of each. `protecting` names large
+    groups that are hidden since a smaller one would follow from them."""
+    codes, values, groups = attribute.codes, attribute.values, len(attribute.values)
+    known, first = codes >= 0, federation.first[:-1]
+    highest = np.maximum.reduceat(codes, first)
+    lowest = np.minimum.reduceat(np.where(known, codes, groups), first)
+    rows, scored, favourable = (
+        np.bincount(codes[known & counted], minlength=groups)
+        for counted in (known, outcomes.scored, outcomes.scored & outcomes.favourable)
+    )
+    missing = int(np.count_nonzero(~known))
+    shown = rule.decide(rows, of="rows").shown
+    # Rows without a value are a group too: the class sizes minus what the rates add up to would
+    # reveal its outcomes. And rates of a rare outcome would reveal how rare it is.
+    rarest = min(int(favourable.sum()), int((scored - favourable).sum()))
+    rated = shown & rule.decide(np.append(scored, missing)).shown[:-1]
+    rated &= outcomes.no_rule is None and not rule.is_small(rarest)
     reasons = {}
     if not shown.all():
         reasons["groups"] = _HIDDEN
     if not rated.all():
-        reasons["base_rates"] = counts.no_rule or _HIDDEN
+        reasons["base_rates"] = outcomes.no_rule or _HIDDEN
     figures: dict[str, Any] = {
-        "of": "client" if counts.constant else "record",
-        "groups": _with_gaps(counts.values, counts.rows, shown),
-        "missing": counts.missing,
-        "base_rates": _with_gaps(counts.values, rates, rated),
+        "of": "client" if (lowest >= highest).all() else "record",
+        "groups": _with_gaps(values, rows, shown),
+        "missing": missing,
+        "base_rates": _with_gaps(values, favourable / np.maximum(scored, 1), rated),
         "reasons": reasons,
     }
-    protecting = [
-        value
-        for value, is_shown, size in zip(counts.values, shown, counts.rows.tolist(), strict=True)
-        if not is_shown and rule.is_large(size)
-    ]
-    if protecting:
-        figures["protecting"] = protecting
-    small = _small(counts.values, counts.rows, rule)
-    if not small:
-        return figures, []
-    message = (
-        f"{counts.name!r} has groups of {sizes.too_few}: {listed(small)}; "
-        "reports will not show their figures"
-    )
-    return figures, [{"pointer": counts.where, "message": message}]
+    sizes = zip(values, shown, rows.tolist(), strict=True)
+    protecting = [one for one, is_shown, size in sizes if not is_shown and rule.is_large(size)]
+    return figures | ({"protecting": protecting} if protecting else {}), rows
 
 
-def class_figures(
-    target: str, classes: Sequence[str], rows: NDArray[np.int64], rule: DisclosureRule
-) -> tuple[dict[str, int | None], Warnings]:
-    """How many rows each class has, and a warning of small ones."""
-    sizes = rule.decide(rows, of="rows")
-    small = _small(classes, rows, rule)
-    balance = _with_gaps(classes, rows, sizes.shown)
-    if not small:
-        return balance, []
-    message = (
-        f"{target!r} has classes of {sizes.too_few}: {listed(small)}; little can be learnt of them"
-    )
-    return balance, [{"pointer": "/federation/target", "message": message}]
-
-
-def spread(rows: NDArray[np.int64]) -> dict[str, float | int | None]:
-    """Rows per client: [clients]."""
-    return {
-        "minimum": int(rows.min()),
-        "median": float(np.median(rows)),
-        "maximum": int(rows.max()),
-    }
-
-
-def _rated(counts: AttributeCounts, rule: DisclosureRule) -> NDArray[np.bool_]:
-    """The groups whose base rates may be shown, [groups].
-
-    Rows without a value are a group too: the class sizes minus what the rates add up to would
-    reveal its outcomes. And rates of a rare outcome would reveal how rare it is.
-    """
-    rows = np.append(counts.scored, counts.missing)
-    rated = rule.decide(rows).shown[:-1]
-    favourable = int(counts.favourable.sum())
-    rarest = min(favourable, int(counts.scored.sum()) - favourable)
-    if counts.no_rule is not None or rule.is_small(rarest):
-        return np.zeros_like(rated)
-    return rated
-
-
-def _small(names: Sequence[str], rows: NDArray[np.int64], rule: DisclosureRule) -> list[str]:
-    return [name for name, size in zip(names, rows.tolist(), strict=True) if rule.is_small(size)]
+def _warnings(
+    where: str,
+    groups: str,
+    names: Sequence[str],
+    rows: NDArray[np.int64],
+    rule: DisclosureRule,
+    *,
+    so: str,
+) -> Warnings:
+    """A warning of small groups, or classes."""
+    small = [name for name, size in zip(names, rows.tolist(), strict=True) if rule.is_small(size)]
+    of = f"{groups} of {rule.decide(rows, of='rows').too_few}"
+    return [{"pointer": where, "message": f"{of}: {listed(small)}; {so}"}] if small else []
 
 
 def _with_gaps(
@@ -145,7 +101,7 @@ _ROWS_PER_NAMED_CLASS = 10
 
 
 def profile(federation: Federation, fairness: Groups | None = None) -> dict[str, Any]:
-    """Sizes and names, as JSON, as in `profile_registration`.
+    """Sizes and names, as JSON, as in `RegisteredData.profile`.
 
     No value of a feature or of a numeric target appears in it, and small groups are suppressed.
     Values that experiments leave out stay groups here, since all rows are counted. Raises
@@ -156,15 +112,22 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     federation = replace(federation, attributes=groups)
     rule, warnings = size_rule(fairness), Warnings()
     attributes: dict[str, Any] = {}
-    for counts in _attributes(federation, fairness):
-        attributes[counts.name], found = attribute_figures(counts, rule)
-        warnings += found
+    outcomes = _outcomes(federation, fairness)
+    for place, one in enumerate(federation.attributes):
+        attributes[one.name], rows = _attribute_figures(federation, one, outcomes, rule)
+        where, has = pointer("fairness", "sensitive", place), f"{one.name!r} has groups"
+        so = "reports will not show their figures"
+        warnings += _warnings(where, has, one.values, rows, rule, so=so)
     classes, balance, found, reasons = _classes(federation, rule)
     warnings += found
     return {
         "rows": federation.rows,
         "clients": federation.clients,
-        "rows_per_client": spread(federation.counts),
+        "rows_per_client": {
+            "minimum": int(federation.counts.min()),
+            "median": float(np.median(federation.counts)),
+            "maximum": int(federation.counts.max()),
+        },
         "features": list(federation.feature_names),
         "target": federation.target_name,
         "classes": classes,
@@ -193,51 +156,23 @@ def _classes(
         why = f"there are {count} classes, too many to be named"
         return [], None, [], {"classes": why, "class_balance": why}
     rows = np.bincount(federation.raw_target.astype(np.int64), minlength=count)
-    balance, warnings = class_figures(federation.target_name, federation.classes, rows, rule)
+    balance = _with_gaps(federation.classes, rows, rule.decide(rows, of="rows").shown)
+    where, has = "/federation/target", f"{federation.target_name!r} has classes"
+    so = "little can be learnt of them"
+    warnings = _warnings(where, has, federation.classes, rows, rule, so=so)
     return list(federation.classes), balance, warnings, {}
 
 
-def _attributes(federation: Federation, fairness: Groups) -> list[AttributeCounts]:
-    scored, favourable, no_rule = _outcomes(federation, fairness)
-    found = []
-    for place, attribute in enumerate(federation.attributes):
-        codes, groups = attribute.codes, len(attribute.values)
-        known, first = codes >= 0, federation.first[:-1]
-        highest = np.maximum.reduceat(codes, first)
-        lowest = np.minimum.reduceat(np.where(known, codes, groups), first)
-        rows, of_scored, of_favourable = (
-            np.bincount(codes[known & counted], minlength=groups)
-            for counted in (known, scored, scored & favourable)
-        )
-        found.append(
-            AttributeCounts(
-                name=attribute.name,
-                where=pointer("fairness", "sensitive", place),
-                constant=bool((lowest >= highest).all()),
-                values=attribute.values,
-                rows=rows,
-                missing=int(np.count_nonzero(~known)),
-                scored=of_scored,
-                favourable=of_favourable,
-                no_rule=no_rule,
-            )
-        )
-    return found
-
-
-def _outcomes(
-    federation: Federation, fairness: Groups
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], str | None]:
-    """Rows that a rule applies to, rows with a favourable outcome, and why there is no rule."""
+def _outcomes(federation: Federation, fairness: Groups) -> _Outcomes:
     try:
         rules = outcome_rules(federation, fairness)
     except InvalidInputError as error:
         if fairness.favourable is not None:
             raise
         nothing = np.zeros(federation.rows, dtype=np.bool_)
-        return nothing, nothing, error.errors[0].message
+        return _Outcomes(nothing, nothing, error.errors[0].message)
     none = None if rules.ops else f"{NUMERIC_TARGET}, and no rule says which outcome is favourable"
-    return rules.rule_index >= 0, rules.label(federation.raw_target), none
+    return _Outcomes(rules.rule_index >= 0, rules.label(federation.raw_target), none)
 
 
 Cuts = dict[str, Any]

@@ -93,25 +93,16 @@ class Column:
             )
         return None
 
-    def quantile(self, share: float) -> float:
-        """Of a column of numbers, below which this share of its rows is, of those that are kept."""
-        found = sorted((number_in(text) or 0.0, rows) for text, rows in self.values.items())
+    def quantile(self, share: float, *, of_sizes: bool = False) -> float:
+        """Of a column of numbers, or of their absolute values, below which this share of its rows
+        is, of those that are kept."""
+        numbers = ((number_in(text) or 0.0, rows) for text, rows in self.values.items())
+        found = sorted((abs(one) if of_sizes else one, rows) for one, rows in numbers)
         left = sum(rows for _, rows in found) * share
         for number, rows in found:
             left -= rows
             if left <= 0:
                 return number
-        return 0.0
-
-    @property
-    def usual(self) -> float:
-        """The median of the absolute values of a column of numbers, of those that are kept."""
-        found = sorted((abs(number_in(text) or 0.0), rows) for text, rows in self.values.items())
-        left = sum(rows for _, rows in found) / 2
-        for size, rows in found:
-            left -= rows
-            if left <= 0:
-                return size
         return 0.0
 
     @property

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaudit.federations.errors import error_at, no_column
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.proposals.column_survey import (
     MAX_CLASS_VALUES,
@@ -25,7 +24,7 @@ from fedaudit.federations.proposals.column_survey import (
 from fedaudit.federations.proposals.commented_yaml import commented, comments, flow
 from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import pointer
+from fedaudit.spec.errors import error_at, no_column, pointer
 from fedaudit.spec.registration import parse_uploaded
 
 MAX_CATEGORIES = 50
@@ -387,7 +386,7 @@ def _put_features(
     outcomes = {column.name for column in targets[1:]}
     features: list[Any] = []
     # Steps of training are too small for a target of thousands.
-    power = power_above(targets[0].usual) if _is_number(targets[0]) else 1.0
+    power = power_above(targets[0].quantile(0.5, of_sizes=True)) if _is_number(targets[0]) else 1.0
     scale = {targets[0].name: power} if power > 1 else {}
     guesses: dict[str, FeatureGuess] = {}
     for column in columns:

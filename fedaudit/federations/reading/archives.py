@@ -17,7 +17,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
@@ -25,9 +25,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 
 MAX_MEMBERS = 1000
 MAX_DIRECTORY_BYTES = 2**20
@@ -79,15 +78,13 @@ def open_archive(
             yield Archive(file, archive, members)
 
 
+@dataclass(frozen=True, eq=False)
 class Archive:
     """An open archive whose list of files has been checked."""
 
-    def __init__(
-        self, file: SourceFile, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
-    ) -> None:
-        self.file = file
-        self._archive = archive
-        self._members = members
+    file: SourceFile
+    _archive: zipfile.ZipFile
+    _members: dict[str, zipfile.ZipInfo]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,15 +113,15 @@ class Archive:
         return content
 
 
+@dataclass(eq=False)
 class Member:
     """A file of an archive, read once from its start to its end."""
 
-    def __init__(self, file: SourceFile, name: str, stream: IO[bytes], size: int) -> None:
-        self._file = file
-        self._name = name
-        self._stream = stream
-        self.left = size
-        """Bytes not read yet."""
+    _file: SourceFile
+    _name: str
+    _stream: IO[bytes]
+    left: int
+    """Bytes not read yet."""
 
     def read(self, size: int) -> bytearray:
         """The next `size` bytes, or all that are left if those are fewer."""
@@ -140,19 +137,14 @@ class Member:
         """
         done = 0
         while done < len(view):
-            piece = self._piece(min(_READ_AT_ONCE, len(view) - done))
+            piece = b""
+            with suppress(*_DAMAGE, OSError):
+                piece = self._stream.read(min(_READ_AT_ONCE, len(view) - done))
+            if not piece:
+                raise _damaged(self._file, self._name)
             view[done : done + len(piece)] = piece
             done += len(piece)
             self.left -= len(piece)
-
-    def _piece(self, size: int) -> bytes:
-        try:
-            piece = self._stream.read(size)
-        except (*_DAMAGE, OSError):
-            raise _damaged(self._file, self._name) from None
-        if not piece:
-            raise _damaged(self._file, self._name)
-        return piece
 
 
 def shown(name: str) -> str:
@@ -253,6 +245,8 @@ MAX_ARCHIVE_BYTES = 2 * 2**30
 """Bytes of all arrays of an archive after decompression."""
 MAX_TEXT_LENGTH = 200
 """Characters of an entry of an array of texts."""
+_LARGEST_ENTRY = {"S": MAX_TEXT_LENGTH, "U": 4 * MAX_TEXT_LENGTH, **dict.fromkeys("biuf", 8)}
+"""Bytes of an entry, by numpy's letter for its kind; others are not read."""
 _SUFFIX = ".npy"
 _MAX_HEADER_BYTES = 4096
 _BLOCK = 4 * 2**20
@@ -312,7 +306,7 @@ class NumpyArchive:
     def header(self, name: str) -> Header:
         """An array's type and shape. Raises InvalidInputError for a type that is not supported."""
         header = self._headers[name]
-        if not _is_usable(header.dtype):
+        if header.dtype.itemsize > _LARGEST_ENTRY.get(header.dtype.kind, -1):
             raise self.file.fault(
                 f"holds the array {shown(name)} of type {header.dtype}; store whole numbers, "
                 f"floats of at most 64 bits, or texts of at most {MAX_TEXT_LENGTH} characters"
@@ -388,19 +382,6 @@ def _header(archive: Archive, member: str) -> Header:
             f"holds the array {shown(name)}, whose shape does not fit its size; save it again"
         )
     return Header(dtype, shape, fortran_order, start.tell())
-
-
-def _is_usable(dtype: np.dtype[Any]) -> bool:
-    match dtype.kind:
-        case "b" | "i" | "u":
-            return True
-        case "f":
-            return dtype.itemsize <= 8
-        case "S":
-            return dtype.itemsize <= MAX_TEXT_LENGTH
-        case "U":
-            return dtype.itemsize <= 4 * MAX_TEXT_LENGTH
-    return False
 
 
 def _array(content: bytearray, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from fedaudit.federations.errors import error_at
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.sources import FileSource
 
 
@@ -39,19 +38,8 @@ Fault = Callable[[str], InvalidInputError]
 """Makes the error for a message about the file."""
 
 
-def content_of(descriptor: int, *, compressed: bool, fault: Fault) -> BinaryIO:
-    """The content from its start. Streams of one descriptor do not disturb each other.
-
-    Reading raises what `fault` makes where the file is damaged, cannot be read, or expands beyond
-    MAX_EXPANDED_BYTES.
-    """
-    stored = _Stored(descriptor, fault)
-    content = _Unpacked(stored, fault) if compressed else stored
-    return cast(BinaryIO, io.BufferedReader(content, _BUFFER))
-
-
 class _Stored(io.RawIOBase):
-    """The bytes of a descriptor, at a position of its own."""
+    """The bytes of a descriptor, at a position of its own: streams do not disturb each other."""
 
     def __init__(self, descriptor: int, fault: Fault) -> None:
         self._descriptor = descriptor
@@ -68,11 +56,8 @@ class _Stored(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        starts = {
-            os.SEEK_SET: 0,
-            os.SEEK_CUR: self._position,
-            os.SEEK_END: os.fstat(self._descriptor).st_size,
-        }
+        # In the order of SEEK_SET, SEEK_CUR and SEEK_END.
+        starts = (0, self._position, os.fstat(self._descriptor).st_size)
         position = starts[whence] + offset
         if position < 0:
             raise ValueError("a position before the start of the file")
@@ -178,9 +163,12 @@ class SourceFile:
     def open(self) -> BinaryIO:
         """The content from its start, gzip undone; seekable unless `compressed`.
 
-        Reading raises InvalidInputError where the file is damaged or cannot be read.
+        Reading raises InvalidInputError where the file is damaged, cannot be read, or expands
+        beyond MAX_EXPANDED_BYTES.
         """
-        return content_of(self._descriptor, compressed=self.compressed, fault=self.fault)
+        stored = _Stored(self._descriptor, self.fault)
+        content = _Unpacked(stored, self.fault) if self.compressed else stored
+        return cast(BinaryIO, io.BufferedReader(content, _BUFFER))
 
     def read_all(self, most: int = MAX_FILE_BYTES) -> bytes:
         """The whole content. Raises InvalidInputError where it has more than `most` bytes."""

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_rows import TableRows, is_text
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at, listed
 
 _BLOCK = 2**20  # maximum length of a row; the reader holds about forty of them
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -47,7 +46,7 @@ class CsvFile:
         """`header`: whether the first line names the columns; else they are column_1 and so on."""
         self._source = source
         self._header = header
-        self.rows = None
+        self.rows: int | None = None
         """Known only after the file has been read."""
         self._separator = ","
         if header:  # No cell decides how the others are read.
@@ -60,20 +59,13 @@ class CsvFile:
                 self._fields: list[str] = reader.schema.names
             except UnicodeDecodeError as error:
                 raise self._unreadable(error) from None
-        self.names = (
-            self._fields
-            if header
-            else [f"column_{place + 1}" for place in range(len(self._fields))]
-        )
+        numbered = [f"column_{place + 1}" for place in range(len(self._fields))]
+        self.names = self._fields if header else numbered
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position), each as text; memory for a few blocks
         only."""
-        with self._source.open() as stream:
-            text = _Text(stream, self._source)
-            with self._reader(text, columns) as reader:
-                yield from self._read(reader)
-        if text.quotes % 2:
+        if (yield from self._rows(columns)) % 2:
             self._check_last_quote()
 
     def _reader(self, text: "_Text", columns: Sequence[int] = ()) -> Any:
@@ -93,15 +85,19 @@ class CsvFile:
         except _CSV_FAULTS as error:
             raise self._unreadable(error) from None
 
-    def _read(self, reader: Any) -> Iterator[Any]:
-        while True:
-            try:
-                batch = reader.read_next_batch()
-            except StopIteration:
-                return
-            except _CSV_FAULTS as error:
-                raise self._unreadable(error) from None
-            yield _with_points(batch) if self._separator == ";" else batch
+    def _rows(self, columns: Sequence[int]) -> Generator[Any, None, int]:
+        """Their batches; returns how many quotes the file has."""
+        with self._source.open() as stream:
+            text = _Text(stream, self._source)
+            with self._reader(text, columns) as reader:
+                while True:
+                    try:
+                        batch = reader.read_next_batch()
+                    except StopIteration:
+                        return text.quotes
+                    except _CSV_FAULTS as error:
+                        raise self._unreadable(error) from None
+                    yield _with_points(batch) if self._separator == ";" else batch
 
     def _check_last_quote(self) -> None:
         """An unclosed quote at the end, which swallowed the rest of the file into the last cell.
@@ -110,12 +106,9 @@ class CsvFile:
         stand within an unquoted cell.
         """
         last = ""
-        with self._source.open() as stream:
-            reader = self._reader(_Text(stream, self._source), [len(self._fields) - 1])
-            with reader:
-                for batch in self._read(reader):
-                    if batch.num_rows:
-                        last = batch.column(0)[-1].as_py()
+        for batch in self._rows([len(self._fields) - 1]):
+            if batch.num_rows:
+                last = batch.column(0)[-1].as_py()
         if "\n" in last or "\r" in last:
             raise self._source.fault("has a quote that never ends, in its last row; close it")
 
@@ -203,9 +196,9 @@ class ParquetFile:
         with source.open() as stream, self._faults():
             file = self._open(stream)
             self._schema: Any = file.schema_arrow
-            self.rows: int = file.metadata.num_rows
+            self.rows: int | None = file.metadata.num_rows
         self.names: list[str] = self._schema.names
-        self.note = None
+        self.note: str | None = None
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position), without dictionary encoding.
@@ -254,8 +247,7 @@ class ParquetFile:
         for column in columns:
             kind = self._schema.field(column).type
             if pa.types.is_nested(kind):
-                shown = str(kind)
-                shown = shown if len(shown) <= _SHOWN_TYPE else shown[:_SHOWN_TYPE] + "..."
+                shown = str(kind)[:_SHOWN_TYPE] + "..." * (len(str(kind)) > _SHOWN_TYPE)
                 raise self._source.fault(
                     f"has a nested column {self.names[column].strip()!r} of type {shown}; store "
                     "it as columns of text or numbers, or leave it out"
@@ -298,17 +290,12 @@ _TOGETHER = 8 * 2**20
 class TableReader(Protocol):
     """A file of one format whose column names have been read."""
 
-    @property
-    def names(self) -> list[str]:
-        """The columns, in their order."""
-
-    @property
-    def rows(self) -> int | None:
-        """The number of rows that the file declares; None where it declares none."""
-
-    @property
-    def note(self) -> str | None:
-        """What a reader should know of how the file is read."""
+    names: list[str]
+    """The columns, in their order."""
+    rows: int | None
+    """The number of rows that the file declares; None where it declares none."""
+    note: str | None
+    """What a reader should know of how the file is read."""
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position). Raises InvalidInputError."""
@@ -342,17 +329,9 @@ class TableFile:
         self._file = self._reader(start, header=header)
         self.names = tuple(name.strip() for name in self._file.names)
         """Column names without surrounding blanks."""
+        self.rows, self.note = self._file.rows, self._file.note
+        """As of `TableReader`."""
         self._check_header()
-
-    @property
-    def rows(self) -> int | None:
-        """The number of rows that the file declares; None where it declares none."""
-        return self._file.rows
-
-    @property
-    def note(self) -> str | None:
-        """What a reader should know of how the file is read."""
-        return self._file.note
 
     def read(self, names: Sequence[str]) -> TableRows:
         """All rows of some of the columns, at most MAX_TABLE_CELLS cells.
@@ -360,8 +339,8 @@ class TableFile:
         Only these columns are kept in memory. Raises InvalidInputError at the file's pointer.
         """
         wanted = list(dict.fromkeys(names))
-        if self._file.rows is not None:
-            self._check_cells(self._file.rows, len(wanted))
+        if self.rows is not None:
+            self._check_cells(self.rows, len(wanted))
         batches: list[Any] = []
         rows = size = 0
         for batch in self._batches(wanted):

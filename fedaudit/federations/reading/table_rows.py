@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
-from fedaudit.federations.levels import Levels, levels_of
+from fedaudit.federations.levels import MAX_CLASSES, Levels, find_class, levels_of
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at, listed
 
 MAX_NUMBER = 2.0**63
 MAX_NAME_LENGTH = 200
@@ -74,10 +73,7 @@ class TableRows:
 
     def empty(self, name: str, where: str) -> NDArray[np.bool_]:
         """Which cells of a column are empty, [rows]. Raises InvalidInputError at `where`."""
-        empty: NDArray[np.bool_] = pc.equal(self.text(name, where), "").to_numpy(
-            zero_copy_only=False
-        )
-        return empty
+        return as_numpy(pc.equal(self.text(name, where), ""))
 
     def _as_text(self, name: str, where: str) -> Any:
         column = self.columns[name]
@@ -103,15 +99,14 @@ class TableRows:
         encoded = pc.dictionary_encode(self._as_text(name, where))
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
-        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = as_numpy(encoded.indices).astype(np.int64)
         # Trimmed only here, because distinct values are few and rows are many.
         trimmed = pc.dictionary_encode(pc.utf8_trim_whitespace(encoded.dictionary))
         if len(trimmed.dictionary) < len(encoded.dictionary):
-            codes = trimmed.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes]
-        unusable = pc.or_(
-            pc.greater(pc.utf8_length(trimmed.dictionary), MAX_NAME_LENGTH),
-            pc.match_substring_regex(trimmed.dictionary, _UNPRINTABLE),
-        ).to_numpy(zero_copy_only=False)
+            codes = as_numpy(trimmed.indices).astype(np.int64)[codes]
+        long = pc.greater(pc.utf8_length(trimmed.dictionary), MAX_NAME_LENGTH)
+        unprintable = pc.match_substring_regex(trimmed.dictionary, _UNPRINTABLE)
+        unusable = as_numpy(pc.or_(long, unprintable))
         if unusable.any():
             self.refuse(
                 unusable[codes],
@@ -142,7 +137,7 @@ class TableRows:
         if is_text(column.type):
             column = self.text(name, where)
             column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-        empty = pc.is_null(column, nan_is_null=False).to_numpy(zero_copy_only=False)
+        empty = as_numpy(pc.is_null(column, nan_is_null=False))
         if not missing_allowed:
             self.refuse(empty, name, where, "is empty", remedy)
         numbers = self._as_float(column, name, where)
@@ -172,10 +167,13 @@ class TableRows:
                 "is not a number",
                 "correct it, leave the column out, or declare a feature's `categories`",
             ) from None
-        numbers: NDArray[np.float64] = pc.fill_null(converted, np.nan).to_numpy(
-            zero_copy_only=False
-        )
-        return numbers
+        return as_numpy(pc.fill_null(converted, np.nan))
+
+
+def as_numpy(column: Any) -> NDArray[Any]:
+    """A column of Arrow as an array of numpy."""
+    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return array
 
 
 def is_text(kind: Any) -> bool:
@@ -196,9 +194,7 @@ def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
     if column.null_count or not is_comparable(column.type):
         return None
     try:
-        numbers: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy(
-            zero_copy_only=False
-        )
+        numbers = as_numpy(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException:
         return None
     within = np.abs(numbers) < MAX_NUMBER  # False for NaN, too
@@ -257,3 +253,45 @@ def gathered_rows(
         path.unlink()
     columns = dict(zip(table.column_names, table.columns, strict=True))
     return TableRows(source, columns, np.concatenate(numbers))
+
+
+def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Levels:
+    """The target's distinct values as classes: sorted by number if all are numbers, else as text.
+
+    With `positive` there must be two classes, and it becomes the second. Raises InvalidInputError.
+    """
+    where = "/federation/target"
+    levels = rows.levels(target, where, numeric=True)
+    rows.refuse(levels.codes < 0, target, where, "is empty", "fill the gap or leave the row out")
+    count = len(levels.values)
+    if count < 2:
+        raise error_at(
+            where,
+            f"{target!r} has one value only, and a classifier needs at least two classes; name "
+            "another target",
+        )
+    if count > MAX_CLASSES:
+        raise error_at(
+            where,
+            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; for "
+            "a target that is a number train `linear` or `mlp` with `rmse` or `mse`",
+        )
+    return levels if positive is None else _with_positive_last(levels, positive)
+
+
+def _with_positive_last(levels: Levels, positive: str) -> Levels:
+    where = "/federation/positive"
+    if len(levels.values) != 2:
+        raise error_at(
+            where,
+            f"the target has {len(levels.values)} classes, and a positive class is for two; leave "
+            "it out",
+        )
+    chosen = find_class(levels.values, positive)
+    if chosen is None:
+        raise error_at(
+            where, f"the target has no class {positive!r}; it has {listed(levels.values)}"
+        )
+    if chosen == 1:
+        return levels
+    return Levels(levels.values[::-1], 1 - levels.codes)

@@ -2,15 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
 
-from fedaudit.federations.errors import error_at, no_column, raise_errors
-from fedaudit.spec.errors import FieldError, pointer
-from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, OneHot, Shards, Table
+from fedaudit.spec.errors import FieldError, error_at, no_column, pointer, raise_errors
+from fedaudit.spec.table import Encoding, Feature, OneHot, Table
 
 _FEATURES = "/federation/features"
 _TARGET = "/federation/target"
 BUDGETS = "/privacy/budgets/column"
+_IS_ONE_HOT: dict[Encoding, bool] = {"one-hot": True, "ordinal": False}
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,7 @@ class FeatureColumn:
     @property
     def one_hot(self) -> bool:
         """Whether it becomes one column of 0 and 1 per category."""
-        match self.feature.encoding:
-            case "one-hot":
-                return bool(self.categories)
-            case "ordinal":
-                return False
-            case _:
-                assert_never(self.feature.encoding)
+        return bool(self.categories) and _IS_ONE_HOT[self.feature.encoding]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,15 +128,8 @@ def find_columns(
 
 
 def _client_key(source: Table) -> ClientKey | None:
-    match source.partition:
-        case ByColumn():
-            return ClientKey(source.partition.column, "/federation/partition/column")
-        case None | Iid() | Dirichlet() | Shards():
-            if source.client_key is None:
-                return None
-            return ClientKey(source.client_key, "/federation/client_key")
-        case _:
-            assert_never(source.partition)
+    name, field = source.key_column, "partition/column" if source.partition else "client_key"
+    return None if name is None else ClientKey(name, f"/federation/{field}")
 
 
 def _check_named(

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import find_classes
 from fedaudit.federations.federation import is_large, no_cells
-from fedaudit.federations.levels import Levels
+from fedaudit.federations.levels import Levels, find_classes
 from fedaudit.federations.mapped import (
     EVERY_NUMBER,
     FEATURES,

@@ -8,13 +8,11 @@ another is repaired.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import ParamSpec
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
@@ -26,7 +24,7 @@ from fedaudit.federations.table.features import (
     refuse_gaps,
     with_gaps,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, listed, pointer
 from fedaudit.spec.table import OneHot, Table, drops_rows
 
 _TARGET = "/federation/target"
@@ -106,16 +104,11 @@ _MEANINGS: Mapping[str, int] = {
 }
 
 
-def prepared_rows(rows: TableRows, columns: Columns, source: Table) -> TableRows:
-    """The rows with gaps made empty, and with the joined attributes that are looked at.
+def with_joined(rows: TableRows, columns: Columns) -> TableRows:
+    """The rows with a column of group names for each joined attribute that is looked at.
 
     Raises InvalidInputError where a row belongs to two groups, or a cell is neither 0 nor 1.
     """
-    return with_joined(with_gaps(rows, columns.fields, source.missing_values), columns)
-
-
-def with_joined(rows: TableRows, columns: Columns) -> TableRows:
-    """The rows with a column of group names for each joined attribute. Raises InvalidInputError."""
     for name, joined in columns.joined.items():
         rows = rows.with_column(name, pa.array(_groups(rows, name, joined), pa.string()))
     return rows
@@ -201,8 +194,10 @@ class KeptRows:
 
         Raises InvalidInputError where a cell that is needed is empty, or no row is left.
         """
-        for part in table.batches(list(self._columns.fields)):
-            rows = self._required.kept(prepared_rows(part, self._columns, self._source))
+        fields, missing = self._columns.fields, self._source.missing_values
+        for part in table.batches(list(fields)):
+            joined = with_joined(with_gaps(part, fields, missing), self._columns)
+            rows = self._required.kept(joined)
             self.rows += len(rows)
             yield self._complete(rows)
             progress(self.rows - self.left_out)
@@ -244,8 +239,6 @@ class KeptRows:
         return rows if kept.all() else rows.where(kept)
 
 
-Needs = ParamSpec("Needs")
-
 MAX_FAULTS = 25
 
 
@@ -281,11 +274,10 @@ class _Search:
         """Raises InvalidInputError where columns are named wrongly, or the file is no table."""
         table = TableFile(file, header=self._source.header)
         asked = self._asked
-        columns = find_columns(
-            self._source, table.names, asked.fairness.sensitive, budgets=asked.budgets
-        )
-        classes = asked.classification
-        self._try(("scale", ""), check_table_scales, self._source, columns, classes=classes)
+        named = asked.fairness.sensitive
+        columns = find_columns(self._source, table.names, named, budgets=asked.budgets)
+        check = partial(check_table_scales, self._source, columns, classes=asked.classification)
+        self._try(("scale", ""), check)
         required = RequiredCells(self._source, columns)
         for rows in table.batches(list(columns.fields)):
             self._check(rows, columns, required)
@@ -294,48 +286,40 @@ class _Search:
 
     def _check(self, rows: TableRows, columns: Columns, required: RequiredCells) -> None:
         for name, where in columns.fields.items():
-            self._try(("text", name), rows.text, name, where)
+            self._try(("text", name), partial(rows.text, name, where))
             if ("text", name) in self._done:
                 return  # such a column cannot be compared with the texts that mean a gap
         rows = with_gaps(rows, columns.fields, self._source.missing_values)
-        self._try(("join", ""), with_joined, rows, columns)
+        self._try(("join", ""), partial(with_joined, rows, columns))
         for name, check in required.checks(rows):
             self._try(("required", name), check)
         rows = rows.where(required.present(rows) & complete_rows(rows, columns.features)[0])
         if not len(rows):
             return
         for column in columns.features:
-            what = ("feature", column.name)
-            self._try(what, check_features, rows, (column,), scales=self._source.scale)
-        self._check_groups(rows, columns)
-        if self._numbers:
-            self._try(("target", ""), rows.numbers, columns.target, _TARGET)
-        if self._asked.budgets is not None:
-            self._try(("budgets", ""), rows.numbers, self._asked.budgets, BUDGETS)
-
-    def _check_groups(self, rows: TableRows, columns: Columns) -> None:
+            check = partial(check_features, rows, (column,), scales=self._source.scale)
+            self._try(("feature", column.name), check)
         for place, name in enumerate(columns.sensitive):
             if name in columns.joined:
                 continue
             if name in self._asked.fairness.edges:
                 where = pointer("fairness", "edges", name)
-                self._try(("group", name), rows.numbers, name, where, missing_allowed=True)
+                numbers = partial(rows.numbers, name, where, missing_allowed=True)
+                self._try(("group", name), numbers)
             else:
                 where = pointer("fairness", "sensitive", place)
-                self._try(("group", name), rows.encoded, name, where)
+                self._try(("group", name), partial(rows.encoded, name, where))
+        if self._numbers:
+            self._try(("target", ""), partial(rows.numbers, columns.target, _TARGET))
+        if self._asked.budgets is not None:
+            self._try(("budgets", ""), partial(rows.numbers, self._asked.budgets, BUDGETS))
 
-    def _try(
-        self,
-        what: tuple[str, str],
-        check: Callable[Needs, object],
-        *args: Needs.args,
-        **kw: Needs.kwargs,
-    ) -> None:
+    def _try(self, what: tuple[str, str], check: Callable[[], object]) -> None:
         """Run a check that has not failed yet, and keep its faults."""
         if what in self._done:
             return
         try:
-            check(*args, **kw)
+            check()
         except InvalidInputError as error:
             self._done.add(what)
             self.faults += error.errors

@@ -9,9 +9,9 @@ from typing import assert_never
 import numpy as np
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.levels import Levels
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards
 
 WHERE = "/federation/partition"

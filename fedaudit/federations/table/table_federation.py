@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import MAX_CLASSES, class_levels
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
-from fedaudit.federations.levels import Levels, number_in
+from fedaudit.federations.levels import MAX_CLASSES, Levels, number_in
 from fedaudit.federations.mapped import (
     WORTH_A_MAP,
     MapFolder,
@@ -37,7 +35,7 @@ from fedaudit.federations.profiles.giveaways import RowSample, giveaways
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import DataRoom, SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
-from fedaudit.federations.reading.table_rows import TableRows, gathered_rows
+from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows
 from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
 from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
 from fedaudit.federations.table.columns import BUDGETS, Columns, FeatureColumn, find_columns
@@ -54,6 +52,7 @@ from fedaudit.federations.table.features import (
 from fedaudit.federations.table.kept_rows import KeptRows, every_fault
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows, dealt_note
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.fairness import Groups, Rule
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Dirichlet, Iid, Shards, Table
@@ -414,11 +413,8 @@ def outlined_table(source: Table, file: SourceFile, asked: LoadRequest) -> Feder
         return load_table(source, file, asked, folder=folder, reading=CheckedFeatures)
 
 
-class TableKind(FileKind):
+class TableKind(FileKind[Table]):
     """A CSV or Parquet file with features and a target."""
-
-    def __init__(self, source: Table) -> None:
-        self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
         """Rows grouped by the client key, or dealt to clients by the seed.

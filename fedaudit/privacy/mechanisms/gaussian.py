@@ -252,14 +252,8 @@ class GaussianCentralMechanism(_GaussianMechanism):
     @property
     def adjacency(self) -> Adjacency:
         """Depends on how the cohort is drawn."""
-        cohort = self.spec.training.cohort
-        match cohort:
-            case FixedCohort():
-                return "replace-one"
-            case PoissonCohort() | AllocationCohort() | RotationCohort():
-                return "add-or-remove-one"
-            case _:
-                assert_never(cohort)
+        by_chance = self.spec.training.asked_clients is None
+        return "add-or-remove-one" if by_chance else "replace-one"
 
     @property
     def shared_noise(self) -> tuple[float | None, float | None]:

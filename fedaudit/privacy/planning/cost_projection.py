@@ -202,14 +202,10 @@ def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:
 
     Raises ValueError for a cohort of coins, which the spec's rules leave to other mechanisms.
     """
-    cohort = spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            return min(cohort.clients, training_clients)
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
-            raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
-        case _:
-            assert_never(cohort)
+    asked = spec.training.asked_clients
+    if asked is None:
+        raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
+    return min(asked, training_clients)
 
 
 def mean_participations(rounds: int, cohort: int, clients: int, *, most: int) -> float:

@@ -18,8 +18,13 @@ from fedaudit.spec.models import (
 )
 
 LeakageMethod = Literal["lbfgs", "adam-cosine", "first-layer", "features"]
+_COMPARES_UPDATES: dict[LeakageMethod, bool] = {
+    **dict.fromkeys(("lbfgs", "adam-cosine"), True),
+    **dict.fromkeys(("first-layer", "features"), False),
+}
 LabelKnowledge = Literal["optimised", "inferred", "known"]
 AttackedHypothesis = Literal["initial", "trained"]
+_IS_TRAINED: dict[AttackedHypothesis, bool] = {"initial": False, "trained": True}
 LayerWeights = Literal["even", "by-noise"]
 NoiseMultiplier = Annotated[float, Field(ge=0, le=1e12)]
 
@@ -84,23 +89,11 @@ class GradientLeakageSpec(AttackPart):
     @property
     def compares_updates(self) -> bool:
         """Whether images are searched for by their updates, for which their labels are needed."""
-        match self.method:
-            case "lbfgs" | "adam-cosine":
-                return True
-            case "first-layer" | "features":
-                return False
-            case _:
-                assert_never(self.method)
+        return _COMPARES_UPDATES[self.method]
 
     @property
     def needs_hypotheses(self) -> bool:
-        match self.hypothesis:
-            case "initial":
-                return False
-            case "trained":
-                return True
-            case _:
-                assert_never(self.hypothesis)
+        return _IS_TRAINED[self.hypothesis]
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from self._check_itself(pointer)

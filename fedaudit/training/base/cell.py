@@ -9,7 +9,6 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.mapped import first_rows
 from fedaudit.federations.split import training_clients
@@ -17,12 +16,11 @@ from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import mean_cohort
-from fedaudit.spec.decision import BASE_RATE
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.errors import error_at
+from fedaudit.spec.experiment import BASE_RATE, ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import scored_of, split_of, training_records
 
@@ -154,14 +152,11 @@ def stands_alone(cell: Cell) -> bool:
 
 def cohort_clients(cell: Cell) -> int:
     """How many clients are drawn in a round. Raises ValueError where coins decide the number."""
-    cohort = cell.spec.training.cohort
-    match cohort:
-        case FixedCohort():
-            return cohort.clients
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
-            raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
-        case _:
-            assert_never(cohort)
+    training = cell.spec.training
+    if training.asked_clients is None:
+        sampling = training.cohort.sampling
+        raise ValueError(f"cohorts here have a fixed size; {sampling} sampling has none")
+    return training.asked_clients
 
 
 def expected_cohort(cell: Cell) -> float:

@@ -172,17 +172,6 @@ def _sample(source: Source, purpose: Purpose, rounds: Ints, clients: Ints, size:
     return np.take_along_axis(clients[None], chosen, axis=-1)
 
 
-def whole_block(cohort: Cohort) -> int:
-    """Rounds whose cohorts are drawn together, and only together are what a charge is for."""
-    match cohort:
-        case FixedCohort() | PoissonCohort():
-            return 1
-        case AllocationCohort() | RotationCohort():
-            return cohort.every
-        case _:
-            assert_never(cohort)
-
-
 def _allocated(source: Source, rounds: Ints, clients: Ints, every: int) -> Bools:
     """Whether consecutive rounds are those that the clients are allocated to in their blocks of
     `every`: bool [rounds, cells, clients]."""

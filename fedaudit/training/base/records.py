@@ -27,7 +27,7 @@ from fedaudit.privacy.records.record_use import (
     given_budgets,
     record_use,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.sources import LeaveOneOut, RowSplit
@@ -195,14 +195,10 @@ def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]
 
 
 def _nothing(problem: str, remedy: str) -> InvalidInputError:
-    return InvalidInputError(
-        [
-            FieldError(
-                "/federation/validation_unit",
-                f"{problem}, by the coin of each record; {remedy}, or hold out clients "
-                "(`validation_unit: client`)",
-            )
-        ]
+    return error_at(
+        "/federation/validation_unit",
+        f"{problem}, by the coin of each record; {remedy}, or hold out clients "
+        "(`validation_unit: client`)",
     )
 
 

@@ -180,7 +180,7 @@ class Budgets(ScopedRepository):
         mine = self._select(Federation).where(Federation.id == federation_id)
         fingerprint = mine.with_only_columns(Federation.fingerprint).scalar_subquery()
         unowned = (Content.fingerprint == fingerprint, Content.owner_project_id.is_(None))
-        self._execute(update(Content).where(*unowned).values(owner_project_id=self.project_id))
+        self._set(Content, *unowned, owner_project_id=self.project_id)
         self._reader.forget(sharings=True)
 
     def set_budget(
@@ -221,8 +221,8 @@ class Budgets(ScopedRepository):
         if terms is not None:
             unknown = {name: value for name, value in key.items() if name != "unit_key"}
             unknown["adjacency"] = ""
-            self._execute(update(FederationBudget).where(_is_budget(unknown)).values(total=None))
-        self._execute(update(FederationBudget).where(_is_budget(key)).values(total=total))
+            self._set(FederationBudget, _is_budget(unknown), total=None)
+        self._set(FederationBudget, _is_budget(key), total=total)
         self._reader.forget(sharings=True)
         return self._pool(key).budget(unit_key or "")
 
@@ -358,8 +358,7 @@ class Budgets(ScopedRepository):
         nothing: dict[str, object] = {"enlarge": 0.0, "spend": 0.0}
         if back := [nothing | _by_key(one._asdict()) for one in found]:
             self.session.execute(_BOOK, back)
-        settled = update(Reservation).where(held)
-        self._execute(settled.where(Reservation.figure.in_(SUMS)).values(state=SETTLED))
+        self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
         of_epsilon = and_(held, Reservation.figure == "epsilon")
         ids_by_size = defaultdict(list)
         for one in self._all(select(Reservation).where(of_epsilon)):
@@ -367,7 +366,7 @@ class Budgets(ScopedRepository):
         for size, ids in ids_by_size.items():
             alike = Reservation.experiment_id.in_(ids)
             unused = {"state": SETTLED, "compositions": 0, "curve": np.zeros(size)}
-            self._execute(update(Reservation).where(of_epsilon, alike).values(unused))
+            self._set(Reservation, of_epsilon, alike, **unused)
         self._reader.forget()
 
     def reserve_epsilon(
@@ -553,7 +552,7 @@ class Budgets(ScopedRepository):
     def _change(self, reservation: Reservation, **values: object) -> None:
         key = {**_key_of(reservation), "experiment_id": reservation.experiment_id}
         is_it = (table_of(Reservation).c[name] == value for name, value in key.items())
-        self._execute(update(Reservation).where(*is_it).values(values))
+        self._set(Reservation, *is_it, **values)
         self._reader.forget()
 
     def _book(self, reservation: Reservation, *, enlarge: float = 0.0, **amounts: float) -> None:
@@ -567,16 +566,13 @@ class Budgets(ScopedRepository):
         ones."""
         # Every other transaction that books changes this row before reservations. Held, it lets
         # the next statement see all that they did, and none of them come in between.
-        self._one(select(FederationBudget).where(_is_budget(key)).with_for_update())
-        columns = table_of(Reservation).c
+        mine, columns = _is_budget(key), table_of(Reservation).c
+        self._one(select(FederationBudget).where(mine).with_for_update())
         left = select(func.coalesce(func.sum(Reservation.amount - Reservation.spent), 0.0)).where(
             Reservation.state == HELD, *(columns[name] == value for name, value in key.items())
         )
-        self._execute(
-            update(FederationBudget)
-            .where(_is_budget(key))
-            .values(reserved=left.scalar_subquery(), spent=FederationBudget.spent + spend)
-        )
+        values = {"reserved": left.scalar_subquery(), "spent": FederationBudget.spent + spend}
+        self._set(FederationBudget, mine, **values)
         self._reader.forget()
 
 

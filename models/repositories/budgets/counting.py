@@ -62,15 +62,8 @@ class Sharing:
         return self.owner_id in (None, self.own_id)
 
 
-def counts_together(across: BudgetsAcross) -> bool:
-    """Whether the spending of several projects on one content counts together."""
-    match across:
-        case "service":
-            return True
-        case "project":
-            return False
-        case _:
-            assert_never(across)
+COUNTS_TOGETHER: dict[BudgetsAcross, bool] = {"service": True, "project": False}
+"""Whether the spending of several projects on one content counts together."""
 
 
 @dataclass

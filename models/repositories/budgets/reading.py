@@ -18,6 +18,7 @@ from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
     BOOKED_COLUMNS,
+    COUNTS_TOGETHER,
     POOL,
     BookedBudget,
     BookedEpsilon,
@@ -27,7 +28,6 @@ from models.repositories.budgets.counting import (
     agree,
     counts_for,
     counts_report,
-    counts_together,
 )
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation
@@ -202,7 +202,7 @@ class BudgetReader:
         self, own: Federation, content: Content | None, across: BudgetsAcross
     ) -> Sharing:
         """`content`: None of data that were made up, which are each project's own."""
-        if content is None or not counts_together(across):
+        if content is None or not COUNTS_TOGETHER[across]:
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
         rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
         return Sharing.among(own.id, content.owner_project_id, rows)

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from fedaudit.federations.reading.source_files import Files
-from fedaudit.runs.experiment_plan import no_artifacts
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
+from infrastructure.queue import Queue
 from models.tables.accounts import OutboxMessage
 from models.tables.experiments import Event, Experiment, Unit
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
+from workers.context import ProjectFiles, WorkerContext
 from workers.flush import load_cell
 
 WORST_CASE = 4.0
@@ -273,7 +273,7 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
     assert api.get(f"/v1/experiments/{before}").status_code == 200
     assert api.post("/v1/gates/evaluations", json={"experiment_id": before}).status_code == 200
     assert api.post(f"/v1/experiments/{before}/retry").status_code == 422
+    row = api.stored(before)
+    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     with pytest.raises(InvalidInputError, match="/federation/standardise"):
-        load_cell(
-            api.database, api.stored(before), files=Files(), open_artifact=no_artifacts, loaded={}
-        )
+        load_cell(api.database, row, own=ProjectFiles(context, row.project_id), loaded={})

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.federations.load import profile_registration
+from fedaudit.federations.load import RegisteredData
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.registration import parse_registration
 from tests.api.service import SPEC, Api, fail, running_api, settings_for, spec
@@ -73,7 +73,7 @@ def _below(edge: int, sources: Path | None) -> tuple[int, float]:
             "minimum_group_size": 20,
         },
     )
-    found = profile_registration(parse_registration(value), files=Files(sources))
+    found = RegisteredData(parse_registration(value), Files(sources)).profile()
     ages = found["attributes"]["age"]
     return ages["groups"][f"<{edge}"], ages["base_rates"][f"<{edge}"]
 

@@ -8,8 +8,8 @@ from sqlalchemy import text, update
 from api import metrics as names
 from infrastructure.settings import Settings, SettingsError, load_settings
 from models.clock import seconds_from_now
+from models.database import HEAD
 from models.repositories import OutboxRepository, SweeperLeaseRepository, UnitRepository
-from models.schema import HEAD
 from models.tables.experiments import Unit
 from tests.api.metrics.scrapes import samples, scrape, value
 from tests.api.service import SPEC, Api, finish, running_api, settings_for, spec
