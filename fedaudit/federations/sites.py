@@ -32,7 +32,7 @@ def with_pooled_sites(spec: ExperimentSpec, federation: Federation) -> Federatio
         or isinstance(fairness.favourable, list)
     ):
         return federation
-    pool = _pooled(_scored(spec, federation, sites), fairness.minimum_group_size)
+    pool = pooled_groups(_scored(spec, federation, sites), fairness.minimum_group_size)
     values = [sites.values[place] for place in pool]
     if len(values) < 2 or fairness.reference_group in values:
         return federation
@@ -42,7 +42,7 @@ def with_pooled_sites(spec: ExperimentSpec, federation: Federation) -> Federatio
     return replace(federation, attributes=attributes)
 
 
-def _pooled(sizes: Ints, least: int) -> list[int]:
+def pooled_groups(sizes: Ints, least: int) -> list[int]:
     """The places of groups of these sizes [groups] that are pooled: at most all but one."""
     order = [place for place in np.argsort(sizes, kind="stable").tolist() if sizes[place]]
     count = int((sizes[order] < least).sum()) if order else 0

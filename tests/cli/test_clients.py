@@ -168,6 +168,13 @@ def test_sites_are_compared_and_small_ones_pooled(call, submit):
     assert "trained and not scored" in gap["reason"]
     assert report["gates"][0]["value"] == gap["value"]
 
+    # Others are held out, and pooled: what was read before for the first is not used for it.
+    other = next(one for one in range(20) if not {"Emden", "Dachau"} <= _held_out(one)
+                 and _held_out(one) != found and "Emden" not in _held_out(one))  # fmt: skip
+    id_ = submit(seed=other, fairness=fairness, training=training)
+    [section] = json.loads(call("report", id_).stdout)["fairness"]
+    assert {one["value"] for one in section["groups"]} == set(SITES)
+
 
 def _held_out(seed: int) -> set[str]:
     from fedaudit.federations.split import split_clients
@@ -193,3 +200,36 @@ def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
         assert reason in one["reason"]
         assert (one["spent"] is not None) is pays
         assert (one["participations"] is None) is pays
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"training": {**SPEC["training"], "stopping": {"validation_clients": 2}}},
+            "rounds score samples of the held-out clients",
+        ),
+        (
+            {
+                "fairness": {
+                    **SPEC["fairness"],
+                    "noise": {
+                        "mechanism": "discrete-laplace",
+                        "epsilon": 1,
+                        "unit": "client",
+                        "max_rows_per_client": 20,
+                    },
+                },
+                "training": {**SPEC["training"], "stopping": {"patience": None}},
+            },
+            "fairness.noise protects the people held out",
+        ),
+    ],
+)
+def test_no_accuracy_is_shown_that_would_escape_what_the_report_hides(
+    call, submit, changes, reason
+):
+    found = json.loads(call("clients", submit(**changes), "--json").stdout)
+    assert [one["accuracy"] for one in found] == [None] * len(SITES)
+    assert Counter(reason in one["reason"] for one in found) == {True: 4, False: 2}
+    assert all(one["spent"] is not None for one in found)
