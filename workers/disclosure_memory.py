@@ -124,8 +124,10 @@ def remember(
     for key in sorted(set[str]().union(*(memory.locks for memory in memories))):
         disclosed.lock(key)
     if [memory.count(session) for memory in memories] != [len(one) for one in known]:
-        decision = decide(groups, memories, [memory.earlier(session) for memory in memories])
-    if groups.spec.fairness.exclude and decision.withheld:
+        known = [memory.earlier(session) for memory in memories]
+        decision = decide(groups, memories, known)
+    beside = list(zip([memory.rows for memory in memories], known, strict=True))
+    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(beside)):
         raise error_at("/fairness/exclude", _COUNTED_BEFORE)
     for memory, sets in zip(memories, decision.sets, strict=True):
         memory.add(session, sets)

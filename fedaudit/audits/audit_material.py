@@ -157,7 +157,7 @@ def _scored_material(
             fingerprint=rows.federation.fingerprint,
             clients=shape,
             training_clients=0,
-            rows=rows.federation.rows + rows.federation.rows_removed,
+            rows=rows.federation.rows,
             notes=rows.federation.notes,
             positive_class=None,
             attributes=rows.groups,

@@ -295,10 +295,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
     if predicted is not None:
         truth, codes = _aligned(audit, truth, predicted)
     federation = with_intersections(
-        replace(
-            _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
-            rows_removed=len(complete) - len(rows),
-        ),
+        _federation(audit, rows, truth, attributes=attributes, notes=(*left_out, *notes)),
         audit.fairness.combinations,
     )
     rules = _agreed_rules(audit, federation, faults)

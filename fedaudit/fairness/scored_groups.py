@@ -176,14 +176,7 @@ def disclosed_sets(
     far as all of their groups are. Attributes of which nothing is disclosed have
     none. Raises ValueError as `Neighbourhood`.
     """
-    ids = population.row_ids
-    if ids is None:
-        raise ValueError("rows without numbers cannot be remembered")
-    everybody, keys = np.ones(len(ids), dtype=np.bool_), population.row_keys
-
-    def row_set(rows: Bools) -> RowSet:
-        return RowSet.of(ids[rows], None if keys is None else keys[rows])
-
+    everybody = disclosed_rows(population, np.ones(len(favourable), dtype=np.bool_), favourable)
     found = {}
     for name in population.codes.keys() & disclosures.keys():
         one = disclosures[name]
@@ -192,11 +185,21 @@ def disclosed_sets(
             members = [population.codes[name] == group for group in groups]
             if name in ordered:
                 members += _runs_of(population.codes[name], groups)
-            found[name] = [
-                DisclosedRows(row_set(rows), row_set(rows & favourable))
-                for rows in (*members, everybody)
-            ]
+            own = [disclosed_rows(population, rows, favourable) for rows in members]
+            found[name] = [*own, everybody]
     return found
+
+
+def disclosed_rows(population: Population, rows: Bools, favourable: Bools) -> DisclosedRows:
+    """Some of the rows [rows], by their numbers. Raises ValueError where they have none."""
+    ids, keys = population.row_ids, population.row_keys
+    if ids is None:
+        raise ValueError("rows without numbers cannot be remembered")
+
+    def row_set(own: Bools) -> RowSet:
+        return RowSet.of(ids[own], None if keys is None else keys[own])
+
+    return DisclosedRows(row_set(rows), row_set(rows & favourable))
 
 
 def clients_by_number(numbers: Ints, clients: Ints) -> Ints:
@@ -298,12 +301,7 @@ class ScoredGroups:
                     sets = disclosed_sets(
                         one.population, decided, self.favourable, ordered=fairness.edges
                     )
-                    neighbourhood = Neighbourhood(
-                        one.client_of,
-                        rows=fairness.minimum_group_size,
-                        clients=fairness.minimum_group_clients,
-                    )
-                    found |= conflicting(sets, before, neighbourhood)
+                    found |= conflicting(sets, before, self._neighbourhood(one))
                     every |= {each.key: each for own in sets.values() for each in own}
                 remembered.append(tuple(every.values()))
             if not found:
@@ -312,6 +310,26 @@ class ScoredGroups:
             hidden |= {
                 name for name, parts in fairness.combinations.items() if hidden.intersection(parts)
             }
+
+    def totals_near(self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]) -> bool:
+        """Whether all rows are together too near to a set that was disclosed before: their totals
+        are published whichever groups are. `earlier` as in `decide_beside`."""
+        everybody = np.ones(len(self.favourable), dtype=np.bool_)
+        return any(
+            conflicting(
+                {"": [disclosed_rows(one.population, everybody, self.favourable)]},
+                before,
+                self._neighbourhood(one),
+            )
+            for numbered, before in earlier
+            for one in numbered
+        )
+
+    def _neighbourhood(self, numbered: NumberedRows) -> Neighbourhood:
+        least = self.spec.fairness
+        return Neighbourhood(
+            numbered.client_of, rows=least.minimum_group_size, clients=least.minimum_group_clients
+        )
 
     @cached_property
     def _rules(self) -> dict[str, DisclosureRule]:

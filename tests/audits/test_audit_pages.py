@@ -63,9 +63,9 @@ def test_the_report_is_printed_on_three_pages(api: Api, audit: dict[str, Any]) -
     for found in (signed_in(api).get(path), api.get(f"/v1{path}")):
         pages = PdfReader(io.BytesIO(found.content)).pages
         assert len(pages) <= 3
-        assert "Whom it treats worse: by sex" in pages[0].extract_text()
+        assert "Who is treated worse: by sex" in pages[0].extract_text()
         # Nothing is known of what training spent.
-        assert "No budget was set" not in pages[0].extract_text()
+        assert "No limit was set" not in pages[0].extract_text()
     assert len(PdfReader(io.BytesIO(api.get(f"/v1{path}?appendix=1").content)).pages) > 1
 
 

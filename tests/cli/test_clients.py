@@ -168,6 +168,13 @@ def test_sites_are_compared_and_small_ones_pooled(call, submit):
     assert "trained and not scored" in gap["reason"]
     assert report["gates"][0]["value"] == gap["value"]
 
+    # Others are held out, and pooled: what was read before for the first is not used for it.
+    other = next(one for one in range(20) if not {"Emden", "Dachau"} <= _held_out(one)
+                 and _held_out(one) != found and "Emden" not in _held_out(one))  # fmt: skip
+    id_ = submit(seed=other, fairness=fairness, training=training)
+    [section] = json.loads(call("report", id_).stdout)["fairness"]
+    assert {one["value"] for one in section["groups"]} == set(SITES)
+
 
 def _held_out(seed: int) -> set[str]:
     from fedaudit.federations.split import split_clients

@@ -203,6 +203,19 @@ def test_a_client_with_no_row_left_is_not_scored(run):
     assert report["fairness"][0]["metrics"]["accuracy_difference"]["value"] is not None
 
 
+def test_a_site_is_left_out_beside_others_that_are_pooled(run):
+    asked = {
+        "sensitive": ["who"],
+        "minimum_group_clients": 1,
+        "minimum_group_size": 61,  # which some sites have
+        "exclude": {"who": ["c00", "c39"]},
+    }
+    report = run({**asked, "groups": {"who": {"both": ["c01", "c02"]}}}, people())
+    groups = {one["value"] for one in report["fairness"][0]["groups"]}
+    assert {"both", "other sites"} < groups
+    assert not groups & {"c00", "c01", "c39"}
+
+
 @pytest.mark.parametrize(
     ("fairness", "where", "what"),
     [
@@ -239,7 +252,12 @@ def test_an_audit_says_nothing_of_rows_left_out(command, tmp_path):
     left_out = ("--exclude", "sex: divers")
     report = audited(people(), *left_out)
     assert [one["value"] for one in report["fairness"][0]["groups"]] == ["m", "w"]
-    assert report["data"]["rows"] == 2400
+    rows = range(1, 2401)
+    accuracy = report["utility"]["accuracy"]
+    counted = [one for one in rows if round(accuracy * one) / one == accuracy]
+    assert counted == [2376], "a share has one denominator"
+    assert report["data"]["rows"] == 2376, "so the rows of the file would tell how many are divers"
+    assert not re.search(r"\b2,?400\b", json.dumps(report))
     assert report["predictions"]["rows_left_out"] == 0
     for fate in ("high", "low"):
         other = audited(people(divers_outcome=lambda _, fate=fate: fate), *left_out)

@@ -83,6 +83,11 @@ def test_the_report_in_other_forms(call, finished, tmp_path):
     page = call("report", finished["id"], "--format", "html", "--out", tmp_path / "page.html")
     assert (page.returncode, page.stdout) == (0, "")
     assert "<html" in (tmp_path / "page.html").read_text()
+    whole = call("report", finished["id"], "--format", "html", "--appendix").stdout
+    marked = "<!--appendix-->"
+    assert marked in (tmp_path / "page.html").read_text()
+    assert marked not in whole
+    assert "--appendix: goes with" in call("report", finished["id"], "--appendix").stderr
     assert "May it be released?" in call("report", finished["id"], "--format", "text").stdout
     unwritable = call("report", finished["id"], "--out", tmp_path / "none" / "x")
     assert unwritable.returncode == 2

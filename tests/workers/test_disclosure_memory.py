@@ -255,9 +255,11 @@ def test_rows_that_an_earlier_report_counted_are_not_left_out_later(
     """Both reports' accuracy and loss together would be those of the rows between."""
     ages = {"edges": {"age": [60, 83, 84]}}
     ran(database, context, sources, spec(**ages))
-    for name in ("ages.csv", "other.csv"):
+    for name, least in (("ages.csv", MINIMUM), ("other.csv", MINIMUM), ("ages.csv", 9999)):
         (sources / "other.csv").write_text((sources / "ages.csv").read_text() + "\n")
-        asked = of_file(name, spec(**ages, exclude={"age": ["83 to <84"]}))
+        # The totals are published even where every group is too small to be.
+        more = {"exclude": {"age": ["83 to <84"]}, "minimum_group_size": least}
+        asked = of_file(name, spec(**ages, **more))
         settings = context.settings.model_copy(update={"sources_dir": sources})
         submitted = submit(database, asked, sources_dir=sources)
         run_unit(replace(context, settings=settings), submitted.unit_id)

@@ -1,7 +1,8 @@
 """The pictures below a report's answer: what was spent, whom it treats worse, how good it is.
 
 None looks better than the answer: what is not in force, or says nothing of people, says so within
-the drawing, and no mark has the colour of what is good.
+the drawing, and no mark has the colour of what is good. In all three a blue circle is a figure of
+the model, shades of red are what is bad for people, and a dashed line is what it is held against.
 """
 
 import math
@@ -12,7 +13,7 @@ from markupsafe import Markup
 
 from fedaudit.number_text import bound_text, exact_text, figure_text
 from fedaudit.privacy.accounting.privacy_events import observer_words
-from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, level_ends
+from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, guess_words, level_ends
 from fedaudit.reports.charts.drawing import (
     Chart,
     Drawing,
@@ -20,33 +21,39 @@ from fedaudit.reports.charts.drawing import (
     Ground,
     Row,
     Scale,
+    box_sample,
     drawn,
     element,
+    fitted,
     label,
     line,
+    line_sample,
     range_chart,
     together,
 )
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
+from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.reports.verdict.release import bounding_exponent, report_level
-from fedaudit.reports.verdict.worst_off import (
-    Pair,
-    by_unevenness,
-    doubt_of_gaps,
-    headline_metric,
-    headline_pair,
-)
+from fedaudit.reports.verdict.release import bounding_exponent, bounds_every_dataset, report_level
+from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
 
-_WIDTH = 320.0
-"""Three fit beside one another on a page."""
+_WIDTH = 290.0
+"""Three cards fit beside one another on a page, their letters in the size of a caption."""
 _MOST_GROUPS, _MOST_CLUSTERS = 8, 6
 _SHARE = (0.0, 1.0)
-_BANDS = ("to 75 %", "to 95 %", "nearly all", "excludes nothing")
-"""What the levels of a cost are called where there is little room: how often a guess is right."""
+_BANDS = ("to 75 %", "to 95 %", "nearly all", "all")
+"""What the levels of a cost are called where there is little room: how many guesses may be
+right."""
+_BETTER = {
+    "selection_rate": "more is better for people",
+    "true_positive_rate": "more is better for people",
+    "false_positive_rate": "which end is better depends on the use",
+    "accuracy": "more is better",
+    "loss": "less is better",
+}
 _NO_TABLE = FigureTable((), ())
 """Of a picture whose caption, or the table of its section, has all its figures."""
 
@@ -65,56 +72,107 @@ def _spent(report: Report) -> Chart | None:
     if exponent is None:
         return _unbounded()
     rows, kinds, table = _spending_rows(report, exponent)
-    budget = _budget(report)
-    figure = "epsilon" if report["privacy"]["epsilon"] else "leakage"
-    in_force = guarantee.get("in_force") is not False
+    off = guarantee.get("in_force") is False
     doubted = ": not proven" if guarantee["kind"] == "heuristic" else ""
-    doubted = doubted if in_force else ": not in force"
     stated = [
-        f"A {guarantee['unit']} at most {bound_text(exponent)}: {_level_words(report)}.",
-        _budget_words(budget, exponent),
+        _cost_words(report, exponent),
+        _budget_words(report, report["privacy"].get("leakage_max") or exponent),
         *(["As declared by the trainer."] if report.get("declared") else []),
     ]
+    ground = _scale_of_words(report, rows) if bounds_every_dataset(report) else _charged(report)
+    drawing = range_chart(
+        rows,
+        kinds=kinds if len(kinds) > 1 else (),
+        unit=_cost_unit(report),
+        whole=(0.0, _budget(report) or 0.0),
+        ground=ground,
+    )
+    if off:
+        greyed = element("g", drawing.body, class_="off")
+        drawing = drawn(greyed, height=drawing.height, width=_WIDTH)
     return Chart(
         name="picture-spent",
-        title=f"What was spent{doubted}",
-        description=f"{figure.capitalize()} on the scale of what it lets others guess. "
-        f"{' '.join(stated)}",
-        caption=" ".join(stated),
-        drawing=range_chart(
-            rows,
-            kinds=kinds,
-            unit=f"{figure}; above: how often a guess is right",
-            whole=None,
-            ground=_scale_of_words(report, rows, budget),
-        ),
+        title=f"What was spent{': not in force' if off else doubted}",
+        description=" ".join(filter(None, stated)),
+        caption=" ".join(filter(None, stated)),
+        drawing=drawing,
         table=table,
     )
 
 
-def _scale_of_words(report: Report, rows: Sequence[Row], budget: float | None) -> Ground:
+def _cost_unit(report: Report) -> str:
+    if report["privacy"]["epsilon"]:
+        return "largest epsilon"
+    return (
+        "exponent of the odds" if bounds_every_dataset(report) else "leakage\n(it bounds no guess)"
+    )
+
+
+def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     """The levels of a cost behind the rows, and the budget as a dashed line."""
-    values = [one for row in rows for one in (*row.marks, *(row.span or ())) if one]
+    gives_away, level = delta_gives_data_away(report), report_level(report)
+    ends = level_ends(delta=report["guarantee"]["delta"] or 0.0)
+    if gives_away:
+        ends, level = (0.0,) * len(ends), "nothing"
+    # What a budget of leakage counts is no exponent of the theorem.
+    budget = _budget(report) if report["privacy"]["epsilon"] else None
+    values = [one for row in rows for one in row.marks if one]
     lowest, highest = min([*values, 0.1]), max([*values, budget or 0.0, 100.0])
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    ends = level_ends(delta=report["guarantee"]["delta"] or 0.0)
-    if delta_gives_data_away(report):
-        ends = (0.0,) * len(ends)
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        limit = [] if budget is None else [line(x(budget), top, x(budget), bottom, "limit")]
-        return together(_bands(x, ends, top, bottom), *limit)
+        said = label("guesses that may be right:", 0, top - 35, kind="axis") + _force(
+            report, top - 35
+        )
+        bands = _bands(x, ends, list(LEVELS).index(level), (top, bottom))
+        return together(said, bands, _limit(x, budget, top, bottom))
 
-    return Ground(_WIDTH, tuple(10.0**power for power in powers), behind)
+    ticks = tuple(10.0**power for power in powers)
+    return Ground(_WIDTH, ticks, behind, above=48.0, key=_limit_key(budget))
 
 
-def _level_words(report: Report) -> str:
-    guarantee = report["guarantee"]
+def _charged(report: Report) -> Ground:
+    """What clients were charged bounds no guess, and stands on no scale of them."""
+    budget = _budget(report)
+    spread = [(box_sample(), "middle half"), (line_sample("span"), "lowest 5 % to largest")]
+    key = spread if report["privacy"].get("leakage_quantiles") else []
+    return Ground(
+        _WIDTH,
+        behind=lambda x, top, bottom: _limit(x, budget, top, bottom) + _force(report, top - 4),
+        above=22.0,
+        key=(*key, *_limit_key(budget)),
+    )
+
+
+def _force(report: Report, y: float) -> Markup:
+    """That what is drawn is not in force, where it is not."""
+    off = report["guarantee"].get("in_force") is False
+    return label("not in force" if off else "", _WIDTH, y, anchor="end", kind="bad")
+
+
+def _limit(x: Scale, value: float | None, top: float, bottom: float) -> Markup:
+    return Markup("") if value is None else line(x(value), top, x(value), bottom, "limit")
+
+
+def _limit_key(value: float | None) -> Sequence[tuple[Markup, str]]:
+    return () if value is None else ((line_sample("limit"), "budget"),)
+
+
+def _cost_words(report: Report, exponent: float) -> str:
+    guarantee, delta = report["guarantee"], report["guarantee"]["delta"] or 0.0
+    start = f"A {guarantee['unit']}"
+    if not bounds_every_dataset(report):
+        return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
+    start += f" at most {bound_text(exponent)}: "
     if delta_gives_data_away(report):
-        delta = guarantee["delta"]
-        return f"a delta of {delta:g} allows one person's data to be handed over whole"
-    in_force = guarantee.get("in_force") is not False
-    return doubts(guarantee["kind"], in_force=in_force).lower() + LEVELS[report_level(report)]
+        return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
+    doubt = doubts(guarantee["kind"], in_force=guarantee.get("in_force") is not False).lower()
+    if report_level(report) == "nothing":
+        return f"{start}{doubt}{LEVELS['nothing']}."
+    right = guess_words(exponent, delta=delta)
+    return (
+        f"{start}{doubt}a guess {'would be' if doubt else 'is'} right at most {right}% of the time."
+    )
 
 
 def _spending_rows(
@@ -127,17 +185,24 @@ def _spending_rows(
     ]
     if records:
         rows = [
-            Row(f"up to {figure_text(one['budget_high'])}", (one["epsilon_max"],))
+            Row(f"budget {figure_text(one['budget_high'])}", (one["epsilon_max"],))
             for one in records
         ]
         shares = [
-            (row.name, bound_text(row.marks[0]), _share_text(one["budget_used_share"]))
-            for row, one in zip(rows, records, strict=True)
+            (
+                f"up to {figure_text(one['budget_high'])}",
+                bound_text(one["epsilon_max"]),
+                _share_text(one["budget_used_share"]),
+            )
+            for one in records
         ]
         head = ("Records with budgets", "Largest epsilon", "Largest share of a budget")
         return rows, ("largest epsilon",), FigureTable(head, shares)
     if privacy.get("leakage_quantiles"):
-        return client_rows(privacy)
+        rows, kinds, table = client_rows(privacy)
+        if bounds_every_dataset(report):
+            rows, kinds = [Row(f"any {unit}", (exponent,))], ("largest",)
+        return rows, kinds, table
     planned = privacy.get("epsilon_planned")
     most = [one["value"] for one in privacy["epsilon"] if one["value"] is not None]
     rows = [Row(f"any {unit}", (max(most, default=exponent), planned))]
@@ -150,24 +215,25 @@ def _spending_rows(
 
 
 def client_rows(privacy: Mapping[str, Any]) -> tuple[list[Row], tuple[str, ...], FigureTable]:
-    """What clients were charged under metric privacy, all of them and in each cluster: rows with
-    median and largest leakage, the names of these marks, and all figures."""
+    """What clients were charged under metric privacy, all of them and in each cluster where there
+    are several: rows with largest and median leakage, the names of these marks, and all figures."""
     quantiles, most = privacy["leakage_quantiles"], privacy["leakage_max"]
     box, span = (quantiles["p25"], quantiles["p75"]), (quantiles["p05"], most)
-    rows = [Row("clients", (quantiles["p50"], most), box=box, span=span)]
+    rows = [Row("all clients", (most, quantiles["p50"]), box=box, span=span)]
     cells = [
         (f"Clients, {name.removeprefix('p').lstrip('0')} % at most", bound_text(value))
         for name, value in quantiles.items()
     ]
     cells.append(("Clients, largest", bound_text(most)))
-    for one in privacy["leakage_by_cluster"] or []:
+    clusters = privacy["leakage_by_cluster"] or []
+    for one in clusters if len(clusters) > 1 else []:
         name = f"cluster {one['cluster']}"
-        rows.append(Row(name, (one["leakage_median"], one["leakage_max"])))
+        rows.append(Row(name, (one["leakage_max"], one["leakage_median"])))
         clients = f"{name} ({one['clients']} client{'' if one['clients'] == 1 else 's'})"
         cells.append((f"{clients}, median", bound_text(one["leakage_median"])))
         cells.append((f"{clients}, largest", bound_text(one["leakage_max"])))
     shown = rows if len(rows) <= _MOST_CLUSTERS + 1 else rows[:1]
-    return shown, ("median", "largest"), FigureTable(("Whose", "Leakage"), cells)
+    return shown, ("largest", "median"), FigureTable(("Whose", "Leakage"), cells)
 
 
 def _budget(report: Report) -> float | None:
@@ -180,34 +246,40 @@ def _budget(report: Report) -> float | None:
     return found
 
 
-def _budget_words(budget: float | None, spent: float) -> str:
+def _budget_words(report: Report, spent: float) -> str:
+    budget = _budget(report)
     if budget is None:
-        return "No budget was set."
+        # Records then have budgets of their own, or noise was made for a goal: neither ends a run.
+        if report["privacy"].get("records") or report["privacy"].get("target"):
+            return ""
+        return "No limit was set."
     kept = "within" if spent <= budget else "above"
     return f"That is {kept} the budget of {exact_text(budget)} (dashed)."
 
 
-def _bands(x: Scale, ends: Sequence[float], top: float, bottom: float) -> Markup:
-    """The levels of a cost behind the rows, each with its name where there is room for it."""
-    parts, start = [], x.start
+def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, float]) -> Markup:
+    """The levels of a cost behind the rows, each with its name on one of two lines above them; that
+    of the level `here` is bold."""
+    top, bottom = heights
+    parts, start, shown = [], x.start, 0
     for place, end in enumerate((*ends, math.inf)):
         until = x.end if math.isinf(end) else x(max(end, x.low))
         if until > start:
             size = {"x": start, "y": top, "width": until - start, "height": bottom - top}
             parts.append(element("rect", **size, class_=f"band b{place}"))
-            if until - start >= 4.2 * len(_BANDS[place]):
-                middle = (start + until) / 2
-                parts.append(
-                    label(_BANDS[place], middle, top - 4, anchor="middle", kind="band-name")
-                )
-            start = until
+            middle, raised = (start + until) / 2, shown % 2 == 0
+            if raised:
+                parts.append(line(middle, top - 15, middle, top, "axis-line"))
+            y, kind = top - (19 if raised else 5), "here" if place == here else ""
+            parts.append(fitted(_BANDS[place], middle, y, width=_WIDTH, kind=kind))
+            start, shown = until, shown + 1
     return together(*parts)
 
 
 def _unbounded() -> Chart:
     body = [
         element("rect", x=0.0, y=8.0, width=_WIDTH, height=40.0, class_="band b3"),
-        label("no bound: nothing limits what was disclosed", _WIDTH / 2, 32, anchor="middle"),
+        label("nothing limits what was disclosed", _WIDTH / 2, 32, anchor="middle", kind="here"),
     ]
     return Chart(
         name="picture-spent",
@@ -226,8 +298,8 @@ def _treated(report: Report) -> Chart | None:
     if not known:
         section = report["fairness"][0]
         reason = section["metrics"][headline_metric(section)]["reason"]
-        return _missing("picture-treated", "Whom it treats worse", f"No gap is known: {reason}.")
-    doubt = doubt_of_gaps(report) if report.get("utility", {}).get("reasons") else ""
+        return _missing("picture-treated", "Who is treated worse", f"No gap is known: {reason}.")
+    doubt = _doubt_words(report) if report.get("utility", {}).get("reasons") else ""
     return treated_picture(known[-1], name="picture-treated", doubt=doubt)
 
 
@@ -242,34 +314,36 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
     groups = sorted(
         (one for one in section["groups"] if one.get(rate) is not None), key=lambda one: one[rate]
     )
-    ends = {pair.worse["value"], pair.better["value"], section["reference_group"]}
-    rows = [_group_row(one, rate, ends) for one in _outermost(groups, ends)]
-    interval = gap["interval"]
-    box = None if interval is None else (interval["low"], interval["high"])
-    rows.append(Row("the gap", (None, gap["value"]), box=box, span=box))
+    ends = {pair.worse["value"], pair.better["value"]}
+    outermost = _outermost(groups, {*ends, section["reference_group"]})
+    rows = [Row(one["value"], (one[rate],), stressed=one["value"] in ends) for one in outermost]
     edges = sorted((pair.worse[rate], pair.better[rate]))
     is_share = rate in RATES and RATES[rate].is_share
+    stated = _treated_words(section, pair)
+    some = "" if len(rows) == len(groups) else f"{len(rows)} of {len(groups)} groups"
+    if some:
+        stated += f" {some} are drawn, the lowest and the highest."
     return Chart(
         name=name,
-        title=f"Whom it treats worse: by {section['attribute']}",
-        description=f"Dot chart of {len(rows) - 1} groups. {_treated_words(section, pair)}",
-        caption=f"{doubt} {_treated_words(section, pair)}".strip(),
+        title=f"Who is treated worse: by {section['attribute']}",
+        description=f"Dot chart of {some or f'{len(rows)} groups'}. {stated} {doubt}".strip(),
+        caption=stated,
         drawing=range_chart(
             rows,
-            kinds=("groups", "the two furthest apart, their gap"),
-            unit=_rate_words(rate),
+            kinds=(),
+            unit="\n".join(one for one in (_rate_words(rate), _BETTER.get(rate), some) if one),
             whole=_SHARE if is_share else (0.0, 0.0),
             ground=Ground(
-                _WIDTH, behind=lambda x, top, bottom: _between(x, edges, (top, bottom), doubt)
+                _WIDTH,
+                behind=lambda x, top, bottom: together(
+                    _between(x, edges, _gap_words(gap), (top, bottom)),
+                    label(doubt, _WIDTH, 13, anchor="end", kind="bad"),
+                ),
+                above=46.0 if doubt else 28.0,
             ),
         ),
         table=_NO_TABLE,
     )
-
-
-def _group_row(group: Mapping[str, Any], rate: str, ends: set[str]) -> Row:
-    marked = group["value"] in ends
-    return Row(group["value"], (None, group[rate]) if marked else (group[rate], None))
 
 
 def _outermost(groups: Sequence[Mapping[str, Any]], ends: set[str]) -> list[Mapping[str, Any]]:
@@ -284,15 +358,29 @@ def _outermost(groups: Sequence[Mapping[str, Any]], ends: set[str]) -> list[Mapp
     ]
 
 
-def _between(x: Scale, edges: Sequence[float], heights: tuple[float, float], doubt: str) -> Markup:
-    """The stretch between the two groups."""
+def _between(x: Scale, edges: Sequence[float], words: str, heights: tuple[float, float]) -> Markup:
+    """The stretch between the two groups, and above it a bracket with their gap in words."""
     low, high = x(edges[0]), x(edges[1])
     top, bottom = heights
     size = {"x": low, "y": top, "width": max(1.0, high - low), "height": bottom - top}
-    parts = [element("rect", **size, class_="band b1")]
-    if doubt:
-        parts.append(label("says nothing of people", x.end, top - 4, anchor="end", kind="bad"))
-    return together(*parts)
+    bracket = (
+        f"{low:.1f},{top:.1f} {low:.1f},{top - 7:.1f} {high:.1f},{top - 7:.1f} {high:.1f},{top:.1f}"
+    )
+    return together(
+        element("rect", **size, class_="band b1"),
+        element("polyline", points=bracket, class_="gap"),
+        fitted(words, (low + high) / 2, top - 12, width=_WIDTH, kind="here"),
+    )
+
+
+def _gap_words(gap: Mapping[str, Any]) -> str:
+    interval = gap["interval"]
+    how_sure = (
+        "how sure is not known"
+        if interval is None
+        else f"{figure_text(interval['low'])} to {figure_text(interval['high'])}"
+    )
+    return f"gap {figure_text(gap['value'])} ({how_sure})"
 
 
 def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
@@ -324,19 +412,14 @@ def _rate_words(rate: str) -> str:
 
 def _quality(report: Report) -> Chart | None:
     utility = report.get("utility") or {}
-    for figure, gain, sign in (
-        ("accuracy", "accuracy_over_baseline", 1),
-        ("validation_loss", "loss_under_baseline", -1),
+    for figure, gain in (
+        ("accuracy", "accuracy_over_baseline"),
+        ("validation_loss", "loss_under_baseline"),
     ):
         value, constant = utility.get(figure), utility.get(f"baseline_{figure.split('_')[-1]}")
         if value is not None and constant is not None:
             interval = utility.get(f"{gain}_interval")
-            ends = (
-                None
-                if interval is None
-                else sorted(constant + sign * interval[end] for end in ("low", "high"))
-            )
-            return _beside_constant(report, figure, (value, constant), ends)
+            return _beside_constant(report, figure, (value, constant, utility[gain]), interval)
     if utility.get("validation_loss") is None and utility.get("accuracy") is None:
         return None
     reason = (utility.get("reasons") or {}).get("baseline_loss", "no constant was fitted")
@@ -344,25 +427,35 @@ def _quality(report: Report) -> Chart | None:
 
 
 def _beside_constant(
-    report: Report, figure: str, values: tuple[float, float], ends: Sequence[float] | None
+    report: Report,
+    figure: str,
+    values: tuple[float, float, float],
+    interval: Mapping[str, Any] | None,
 ) -> Chart:
-    value, constant = values
+    """The model on the axis of a figure, and a dashed line where a constant is; `values` are both
+    and how much better the model is."""
+    value, constant, gain = values
     why = why_not_useful(report)
     name = figure.replace("_", " ")
-    box = None if ends is None else (ends[0], ends[1])
+    box, sign = None, 1 if figure == "accuracy" else -1
     stated = f"{name.capitalize()} {figure_text(value)}; always the same answer has "
     stated += f"{figure_text(constant)}."
-    if box is None:
-        stated += " The difference has no interval."
+    key = [(line_sample("limit"), "always the same answer")]
+    if interval is None:
+        stated += " How sure the gain is, is not known."
+    else:
+        low, high = sorted(constant + sign * interval[end] for end in ("low", "high"))
+        box, level = (low, high), f"{100 * interval['level']:g}% interval"
+        stated += (
+            f" The gain is {gain:.3g} ({level} {interval['low']:.3g} to {interval['high']:.3g})."
+        )
+        key.append((box_sample(), f"{level} of the gain"))
     if why is not None:
         stated = f"Not shown to be better than a constant: {why}. {stated}"
-    rows = [Row("the model", (value, None), box=box, span=box), Row("a constant", (None, constant))]
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        parts = [line(x(constant), top, x(constant), bottom, "limit")]
-        if why is not None:
-            parts.append(label("not shown to be better", x.end, top - 4, anchor="end", kind="bad"))
-        return together(*parts)
+        doubt = label(_doubt_words(report), _WIDTH, top - 2, anchor="end", kind="bad")
+        return together(_limit(x, constant, top, bottom), doubt)
 
     better = "more" if figure == "accuracy" else "less"
     return Chart(
@@ -371,14 +464,25 @@ def _beside_constant(
         description=f"{name.capitalize()} of the model and of the best constant. {stated}",
         caption=stated,
         drawing=range_chart(
-            rows,
-            kinds=("the model", "always the same answer"),
+            [Row("the model", (value,), box=box, span=box)],
+            kinds=(),
             unit=f"{name}, {better} is better",
-            whole=_SHARE if figure == "accuracy" else (0.0, 0.0),
-            ground=Ground(_WIDTH, behind=behind),
+            whole=_SHARE if figure == "accuracy" else (0.0, constant),
+            ground=Ground(_WIDTH, behind=behind, above=8.0 if why is None else 22.0, key=key),
         ),
         table=_NO_TABLE,
     )
+
+
+def _doubt_words(report: Report) -> str:
+    """Why figures of the model say little, in the words of the verdict; '' where they do not."""
+    if why_not_useful(report) is None:
+        return ""
+    if misplaced_threshold(report["utility"], who="the model"):
+        return "the model needs another threshold"
+    if report["utility"]["degenerate"] is True:
+        return "the model decides nothing"
+    return "not shown to be better than a constant"
 
 
 def _missing(name: str, title: str, why: str) -> Chart:

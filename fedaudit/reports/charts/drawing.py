@@ -13,6 +13,7 @@ WIDTH = 420.0
 """Width of every drawing in SVG units, about one pixel each on a phone, so that text stays legible.
 """
 PLOT_LEFT, PLOT_RIGHT = 56.0, WIDTH - 20
+_HALF_LETTER = 3.8
 SERIES = 6
 """Number of distinct lines and marks; each has a colour, and a dash pattern or shape."""
 
@@ -41,6 +42,12 @@ def label(content: str, x: float, y: float, *, anchor: str = "start", kind: str 
     """A line of text. `anchor`: start, middle or end; `kind`: a class of the style sheet."""
     shown = None if anchor == "start" else anchor
     return element("text", content, x=x, y=y, text_anchor=shown, class_=kind or None)
+
+
+def fitted(content: str, x: float, y: float, *, width: float, kind: str = "") -> Markup:
+    """A line of text around `x`, moved as far as it must be to stay between 0 and `width`."""
+    half = min(width / 2, _HALF_LETTER * len(content))
+    return label(content, min(width - half, max(half, x)), y, anchor="middle", kind=kind)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
@@ -241,6 +248,11 @@ def line_sample(kind: str) -> Markup:
     return line(0, 0, 22, 0, kind)
 
 
+def box_sample() -> Markup:
+    """The stretch of a row, for the legend."""
+    return element("rect", x=0, y=-5, width=22, height=10, class_="box")
+
+
 def mark(place: int, x: float, y: float) -> Markup:
     """The mark of a series around a point: circle, square, diamond, triangle, and so on."""
     kind, corners = f"d{place % SERIES}", _CORNERS[place % SERIES]
@@ -283,7 +295,7 @@ def axes(x: Scale, y: Scale, *, across: str, up: str, grid: bool = False) -> Mar
     return together(*parts)
 
 
-_ROW, _MANY, _LOW_ROW = 24.0, 12, 18.0
+_ROW, _MANY, _LOW_ROW, _UNIT_LINE = 24.0, 12, 18.0, 14.0
 _CHARACTER = 7.2
 """A generous estimate: fonts differ, and text that is cut off is lost."""
 
@@ -299,6 +311,8 @@ class Row:
     span: tuple[float, float] | None = None
     """The extent of the line, if it goes beyond the outermost marks."""
     remark: str = ""
+    stressed: bool = False
+    """Whether its name is bold."""
 
 
 @dataclass(frozen=True)
@@ -310,6 +324,10 @@ class Ground:
     """Of a logarithmic axis that begins and ends with them; none where the values give the axis."""
     behind: Callable[[Scale, float, float], Markup] | None = None
     """Draws what is behind the rows, between two heights."""
+    above: float = 0.0
+    """The room above the rows that `behind` may write in."""
+    key: Sequence[tuple[Markup, str]] = ()
+    """What the legend has after the kinds of marks: samples and their names."""
 
 
 def range_chart(
@@ -321,15 +339,14 @@ def range_chart(
     ground: Ground | None = None,
 ) -> Drawing:
     """Marks on horizontal lines, one row each. `kinds` names the marks; `whole` is the least range
-    of the axis; for None it is that of the values."""
+    of the axis; for None it is that of the values. Each line of `unit` is one below the axis."""
     on = ground or Ground()
-    key, top = legend(
-        [(mark(place, 11, 0), name) for place, name in enumerate(kinds)], width=on.width
-    )
+    samples = [(mark(place, 11, 0), name) for place, name in enumerate(kinds)]
+    key, top = legend([*samples, *on.key], width=on.width)
     names = [shortened(row.name, int(on.width / 16)) for row in rows]
     left = 16 + _CHARACTER * max(map(len, names))
     row_height = _ROW if len(rows) <= _MANY else _LOW_ROW
-    top += 0 if on.behind is None else row_height
+    top += on.above
     bottom = top + 8 + row_height * len(rows)
     x = _axis(rows, whole, on, left)
     parts = [key]
@@ -339,12 +356,16 @@ def range_chart(
         parts.append(line(x(value), top + 4, x(value), bottom, "grid"))
         parts.append(label(shown, x(value), bottom + 15, anchor="middle", kind="tick"))
     middle = (x.start + x.end) / 2
-    parts.append(label(unit, middle, bottom + 32, anchor="middle", kind="axis"))
+    units = unit.split("\n")
+    for place, words in enumerate(units):
+        y = bottom + 32 + _UNIT_LINE * place
+        parts.append(fitted(words, middle, y, width=on.width, kind="axis"))
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):
         y = top + 8 + row_height * (place + 0.5)
-        parts.append(label(name, left - 10, y + 4, anchor="end"))
+        kind = "here" if row.stressed else ""
+        parts.append(label(name, left - 10, y + 4, anchor="end", kind=kind))
         parts.append(_row(row, x, y))
-    return drawn(*parts, height=bottom + 38, width=on.width)
+    return drawn(*parts, height=bottom + 24 + _UNIT_LINE * len(units), width=on.width)
 
 
 def _axis(rows: Sequence[Row], whole: tuple[float, float] | None, on: Ground, left: float) -> Scale:

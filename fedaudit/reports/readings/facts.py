@@ -88,6 +88,11 @@ def figure(value: float | None) -> str:
     return str(value) if isinstance(value, int) else shown(value)
 
 
+def of_rounding(document: Document) -> list[str]:
+    """What the limits say of noise that a computer draws; every version begins alike."""
+    return [one for one in texts_at(document, "limits") if "proven for real numbers" in one]
+
+
 def settings(part: Document) -> str:
     """An object of the spec in one line: `clip 1, noise "simulation"`."""
     return ", ".join(f"{name} {json.dumps(value)}" for name, value in part.items())

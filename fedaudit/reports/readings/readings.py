@@ -125,7 +125,7 @@ def _given(document: Document) -> dict[str, Any]:
             {text_at(one, "kind") or "unknown" for one in done if part_at(one, "alarm")}
         ),
         "not_done": len(done) < len(attacks),
-        "floats": [one for one in texts_at(document, "limits") if "floating-point" in one],
+        "floats": facts.of_rounding(document),
         "gaps": _gaps,
         "suppressed": lambda section: sum(
             one.get("suppressed") is True for one in parts_at(section, "groups")

@@ -61,14 +61,14 @@ def made(rounds, *, attribute="group", seed=0):
 
 def titles(text):
     """What the figures are called."""
-    return re.findall(r"<figcaption><strong>([^<]*)</strong>", text)
+    return re.findall(r"<figcaption><(?:h3|strong)>([^<]*)<", text)
 
 
 def test_a_run_under_metric_privacy_has_all_its_charts(material):
     text = render(assemble(material(clusters=np.arange(60) % 2)), made(41))
     assert titles(text) == [
         "What was spent: not in force",
-        "Whom it treats worse: by group",
+        "Who is treated worse: by group",
         "How good it is",
         "Leakage of a client, by round",
         "Differences between groups of group, by round",
@@ -79,7 +79,8 @@ def test_a_run_under_metric_privacy_has_all_its_charts(material):
     ]
     assert "signature covers" in text
     # n/nu is a convention here: what it charges is no bound on what anybody learns.
-    assert "were it proven and were the noise secret" in text
+    assert "which bounds no guess" in text
+    assert "guesses that may be right" not in text
     assert "leaked" not in text
 
 

@@ -90,5 +90,5 @@ def test_epsilon_and_leakage_are_never_shown_as_less_than_they_are(material):
     document = assemble(material())
     document["privacy"]["leakage_max"] = 2.40001
     text = render(document)
-    assert "at most 2.401:" in text
+    assert "at most 2.401, which bounds no guess" in text
     assert '<td class="number">2.401</td>' in text

@@ -89,6 +89,16 @@ def test_heuristic_is_never_a_whole_answer(material):
         assert found == (status, document["guarantee"]["statement"])
 
 
+def test_what_rounding_gives_away_is_in_the_readings_that_ask(material):
+    for spec in ({}, FIXED):
+        document = assemble(material(spec))
+        [limit] = [one for one in document["limits"] if "grid of 2^-12" in one]
+        asked = "Does floating point give anything away?"
+        found = [_statements(nist_800_226(document), topic).get(asked) for topic in TOPICS]
+        assert ("answered in part", limit) in found
+        assert limit in registry(document)["deployment"]["implementation"]["mechanisms"]
+
+
 @pytest.mark.parametrize(("noise", "begins"), [("simulation", "No. "), ("release", "Noise was")])
 def test_a_simulated_runs_model_has_no_guarantee(material, noise, begins):
     found = nist_800_226(gaussian(material, noise=noise))
