@@ -125,6 +125,8 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
         size = "The interval reaches 0, so the groups may fare alike."
     sentences.append(size)
     sentences += [_chance(section, metric), _rarely(section, metric)]
+    if interval is None and _by_chance(section, metric) is None:
+        sentences.append("Whether it may be chance is not known.")
     sentences += [gap_sentence(section, OF_SELECTION)]
     accuracy = section["metrics"]["accuracy_difference"]["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
