@@ -137,7 +137,7 @@ def _compared(attribute: Attribute, fairness: Groups, *, exclude: bool) -> Attri
     place = {value: position for position, value in enumerate(values)}
     of_code = [-1 if one in out else place[called.get(one, one)] for one in attribute.values]
     codes = np.array([*of_code, -1], dtype=np.int16)[attribute.codes]  # -1 is the last
-    return replace(attribute, values=values, codes=codes, data=attribute)
+    return replace(attribute, values=values, codes=codes, data=attribute.data or attribute)
 
 
 def left_out_rows(attributes: Sequence[Attribute], fairness: Groups) -> NDArray[np.bool_] | None:
