@@ -46,7 +46,7 @@ from fedaudit.spec.federation import (
     SyntheticLinear,
 )
 from fedaudit.spec.table import Feature, Table
-from fedaudit.training.base.records import split_of
+from fedaudit.training.base.records import split_of, training_records
 from fedaudit.training.base.rounds import FinalResult, has_diverged, reported_end
 
 Layout = dict[str, Any]
@@ -262,6 +262,7 @@ def report_material(
             clients=federation.clients,
             training_clients=run.training_clients,
             rows=federation.rows + federation.rows_removed,
+            not_counted=_not_counted(run),
             notes=federation.notes,
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,
@@ -292,6 +293,15 @@ def report_material(
     )
     model = trained_model(run, result, material)
     return replace(material, model=model, clients=_clients(run, result, material))
+
+
+def _not_counted(run: Run) -> int:
+    federation = run.federation
+    if federation.left_out is None:
+        return 0
+    left_out = federation.left_out.copy()
+    left_out[training_records(run.spec, federation).place] = False
+    return federation.rows_removed + int(np.count_nonzero(left_out))
 
 
 def _clients(run: Run, result: FinalResult, material: ReportMaterial) -> dict[str, Any] | None:

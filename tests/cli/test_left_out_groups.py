@@ -183,6 +183,11 @@ def test_records_that_are_held_out_are_left_out_too(tmp_path, run):
     assert trained.tolist() == all_trained.tolist(), "those that train stay"
     report = run({"exclude": {"sex": ["divers"]}}, people(), more=BY_RECORD)
     assert [one["value"] for one in report["fairness"][0]["groups"]] == ["m", "w"]
+    counted = report["privacy"]["records"]
+    hidden = [one for one in counted["groups"] if one["records"] is None]
+    assert hidden, "rows less all that train and all that are scored would be the rows left out"
+    counted = run({}, people(), more=BY_RECORD)["privacy"]["records"]
+    assert all(one["records"] for one in counted["groups"])
 
 
 def test_a_client_with_no_row_left_is_not_scored(run):

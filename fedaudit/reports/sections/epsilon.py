@@ -1,6 +1,7 @@
 """Epsilon with a delta, against each observer, and by records of different budgets."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, assert_never
 
 import numpy as np
@@ -72,8 +73,13 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     secret = material.spec.privacy.budget_column is not None
     found = records.of_groups("final_model", rounds)
     # Records that were left out are a group too: otherwise the total minus the others reveals them.
-    cells = np.array([records.left_out, *(one.records for one in found)])
+    # So are those that `fairness.exclude` leaves out: the rows less all records that train less the
+    # scored rows, which are the denominator of the accuracy, are theirs.
+    cells = np.array(
+        [records.left_out, *(one.records for one in found), material.federation.not_counted]
+    )
     disclosure = size_rule(material.spec.fairness).decide(cells, of="records")
+    disclosure = replace(disclosure, rows=cells[:-1], shown=disclosure.shown[:-1], large=None)
     shown = disclosure.shown
     left_out = records.left_out if shown[0] or not cells[0] else None
     overspent = _overspent(records.overspent(rounds), disclosure)

@@ -36,6 +36,9 @@ class FederationFacts:
     clients: int
     training_clients: int
     rows: int
+    not_counted: int = 0
+    """Of these rows, those that `fairness.exclude` leaves out and that do not train either.
+    Confidential."""
     notes: tuple[str, ...] = ()
     positive_class: str | None = None
     """Of a target with two classes, the one that is favourable without a rule."""
