@@ -15,12 +15,17 @@ from fedaudit.fairness.gaps import NO_ACCURACY, ClientScores
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.spec.sources import RowSplit
 
 _HELD_OUT = "held out, and none of its rows is scored"
 _PROTECTED = "fairness.noise protects the people held out, and this figure would have no noise"
 _SAMPLED = (
     "rounds score samples of the held-out clients, whose figures less those of others would be "
     "those of small clients; leave training.stopping.validation_clients out"
+)
+_SOME_ROWS = (
+    "not all rows of the client are scored, and beside a report that scores them all its figure "
+    "would be that of the few others; leave fairness.exclude and federation.scoring out"
 )
 _SECRET = "who takes part is secret"
 COLUMNS = ("participations", "refused", "spent", "remaining", "accuracy")
@@ -82,6 +87,8 @@ def _accuracies(
         why = _PROTECTED
     elif sample is not None and sample < len(scores.clients):
         why = _SAMPLED
+    elif fairness.exclude or isinstance(material.spec.federation.scoring, RowSplit):
+        why = _SOME_ROWS
     found: dict[int, float | str] = {}
     for place, client in enumerate(scores.clients.tolist()):
         if why is not None or scores.correct is None:

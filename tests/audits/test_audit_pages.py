@@ -38,7 +38,7 @@ def test_the_list_leads_to_reports_and_marks_what_decides_nothing(api, sources, 
     rows = {one["id"]: f'href="/audits/{one["id"]}"' in shown for one in (audit, constant, failed)}
     assert rows == {audit["id"]: True, constant["id"]: True, failed["id"]: False}
     assert "&lt;b&gt;hiring&lt;/b&gt;" in shown
-    assert "<code>/truth</code>" in shown
+    assert "<strong>truth</strong>" in shown
     for path in ("/audits?cursor=nonsense", f"/audits/{failed['id']}", f"/audits/{NOBODY}"):
         assert browser.get(path).status_code in (404, 422)
 

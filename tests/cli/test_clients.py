@@ -68,8 +68,9 @@ def submit(call, tmp_path) -> Iterator[Any]:
     assert added.returncode == 0, added.stderr
     federation = json.loads(added.stdout)["id"]
 
-    def submitted(**changes: Any) -> str:
-        spec = {**SPEC, "federation": {**SPEC["federation"], "id": federation}, **changes}
+    def submitted(*, federation_changes: dict[str, Any] | None = None, **changes: Any) -> str:
+        source = {**SPEC["federation"], "id": federation, **(federation_changes or {})}
+        spec = {**SPEC, "federation": source, **changes}
         done = call("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))
         assert done.returncode == 0, done.stderr
         found: str = json.loads(done.stdout)["id"]
@@ -122,6 +123,21 @@ def test_what_each_site_paid_and_how_it_fares(call, service, submit):
     rest = httpx.get(url, params={"limit": 4, "cursor": first["next_cursor"]}, headers=bearer)
     assert [*first["items"], *rest.json()["items"]] == list(found.values())
     assert rest.json()["next_cursor"] is None
+
+
+@pytest.mark.parametrize("few", ["left out", "to choose by"])
+def test_a_client_has_no_accuracy_where_few_of_its_rows_are_not_scored(call, submit, few):
+    """Less that of a report that scores them all, it would be that of these rows."""
+    changes: dict[str, Any] = {}
+    fairness: dict[str, Any] = {"sensitive": ["sex"]}
+    if few == "left out":
+        fairness = {"sensitive": ["site", "sex"], "exclude": {"site": ["Celle"]}}
+    else:
+        changes = {"scoring": {"method": "split", "fraction": 0.9}}
+    id_ = submit(name=few, seed=11, fairness=fairness, federation_changes=changes)
+    found = json.loads(call("clients", id_, "--json").stdout)
+    assert all(one["accuracy"] is None for one in found)
+    assert any("not all rows of the client are scored" in one["reason"] for one in found)
 
 
 def test_pages_show_it_to_readers_of_the_ledger_alone(service, submit):
