@@ -7,6 +7,7 @@ the model, shades of red are what is bad for people, and a dashed line is what i
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -88,8 +89,7 @@ def _spent(report: Report) -> Chart | None:
         ground=ground,
     )
     if off:
-        greyed = element("g", drawing.body, class_="off")
-        drawing = drawn(greyed, height=drawing.height, width=_WIDTH)
+        drawing = replace(drawing, body=element("g", drawing.body, class_="off"))
     return Chart(
         name="picture-spent",
         title=f"What was spent{': not in force' if off else doubted}",
@@ -102,9 +102,8 @@ def _spent(report: Report) -> Chart | None:
 
 def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     """The levels of a cost behind the rows, and the budget as a dashed line."""
-    gives_away, level = delta_gives_data_away(report), report_level(report)
-    ends = level_ends(delta=report["guarantee"]["delta"] or 0.0)
-    if gives_away:
+    level, ends = report_level(report), level_ends(delta=report["guarantee"]["delta"] or 0.0)
+    if delta_gives_data_away(report):
         ends, level = (0.0,) * len(ends), "nothing"
     # What a budget of leakage counts is no exponent of the theorem.
     budget = _budget(report) if report["privacy"]["epsilon"] else None
@@ -179,12 +178,8 @@ def _spending_rows(
             for one in records
         ]
         shares = [
-            (
-                f"up to {figure_text(one['budget_high'])}",
-                bound_text(one["epsilon_max"]),
-                _share_text(one["budget_used_share"]),
-            )
-            for one in records
+            (row.name, bound_text(one["epsilon_max"]), _share_text(one["budget_used_share"]))
+            for row, one in zip(rows, records, strict=True)
         ]
         head = ("Records with budgets", "Largest epsilon", "Largest share of a budget")
         return rows, ("largest epsilon",), FigureTable(head, shares)
@@ -244,7 +239,7 @@ def _budget_words(report: Report, exponent: float) -> str:
             return ""
         return "No limit was set to what may be spent."
     kept = "within" if spent <= budget else "above"
-    return f"That is {kept} the budget of {exact_text(budget)} (dashed)."
+    return f"That is {kept} the budget of {exact_text(budget)}."
 
 
 def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, float]) -> Markup:
@@ -281,8 +276,6 @@ def _unbounded() -> Chart:
 
 
 def _treated(report: Report) -> Chart | None:
-    if not report["fairness"]:
-        return None
     known = by_unevenness(report["fairness"])
     if not known:
         return None
@@ -298,9 +291,8 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
         return None
     metric = headline_metric(section)
     gap, rate = section["metrics"][metric], pair.rate
-    groups = sorted(
-        (one for one in section["groups"] if one.get(rate) is not None), key=lambda one: one[rate]
-    )
+    known = [one for one in section["groups"] if one.get(rate) is not None]
+    groups = sorted(known, key=lambda one: one[rate])
     ends = {pair.worse["value"], pair.better["value"]}
     outermost = _outermost(groups, {*ends, section["reference_group"]})
     rows = [Row(one["value"], (one[rate],), stressed=one["value"] in ends) for one in outermost]
@@ -310,6 +302,11 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
     some = "" if len(rows) == len(groups) else f"{len(rows)} of {len(groups)} groups"
     if some:
         stated += f" {some} are drawn, the lowest and the highest."
+
+    def behind(x: Scale, top: float, bottom: float) -> Markup:
+        said = label(doubt, _WIDTH, 13, anchor="end", kind="bad")
+        return together(_between(x, edges, f"gap {_gap_words(gap)}", (top, bottom)), said)
+
     return Chart(
         name=name,
         title=f"Who is treated worse: by {section['attribute']}",
@@ -320,14 +317,7 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
             kinds=(),
             unit="\n".join(one for one in (_rate_words(rate), _BETTER.get(rate), some) if one),
             whole=_SHARE if is_share else (0.0, 0.0),
-            ground=Ground(
-                _WIDTH,
-                behind=lambda x, top, bottom: together(
-                    _between(x, edges, _gap_words(gap), (top, bottom)),
-                    label(doubt, _WIDTH, 13, anchor="end", kind="bad"),
-                ),
-                above=46.0 if doubt else 28.0,
-            ),
+            ground=Ground(_WIDTH, behind=behind, above=46.0 if doubt else 28.0),
         ),
         table=_NO_TABLE,
     )
@@ -361,13 +351,10 @@ def _between(x: Scale, edges: Sequence[float], words: str, heights: tuple[float,
 
 
 def _gap_words(gap: Mapping[str, Any]) -> str:
-    interval = gap["interval"]
-    how_sure = (
-        "how sure is not known"
-        if interval is None
-        else f"{figure_text(interval['low'])} to {figure_text(interval['high'])}"
-    )
-    return f"gap {figure_text(gap['value'])} ({how_sure})"
+    interval, value = gap["interval"], figure_text(gap["value"])
+    if interval is None:
+        return f"{value} (how sure is not known)"
+    return f"{value} ({figure_text(interval['low'])} to {figure_text(interval['high'])})"
 
 
 def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
@@ -377,14 +364,7 @@ def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
         f"{figure_text(one[pair.rate])} for {one['value']}" for one in (pair.worse, pair.better)
     )
     stated = f"{_rate_words(pair.rate).capitalize()}: {worse}, {better}."
-    stated += (
-        f" {metric.replace('_', ' ').capitalize()} by {attribute}: {figure_text(gap['value'])}"
-    )
-    interval = gap["interval"]
-    if interval is None:
-        stated += ", without an interval."
-    else:
-        stated += f" ({figure_text(interval['low'])} to {figure_text(interval['high'])})."
+    stated += f" {metric.replace('_', ' ').capitalize()} by {attribute}: {_gap_words(gap)}."
     if section["reference_group"] is not None:
         stated += f" The reference is {section['reference_group']}."
     hidden = sum(group["suppressed"] for group in section["groups"])
@@ -406,7 +386,9 @@ def _quality(report: Report) -> Chart | None:
         value, constant = utility.get(figure), utility.get(f"baseline_{figure.split('_')[-1]}")
         if value is not None and constant is not None:
             interval = utility.get(f"{gain}_interval")
-            return _beside_constant(report, figure, (value, constant, utility[gain]), interval)
+            return _beside_constant(
+                report, figure, (value, constant, utility.get(gain, math.nan)), interval
+            )
     if utility.get("validation_loss") is None and utility.get("accuracy") is None:
         return None
     reason = (utility.get("reasons") or {}).get("baseline_loss", "no constant was fitted")
