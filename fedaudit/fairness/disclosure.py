@@ -24,8 +24,10 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 
 TRAINED = "trained, not scored"
-LEFT_OUT = "too few scored rows, or suppressed for another reason"
+LEFT_OUT = "too few scored rows, or hidden to protect a smaller group"
 _LEFT_OUT_CLIENTS = "trained and not scored, or too few scored rows"
+USUAL = (LEFT_OUT, _LEFT_OUT_CLIENTS)
+"""Why groups are left out where nothing else is said."""
 PROTECTS = "hidden to protect a smaller group"
 
 
@@ -136,6 +138,11 @@ class Disclosure:
     def reference(self) -> int | None:
         """The place of the reference group, if there is one."""
         return self.rule.reference
+
+    @property
+    def because(self) -> str:
+        """Why a figure leaves groups out."""
+        return self.why or self.rule.left_out_because
 
     def reason(self, place: int) -> str:
         """Why the group at a place, which is not shown, is suppressed; of one population."""

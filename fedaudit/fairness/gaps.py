@@ -26,7 +26,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
-from fedaudit.fairness.disclosure import LEFT_OUT, Disclosure
+from fedaudit.fairness.disclosure import LEFT_OUT, USUAL, Disclosure
 from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, SCORE_METRICS, Count
 
 
@@ -125,7 +125,7 @@ def gap_size(metric: str, value: float) -> str:
         return ""
     if METRICS[metric].kind == "difference":
         size = "narrow" if value <= NARROW else "wide" if value > WIDE else "medium"
-        return f"{100 * value:.2g} percentage points ({size})"
+        return f"{float(f'{100 * value:.2g}'):g} percentage points ({size})"
     if metric == OF_SELECTION:
         return f"{'below' if is_below_four_fifths(value) else 'at least'} four fifths"
     return ""
@@ -142,15 +142,12 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
         sure = "" if ends is None else f" (its interval {ends})"
         return (
             f"The lowest selection rate is {value:.3g} of the highest{sure}: {size}, the threshold "
-            "of 29 CFR 1607.4 (D) for selections by employers; other uses have no standard."
+            "for selections by employers in the US; other uses have no standard."
         )
-    if interval is None:
-        chance = "whether it may be chance is not known"
-    elif interval[0] > 0:
-        chance = "its interval excludes 0"
-    else:
-        chance = "its interval reaches 0, so the groups may fare alike"
-    return f"That is {size} between two groups: {chance}; {_NO_STANDARD}."
+    sure = ""
+    if interval is not None:
+        sure = f": its interval {'excludes' if interval[0] > 0 else 'reaches'} 0"
+    return f"That is {size} between two groups{sure}; {_NO_STANDARD}."
 
 
 NO_OUTCOME = "no favourable outcome was declared"
@@ -193,7 +190,7 @@ def gaps(counts: Ints, disclosure: Disclosure) -> list[list[Figure]]:
         disclosure.shown.reshape(-1, groups),
         reference=disclosure.reference,
         rows=rows.reshape(-1, groups),
-        because=disclosure.rule.left_out_because,
+        because=disclosure.because,
     )
 
 
@@ -256,7 +253,9 @@ def why_incomparable(
         return "only one group has scored rows; a gap needs two"
     if left < 2:
         hidden = left_out_note(len(shown) - left, len(shown), because)
-        return f"fewer than two groups are left to compare ({hidden}); {_REMEDY}"
+        found = f"fewer than two groups are left to compare ({hidden})"
+        # Rows that an earlier report did not leave out would follow from the two together.
+        return f"{found}; {_REMEDY}" if because in USUAL else found
     if reference is not None and not shown[reference]:
         return f"the reference group is left out: {because}"
     return None
@@ -327,7 +326,7 @@ def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) 
     rows, sums = scores.rows.sum(axis=0), scores.sums.sum(axis=0)
     disclosure.check(rows)
     shown, reference = disclosure.shown, disclosure.reference
-    because = disclosure.rule.left_out_because
+    because = disclosure.because
     common = why_incomparable(rows, shown, reference, because)
     note = left_out_note(len(shown) - int(shown.sum()), len(shown), because)
     finite = bool(np.isfinite(sums[2][shown]).all())

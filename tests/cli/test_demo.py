@@ -56,6 +56,6 @@ def test_experiments_over_http_and_a_model_that_may_leave(tmp_path, small_spec):
     assert released["guarantee"]["in_force"]
     assert released["privacy"]["epsilon_max"] <= 3
     assert released["utility"]["accuracy"] > released["utility"]["baseline_accuracy"] + 0.1
-    assert "Yes, by the gates that were set" in done.stdout
+    assert "Yes, by the gates that its submitter set" in done.stdout
     assert list(tmp_path.glob("fedaudit-demo-*")) == []
     assert "the service has stopped" in done.stderr

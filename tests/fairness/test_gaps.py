@@ -325,10 +325,10 @@ def test_counts_must_fit_the_groups():
     [
         ("demographic_parity_difference", 0.268, (0.2, 0.3), "27 percentage points (wide) between"),
         ("equalized_odds_difference", 0.05, (0.01, 0.1), "5 percentage points (narrow)"),
-        ("equalized_odds_difference", 0.1, (0.0, 0.1), "reaches 0, so the groups may fare alike"),
-        ("equalized_odds_difference", 0.05, None, "whether it may be chance is not known; no"),
+        ("equalized_odds_difference", 0.1, (0.0, 0.1), "two groups: its interval reaches 0; no"),
+        ("equalized_odds_difference", 0.05, None, "(narrow) between two groups; no"),
         ("demographic_parity_ratio", 0.38, (0.3, 0.5), "(its interval 0.3 to 0.5): below four"),
-        ("demographic_parity_ratio", 0.8 - 1e-12, None, "at least four fifths, the threshold of"),
+        ("demographic_parity_ratio", 0.8 - 1e-12, None, "at least four fifths, the threshold for"),
         ("equalized_odds_ratio", 0.5, None, ""),
         ("loss_difference", 2.0, (1.0, 3.0), ""),
     ],

@@ -36,7 +36,7 @@ def why_model_stays(mechanism: PrivacyMechanism) -> str | None:
     losses only where these are published as well, and with `fairness.noise` it is the last.
     """
     reasons = [] if mechanism.uncovered_model is None else [mechanism.uncovered_model]
-    if not mechanism.noise_is_secret:
+    if not mechanism.noise_is_secret and mechanism.guarantee_kind != "none":
         reasons.append(_SIMULATED)
     return "; and ".join(reasons) or None
 

@@ -16,7 +16,6 @@ from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, guess_words, level_ends
 from fedaudit.reports.charts.drawing import (
     Chart,
-    Drawing,
     FigureTable,
     Ground,
     Row,
@@ -74,16 +73,17 @@ def _spent(report: Report) -> Chart | None:
     rows, kinds, table = _spending_rows(report, exponent)
     off = guarantee.get("in_force") is False
     doubted = ": not proven" if guarantee["kind"] == "heuristic" else ""
-    stated = [
-        _cost_words(report, exponent),
-        _budget_words(report, report["privacy"].get("leakage_max") or exponent),
-        *(["As declared by the trainer."] if report.get("declared") else []),
-    ]
-    ground = _scale_of_words(report, rows) if bounds_every_dataset(report) else _charged(report)
+    stated = f"{_cost_words(report, exponent)} {_budget_words(report, exponent)}".strip()
+    if report.get("declared"):
+        stated += " As declared by the trainer."
+    unit, ground = "leakage\n(it bounds no guess)", _charged(report)
+    if bounds_every_dataset(report):
+        unit = "largest epsilon" if report["privacy"]["epsilon"] else "exponent of the odds"
+        ground = _scale_of_words(report, rows)
     drawing = range_chart(
         rows,
         kinds=kinds if len(kinds) > 1 else (),
-        unit=_cost_unit(report),
+        unit=unit,
         whole=(0.0, _budget(report) or 0.0),
         ground=ground,
     )
@@ -93,18 +93,10 @@ def _spent(report: Report) -> Chart | None:
     return Chart(
         name="picture-spent",
         title=f"What was spent{': not in force' if off else doubted}",
-        description=" ".join(filter(None, stated)),
-        caption=" ".join(filter(None, stated)),
+        description=stated,
+        caption=stated,
         drawing=drawing,
         table=table,
-    )
-
-
-def _cost_unit(report: Report) -> str:
-    if report["privacy"]["epsilon"]:
-        return "largest epsilon"
-    return (
-        "exponent of the odds" if bounds_every_dataset(report) else "leakage\n(it bounds no guess)"
     )
 
 
@@ -121,14 +113,12 @@ def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        said = label("guesses that may be right:", 0, top - 35, kind="axis") + _force(
-            report, top - 35
-        )
+        said = label("guesses that may be right:", 0, top - 48, kind="axis")
         bands = _bands(x, ends, list(LEVELS).index(level), (top, bottom))
-        return together(said, bands, _limit(x, budget, top, bottom))
+        return together(said, _force(report, top - 48), bands, _limit(x, budget, top, bottom))
 
     ticks = tuple(10.0**power for power in powers)
-    return Ground(_WIDTH, ticks, behind, above=48.0, key=_limit_key(budget))
+    return Ground(_WIDTH, ticks, behind, above=60.0, key=_limit_key(budget))
 
 
 def _charged(report: Report) -> Ground:
@@ -246,20 +236,20 @@ def _budget(report: Report) -> float | None:
     return found
 
 
-def _budget_words(report: Report, spent: float) -> str:
-    budget = _budget(report)
+def _budget_words(report: Report, exponent: float) -> str:
+    budget, spent = _budget(report), report["privacy"].get("leakage_max") or exponent
     if budget is None:
         # Records then have budgets of their own, or noise was made for a goal: neither ends a run.
         if report["privacy"].get("records") or report["privacy"].get("target"):
             return ""
-        return "No limit was set."
+        return "No limit was set to what may be spent."
     kept = "within" if spent <= budget else "above"
     return f"That is {kept} the budget of {exact_text(budget)} (dashed)."
 
 
 def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, float]) -> Markup:
-    """The levels of a cost behind the rows, each with its name on one of two lines above them; that
-    of the level `here` is bold."""
+    """The levels of a cost behind the rows, each with its name on one of three lines above them, so
+    that none meets another; that of the level `here` is bold."""
     top, bottom = heights
     parts, start, shown = [], x.start, 0
     for place, end in enumerate((*ends, math.inf)):
@@ -267,10 +257,9 @@ def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, flo
         if until > start:
             size = {"x": start, "y": top, "width": until - start, "height": bottom - top}
             parts.append(element("rect", **size, class_=f"band b{place}"))
-            middle, raised = (start + until) / 2, shown % 2 == 0
-            if raised:
-                parts.append(line(middle, top - 15, middle, top, "axis-line"))
-            y, kind = top - (19 if raised else 5), "here" if place == here else ""
+            middle, y = (start + until) / 2, top - 4 - 14 * (2 - shown % 3)
+            kind = "here" if place == here else ""
+            parts.append(line(middle, y + 3, middle, top, "axis-line"))
             parts.append(fitted(_BANDS[place], middle, y, width=_WIDTH, kind=kind))
             start, shown = until, shown + 1
     return together(*parts)
@@ -296,9 +285,7 @@ def _treated(report: Report) -> Chart | None:
         return None
     known = by_unevenness(report["fairness"])
     if not known:
-        section = report["fairness"][0]
-        reason = section["metrics"][headline_metric(section)]["reason"]
-        return _missing("picture-treated", "Who is treated worse", f"No gap is known: {reason}.")
+        return None
     doubt = _doubt_words(report) if report.get("utility", {}).get("reasons") else ""
     return treated_picture(known[-1], name="picture-treated", doubt=doubt)
 
@@ -423,7 +410,10 @@ def _quality(report: Report) -> Chart | None:
     if utility.get("validation_loss") is None and utility.get("accuracy") is None:
         return None
     reason = (utility.get("reasons") or {}).get("baseline_loss", "no constant was fitted")
-    return _missing("picture-quality", "How good it is", f"Compared with nothing: {reason}.")
+    stated = f"Compared with nothing: {reason}."
+    body = label("nothing to draw", _WIDTH / 2, 32, anchor="middle", kind="remark")
+    drawing = drawn(body, height=56, width=_WIDTH)
+    return Chart("picture-quality", "How good it is", stated, stated, drawing, _NO_TABLE)
 
 
 def _beside_constant(
@@ -454,7 +444,7 @@ def _beside_constant(
         stated = f"Not shown to be better than a constant: {why}. {stated}"
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        doubt = label(_doubt_words(report), _WIDTH, top - 2, anchor="end", kind="bad")
+        doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")
         return together(_limit(x, constant, top, bottom), doubt)
 
     better = "more" if figure == "accuracy" else "less"
@@ -468,7 +458,7 @@ def _beside_constant(
             kinds=(),
             unit=f"{name}, {better} is better",
             whole=_SHARE if figure == "accuracy" else (0.0, constant),
-            ground=Ground(_WIDTH, behind=behind, above=8.0 if why is None else 22.0, key=key),
+            ground=Ground(_WIDTH, behind=behind, above=8.0 if why is None else 26.0, key=key),
         ),
         table=_NO_TABLE,
     )
@@ -483,12 +473,6 @@ def _doubt_words(report: Report) -> str:
     if report["utility"]["degenerate"] is True:
         return "the model decides nothing"
     return "not shown to be better than a constant"
-
-
-def _missing(name: str, title: str, why: str) -> Chart:
-    body = label("nothing to draw", _WIDTH / 2, 32, anchor="middle", kind="remark")
-    drawing: Drawing = drawn(body, height=56, width=_WIDTH)
-    return Chart(name, title, why, why, drawing, _NO_TABLE)
 
 
 def _share_text(share: float | None) -> str:

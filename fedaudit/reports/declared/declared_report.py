@@ -24,6 +24,7 @@ from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
 from fedaudit.reports.sections.provenance import Integrity
+from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 
 
 class DeclaredReport(Part):
@@ -138,19 +139,15 @@ def _verdict(
     """What was declared, what it comes to, and what speaks against it."""
     yield f"As declared by the trainer; the training was not observed: {_cost(material, sections)}"
     if answer.outcome == "do-not-release":
-        yield f"Against a release: {'; '.join(one.text for one in answer.reasons)}."
+        yield f"Reasons not to release: {'; '.join(one.text for one in answer.reasons)}."
     ledger = sections["ledger"]
     if ledger["missing_rounds"]:
         missing = counted(ledger["missing_rounds"], "number")
         yield f"{missing} below round {ledger['last_round']} never declared."
-    found = (
-        (section["metrics"]["demographic_parity_difference"]["value"], section["attribute"])
-        for section in sections["fairness"]
-    )
-    gaps = [(value, attribute) for value, attribute in found if value is not None]
-    if gaps:
-        value, attribute = max(gaps)
-        yield f"The widest declared gap in selection rates is {value:.4g}, by {attribute}."
+    if known := by_unevenness(sections["fairness"]):
+        metric, attribute = headline_metric(known[-1]), known[-1]["attribute"]
+        value = known[-1]["metrics"][metric]["value"]
+        yield f"The widest declared gap is {value:.4g}, {metric} by {attribute}."
     elif ledger["rounds"]:
         yield "No gap between groups can be shown."
 
@@ -169,13 +166,14 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
             guessed = f"which of two datasets a {terms.unit} has"
         much = cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0, is_epsilon=True)
         return (
-            f"{what} spent an epsilon of at most {at_most(epsilon)} at delta = {terms.delta:g} "
-            f"under {adjacency_words(terms.adjacency or '')}. "
+            f"{what} spent an epsilon of at most {at_most(epsilon, digits=4)} at "
+            f"delta = {terms.delta:g} under {adjacency_words(terms.adjacency or '')}. "
             f"{much.replace('That is', 'If all was so, that is', 1)}"
         )
     if privacy["leakage_max"] is None:
         return f"{what}, and no finite number bounds what they reveal."
-    return f"{what} have a leakage of at most {at_most(privacy['leakage_max'])} by n/nu a release."
+    leakage = at_most(privacy["leakage_max"], digits=4)
+    return f"{what} have a leakage of at most {leakage} by n/nu a release."
 
 
 DECLARED: tuple[Section[DeclaredMaterial, DeclaredEvidence], ...] = (

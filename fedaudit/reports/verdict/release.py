@@ -64,7 +64,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         reasons = [*gap, *missing]
     else:
         outcome, counts = "release", _counts(report["gates"])
-        passed = _reason("gates-passed", f"by the gates that were set: {counts}")
+        passed = _reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report)]
     return Answer(outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report))
 
@@ -73,7 +73,7 @@ def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:
     """What was not required of a model against which nothing else speaks."""
     if report["gate_outcome"] is None:
         return [_reason("no-gates", "no requirement was set for this model: there are no gates")]
-    if not _judged_by_guarantee(report):
+    if not judged_by_guarantee(report):
         words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
             f"({_counts(report['gates'])}), and none of them is on its guarantee"
@@ -208,7 +208,7 @@ def _bound(report: Mapping[str, Any]) -> AnswerReason | None:
             "delta-gives-data-away",
             f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
         )
-    if not is_proven(report) and not _judged_by_guarantee(report):
+    if not is_proven(report) and not judged_by_guarantee(report):
         return _reason(
             "guarantee-not-proven",
             f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "
@@ -232,7 +232,7 @@ def is_proven(report: Mapping[str, Any]) -> bool:
     )
 
 
-def _judged_by_guarantee(report: Mapping[str, Any]) -> bool:
+def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     """Whether a gate that passed is on a figure which rests on the guarantee: where that is not
     proven, the gate allows it."""
     resting = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}

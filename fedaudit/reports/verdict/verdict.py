@@ -1,6 +1,7 @@
 """The verdict: what to decide, what was spent, who is worst off, what to do next."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from fedaudit.ledger.statements import Concern
@@ -22,6 +23,7 @@ from fedaudit.reports.verdict.release import (
     cost_part,
     excludes_nothing,
     is_proven,
+    judged_by_guarantee,
     release_part,
     report_level,
     sends_nothing,
@@ -30,31 +32,31 @@ from fedaudit.reports.verdict.worst_off import fairness_part
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
+_ADVICE = 2
+"""Suggestions that are shown."""
+
 
 def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
-    """The four parts, from an otherwise complete report."""
-    return _parts(report, next(_suggestions(report)).text)
-
-
-def judged(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an otherwise complete report that say what to think of it."""
-    advice = next(_suggestions(report))
-    parts = _parts(report, advice.text)
-    return {
-        "answer": answer_of(report).model_dump(mode="json"),
-        "verdict": verdict(parts),
-        "verdict_parts": parts.model_dump(mode="json"),
-        "advice": advice.model_dump(mode="json"),
-    }
-
-
-def _parts(report: Mapping[str, Any], text: str) -> VerdictParts:
+    """The four parts, from an otherwise complete report. What to do next is what weighs most, and
+    what follows it."""
+    following = (one.text for one in islice(_suggestions(report), _ADVICE))
     return VerdictParts(
         release=release_part(report),
         cost=cost_part(report),
         fairness=fairness_part(report),
-        next=text,
+        next=" ".join(following),
     )
+
+
+def judged(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an otherwise complete report that say what to think of it."""
+    parts = verdict_parts(report)
+    return {
+        "answer": answer_of(report).model_dump(mode="json"),
+        "verdict": verdict(parts),
+        "verdict_parts": parts.model_dump(mode="json"),
+        "advice": next(_suggestions(report)).model_dump(mode="json"),
+    }
 
 
 def verdict(parts: VerdictParts) -> str:
@@ -186,6 +188,8 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
 def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
     if report["gate_outcome"] is None:
         yield "Set gates for what the model must meet, so that the next run is judged by them."
+    elif not judged_by_guarantee(report):
+        yield "Set a gate on its privacy too, so that the next run is judged by it."
     if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
         yield (
             "Some groups are hidden because they are small, or to protect smaller ones: hold out "

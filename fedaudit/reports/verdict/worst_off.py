@@ -33,6 +33,8 @@ def fairness_part(report: Mapping[str, Any]) -> str:
         sentences.append(f"{metric} by {one['attribute']} is unknown: {reason}.")
     if (left := len(unknown) - _SHOWN) > 0:
         sentences.append(f"The same holds for {left} more attributes.")
+    for attribute, values in (report["spec"]["fairness"].get("exclude") or {}).items():
+        sentences.append(f"No figure counts rows with {attribute} {', '.join(values)}.")
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -122,7 +124,10 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     if not size and interval is not None and interval["low"] <= 0:
         size = "The interval reaches 0, so the groups may fare alike."
     sentences.append(size)
-    sentences += [_chance(section, metric), gap_sentence(section, OF_SELECTION)]
+    sentences += [_chance(section, metric), _rarely(section, metric)]
+    if interval is None and _by_chance(section, metric) is None:
+        sentences.append("Whether it may be chance is not known.")
+    sentences += [gap_sentence(section, OF_SELECTION)]
     accuracy = section["metrics"]["accuracy_difference"]["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
         sentences.append(_by_values(report, section, "accuracy", lower_is_worse=True))
@@ -195,6 +200,14 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
         "false_positive_rate": " who truly lack it",
     }[pair.rate]
     low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
+    # More true positives and more selected are better for people; of outcomes that are given to
+    # those who lack them, a patient sent home for one, no report can say so.
+    ends = f"{low} of {worse}{whose} are predicted to have it, and {high} of {better}."
+    if pair.rate == "false_positive_rate":
+        ends = (
+            f"{high} of {better}{whose} are predicted to have it, and {low} of {worse}. Whether "
+            "that helps or harms them depends on the use."
+        )
     favourable = favourable_words(report, attribute=attribute)
     outcome = f"The favourable outcome is {favourable}."
     if favourable is None:
@@ -211,10 +224,9 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
             f"{high} of {better}{whose} are predicted to have it, and {low} of {worse}. Others are "
             "below both."
         )
-    return (
-        f"{outcome} By {attribute}, {worse} are worst off: {low} of {worse}{whose} are predicted "
-        f"to have it, and {high} of {better}."
-    )
+    if pair.rate == "false_positive_rate":
+        return f"{outcome} By {attribute}, {ends}"
+    return f"{outcome} By {attribute}, {worse} are worst off: {ends}"
 
 
 def _by_values(
@@ -255,8 +267,8 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
         return stated
     return (
         f"{stated} Over the last {moved['rounds']} validated rounds it was between "
-        f"{_figure(moved['low'])} and {_figure(moved['high'])}; neither says how far another "
-        "seed would differ."
+        f"{_figure(moved['low'])} and {_figure(moved['high'])}; another training run may differ "
+        "more."
     )
 
 
@@ -274,12 +286,25 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
 
 
 def _chance(section: Mapping[str, Any], metric: str) -> str:
+    found = _by_chance(section, metric)
+    return "" if found is None or found <= _BY_CHANCE else f"It may be chance: {_assigned(found)}."
+
+
+def _by_chance(section: Mapping[str, Any], metric: str) -> float | None:
+    """The share of random assignments of the groups that give a gap at least as wide."""
     null = section["metrics"][metric].get("null")
-    if null is None or null["p_value"] <= _BY_CHANCE:
-        return ""
+    return None if null is None else float(null["p_value"])
+
+
+def _assigned(share: float) -> str:
+    return f"{_percent(share)} of random assignments of the groups give a gap at least as wide"
+
+
+def _rarely(section: Mapping[str, Any], metric: str) -> str:
+    """Where chance seldom gives as much, that it does; whatever an interval includes."""
+    found = _by_chance(section, metric)
     return (
-        f"It may be chance: {_percent(null['p_value'])} of random assignments of the groups give a "
-        "gap at least as wide."
+        "" if found is None or found > _BY_CHANCE else f"Chance is not likely: {_assigned(found)}."
     )
 
 

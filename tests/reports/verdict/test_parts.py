@@ -57,7 +57,7 @@ def test_the_four_parts_make_the_verdict(good):
 
 def test_yes_needs_all_of_it(good):
     release = good["verdict_parts"]["release"]
-    assert release.startswith("Yes, by the gates that were set: 2 passed.")
+    assert release.startswith("Yes, by the gates that its submitter set: 2 passed.")
     assert "The guarantee is formal and in force." in release
     assert "Training ended with round 41, when its patience ran out." in release
     assert "with a validation loss of 0.5." in release
@@ -259,7 +259,7 @@ def test_an_interval_that_reaches_0_does_not_say_who_fares_worse(good):
         metric = report["fairness"][0]["metrics"]["equalized_odds_difference"]
         metric["interval"] = {**metric["interval"], "low": low}
         fairness = verdict_parts(report).fairness
-        assert ("reaches 0, so the groups may fare alike" in fairness) == said
+        assert ("its interval reaches 0" in fairness) == said
 
 
 # -- what to do next ------------------------------------------------------------------------------
