@@ -106,6 +106,13 @@ def refuse_below_floor(settings: Settings, groups: Groups) -> None:
     refuse_faults(floor_faults(floor_of(settings), groups))
 
 
+_COUNTED_LATER = (
+    "leaves out rows that a later report could count, and the two together would give their "
+    "figures: let the federation's disclosure policy leave out the same for every report "
+    "(`fedaudit federations disclosure ID`, or PUT /v1/federations/ID/disclosure), and submit again"
+)
+
+
 def refuse_departures(
     budgets: Budgets, federation_id: str, spec: ExperimentSpec
 ) -> DisclosurePolicy:
@@ -124,7 +131,10 @@ def refuse_departures(
         if row is not None and row.disclosure is not None:
             refuse_faults(spec_faults(policy_of(row), spec, registration=registration_of(row)))
     # A report states what the owner had set, not what a guest set for itself.
-    return policy_of(found if owners is None else owners)
+    policy = policy_of(found if owners is None else owners)
+    if spec.fairness.exclude and policy.exclude is None and not spec.federation.traits.made_up:
+        refuse_faults([FieldError("/fairness/exclude", _COUNTED_LATER, of_spec=True)])
+    return policy
 
 
 def refuse_registration(

@@ -163,6 +163,21 @@ def test_a_file_that_is_named_by_its_path_has_the_policy_of_its_content(api: Api
     assert "31" in refused(api, value)["/fairness/minimum_group_size"]
 
 
+def test_rows_are_left_out_only_where_every_report_leaves_them_out(api: Api, federation) -> None:
+    """Otherwise a report that counts them, asked for by anyone later, gives their figures."""
+    left_out, edges = {"age": ["10 to <20"]}, {"age": [10, 20]}
+    value = asking(federation, {"edges": edges, "exclude": left_out})
+    faults = refused(api, value)
+    assert faults.keys() == {"/fairness/exclude"}
+    assert "disclosure policy" in faults["/fairness/exclude"]
+    set_policy(api, federation["id"], exclude=left_out)
+    assert api.post("/v1/experiments", json=value).status_code == 202
+    assert "/fairness/exclude" in refused(api, asking(federation, {"edges": edges}))
+    # Data that were made up are nobody's.
+    made_up = spec(fairness={**SPEC["fairness"], "exclude": {"group": ["g2"]}})
+    assert api.post("/v1/experiments", json=made_up).status_code == 202
+
+
 @pytest.mark.parametrize(
     ("policy", "fairness", "pointer", "words"),
     [
