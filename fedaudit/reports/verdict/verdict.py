@@ -230,10 +230,8 @@ def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> Advice:
         return cheaper.model_copy(update={"text": f"{figure} has to be {bound}. {cheaper.text}"})
     found = rests.plain_figure
     is_count = found is not None and found.section == "privacy" and not found.rests_on_guarantee
-    noise = "" if is_count else "more noise, "
-    return Advice(
-        text=f"{figure} has to be {bound}: train with {noise}fewer rounds or a smaller sampling rate."
-    )
+    how = ("" if is_count else "more noise, ") + "fewer rounds or a smaller sampling rate"
+    return Advice(text=f"{figure} has to be {bound}: train with {how}.")
 
 
 _BY_NOISE = ("epsilon_max", "leakage_max", "log_ratio_max")
