@@ -5,13 +5,15 @@ cut moved from 83 to 84, or one client more that is held out. The same holds for
 group by rules that differ for few of its rows. So every set of rows whose figures were disclosed is
 remembered, with those of them whose outcome was favourable, and one that is too near to another is
 not disclosed beside it. Sets are compared in pairs. Of groups between edges, all that lie beside
-each other are such a set too; other sums of several groups are not looked at.
+each other are such a set too. A set is also compared with all that lies within it together, as the
+parts of joined values do; other sums of several groups are not looked at.
 """
 
 import hashlib
 import math
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -79,6 +81,10 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
+_PROBES = 16
+"""Rows by which most sets are told from those that have all of another's rows."""
+
+
 class SetsBeside:
     """Sets in one array, with which a set is compared many times as fast as with one by one."""
 
@@ -103,6 +109,44 @@ class SetsBeside:
         beyond = int(np.bitwise_count(outside).sum())
         found: Ints = np.bitwise_count(apart).sum(axis=1, dtype=np.int64) + beyond
         return found
+
+    def parts_of(self, one: RowSet) -> RowSet | None:
+        """All that lies within a set, and is not all of it, together; None where nothing does."""
+        own = self._words_of(one)
+        inside = ~(self._words & ~own).any(axis=1) & (self.sizes < one.rows) & (self.sizes > 0)
+        if not inside.any():
+            return None
+        union: NDArray[np.uint64] = np.bitwise_or.reduce(self._words[inside])
+        return RowSet(union.view(np.uint8), "")
+
+    def with_parts(self, parts: Sequence[RowSet]) -> Iterator[tuple[RowSet, RowSet]]:
+        """The sets that have some of these within, with all of those together."""
+        width = 8 * self._words.shape[1]
+        known = [one for one in parts if one.rows and not one.packed[width:].any()]
+        within: dict[int, list[NDArray[np.uint64]]] = defaultdict(list)
+        for one in known:
+            own = self._words_of(one)
+            for place in self._around(one):
+                if not (own & ~self._words[place]).any():
+                    within[place].append(own)
+        for place, words in within.items():
+            union: NDArray[np.uint64] = np.bitwise_or.reduce(words)
+            yield self.sets[place].rows, RowSet(union.view(np.uint8), "")
+
+    def _around(self, one: RowSet) -> list[int]:
+        """The places of the sets that have some of a set's rows, as all have that it lies in."""
+        rows = np.flatnonzero(np.unpackbits(one.packed))
+        some = rows[np.linspace(0, len(rows) - 1, _PROBES).astype(np.int64)]
+        bits = self._words.view(np.uint8)[:, some >> 3] >> (7 - (some & 7)).astype(np.uint8)
+        found: list[int] = np.flatnonzero((bits & 1).all(axis=1)).tolist()
+        return found
+
+    def _words_of(self, one: RowSet) -> NDArray[np.uint64]:
+        """As wide as the sets; rows beyond, which are in none of them, are cut off."""
+        own = np.zeros(8 * self._words.shape[1], dtype=np.uint8)
+        kept = one.packed[: len(own)]
+        own[: len(kept)] = kept
+        return own.view(np.uint64)
 
 
 class Neighbourhood:
@@ -135,6 +179,10 @@ class Neighbourhood:
         close = np.flatnonzero(np.abs(others.sizes - one.rows.rows) < bounds)
         close = close[others.differing(one.rows, close) < bounds[close]]
         return any(self.is_near(one, others.sets[place]) for place in close.tolist())
+
+    def leaves_few(self, whole: RowSet, parts: RowSet) -> bool:
+        """Whether a set has more than its parts, and only few rows more."""
+        return whole.rows > parts.rows and self._differ_in_few(whole, parts)
 
     def _bound(self, length: Ints) -> Ints:
         """Sets of so many bytes at most [...] that differ in so many rows are not near: [...]."""
@@ -226,16 +274,29 @@ def conflicting(
     sets: Mapping[str, Collection[DisclosedRows]],
     earlier: Iterable[DisclosedRows],
     neighbourhood: Neighbourhood,
+    *,
+    joined: Collection[str] = (),
 ) -> set[str]:
-    """The attributes with a set that is too near to one that was disclosed before. What is
-    disclosed once more gives nothing away beside itself."""
-    same = {one.key for own in sets.values() for one in own}
-    before = SetsBeside([one for one in earlier if one.key not in same])
-    return {
-        name
-        for name, own in sets.items()
-        if any(neighbourhood.any_near(one, before) for one in own)
-    }
+    """The attributes with a set that is too near to one that was disclosed before, or leaves few
+    rows of one. Of those with `joined` values, whose sets are sums of what others may show apart,
+    also those with a set of which earlier ones leave few rows. What is disclosed once more gives
+    nothing away beside itself."""
+    every, same = list(earlier), {one.key for own in sets.values() for one in own}
+    before = SetsBeside([one for one in every if one.key not in same])
+    known = SetsBeside(every)
+
+    def gives_away(name: str, own: Collection[DisclosedRows]) -> bool:
+        if any(neighbourhood.any_near(one, before) for one in own):
+            return True
+        whole = max((one.rows for one in own), key=lambda one: one.rows)
+        groups = [one.rows for one in own if one.rows.digest != whole.digest]
+        pairs = [pair for pair in before.with_parts(groups) if pair[0].digest != whole.digest]
+        if name in joined:
+            found = [(one, known.parts_of(one)) for one in groups]
+            pairs += [(one, parts) for one, parts in found if parts is not None]
+        return any(neighbourhood.leaves_few(*pair) for pair in pairs)
+
+    return {name for name, own in sets.items() if own and gives_away(name, own)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +362,8 @@ class ScoredGroups:
                     sets = disclosed_sets(
                         one.population, decided, self.favourable, ordered=fairness.edges
                     )
-                    found |= conflicting(sets, before, self._neighbourhood(one))
+                    near = self._neighbourhood(one)
+                    found |= conflicting(sets, before, near, joined=fairness.groups)
                     every |= {each.key: each for own in sets.values() for each in own}
                 remembered.append(tuple(every.values()))
             if not found:

@@ -65,7 +65,7 @@ def test_the_report_is_printed_on_three_pages(api: Api, audit: dict[str, Any]) -
         assert len(pages) <= 3
         assert "Who is treated worse: by sex" in pages[0].extract_text()
         # Nothing is known of what training spent.
-        assert "No limit was set" not in pages[0].extract_text()
+        assert "No limit was set to" not in pages[0].extract_text()
     assert len(PdfReader(io.BytesIO(api.get(f"/v1{path}?appendix=1").content)).pages) > 1
 
 

@@ -289,3 +289,28 @@ def test_joined_values_are_known_by_what_the_data_hold(
     for name in ("first.csv", "second.csv"):
         _, found = ran(database, context, sources, of_file(name, spec(**other)))
         assert all(one["suppressed"] for one in found["groups"]), name
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 2), (2, 0)])
+def test_joined_values_less_their_parts_are_nobody(
+    database: Database, context: WorkerContext, sources: Path, order: tuple[int, int]
+) -> None:
+    """The attack: a, b and few as one group, less a and b, which another report shows apart."""
+    lines = (sources / "ages.csv").read_text().splitlines()
+    rows, named = [line.split(",") for line in lines[1:]], "aabbccdd"
+    table = [lines[0]]
+    for place, (town, age, *rest) in enumerate(rows):
+        value = "few" if age == "83" else named[place % len(named)]
+        table.append(",".join([town, value, *rest]))
+    (sources / "joined.csv").write_text("\n".join(table))
+    joins: list[dict[str, list[str]]] = [
+        {"abe": ["a", "b", "few"]},
+        {"cde": ["c", "d", "few"]},
+        {"de": ["d", "few"]},
+    ]
+    found = []
+    for one in order:
+        asked = of_file("joined.csv", spec(groups={"age": joins[one]}))
+        found.append(ran(database, context, sources, asked)[1])
+    assert not any(one["suppressed"] for one in found[0]["groups"])
+    assert all(one["suppressed"] for one in found[1]["groups"])

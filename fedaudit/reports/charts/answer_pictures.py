@@ -7,6 +7,7 @@ the model, shades of red are what is bad for people, and a dashed line is what i
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -16,7 +17,6 @@ from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, guess_words, level_ends
 from fedaudit.reports.charts.drawing import (
     Chart,
-    Drawing,
     FigureTable,
     Ground,
     Row,
@@ -74,45 +74,36 @@ def _spent(report: Report) -> Chart | None:
     rows, kinds, table = _spending_rows(report, exponent)
     off = guarantee.get("in_force") is False
     doubted = ": not proven" if guarantee["kind"] == "heuristic" else ""
-    stated = [
-        _cost_words(report, exponent),
-        _budget_words(report, report["privacy"].get("leakage_max") or exponent),
-        *(["As declared by the trainer."] if report.get("declared") else []),
-    ]
-    ground = _scale_of_words(report, rows) if bounds_every_dataset(report) else _charged(report)
+    stated = f"{_cost_words(report, exponent)} {_budget_words(report, exponent)}".strip()
+    if report.get("declared"):
+        stated += " As declared by the trainer."
+    unit, ground = "leakage\n(it bounds no guess)", _charged(report)
+    if bounds_every_dataset(report):
+        unit = "largest epsilon" if report["privacy"]["epsilon"] else "exponent of the odds"
+        ground = _scale_of_words(report, rows)
     drawing = range_chart(
         rows,
         kinds=kinds if len(kinds) > 1 else (),
-        unit=_cost_unit(report),
+        unit=unit,
         whole=(0.0, _budget(report) or 0.0),
         ground=ground,
     )
     if off:
-        greyed = element("g", drawing.body, class_="off")
-        drawing = drawn(greyed, height=drawing.height, width=_WIDTH)
+        drawing = replace(drawing, body=element("g", drawing.body, class_="off"))
     return Chart(
         name="picture-spent",
         title=f"What was spent{': not in force' if off else doubted}",
-        description=" ".join(filter(None, stated)),
-        caption=" ".join(filter(None, stated)),
+        description=stated,
+        caption=stated,
         drawing=drawing,
         table=table,
     )
 
 
-def _cost_unit(report: Report) -> str:
-    if report["privacy"]["epsilon"]:
-        return "largest epsilon"
-    return (
-        "exponent of the odds" if bounds_every_dataset(report) else "leakage\n(it bounds no guess)"
-    )
-
-
 def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     """The levels of a cost behind the rows, and the budget as a dashed line."""
-    gives_away, level = delta_gives_data_away(report), report_level(report)
-    ends = level_ends(delta=report["guarantee"]["delta"] or 0.0)
-    if gives_away:
+    level, ends = report_level(report), level_ends(delta=report["guarantee"]["delta"] or 0.0)
+    if delta_gives_data_away(report):
         ends, level = (0.0,) * len(ends), "nothing"
     # What a budget of leakage counts is no exponent of the theorem.
     budget = _budget(report) if report["privacy"]["epsilon"] else None
@@ -121,14 +112,12 @@ def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        said = label("guesses that may be right:", 0, top - 35, kind="axis") + _force(
-            report, top - 35
-        )
+        said = label("guesses that may be right:", 0, top - 48, kind="axis")
         bands = _bands(x, ends, list(LEVELS).index(level), (top, bottom))
-        return together(said, bands, _limit(x, budget, top, bottom))
+        return together(said, _force(report, top - 48), bands, _limit(x, budget, top, bottom))
 
     ticks = tuple(10.0**power for power in powers)
-    return Ground(_WIDTH, ticks, behind, above=48.0, key=_limit_key(budget))
+    return Ground(_WIDTH, ticks, behind, above=60.0, key=_limit_key(budget))
 
 
 def _charged(report: Report) -> Ground:
@@ -189,12 +178,8 @@ def _spending_rows(
             for one in records
         ]
         shares = [
-            (
-                f"up to {figure_text(one['budget_high'])}",
-                bound_text(one["epsilon_max"]),
-                _share_text(one["budget_used_share"]),
-            )
-            for one in records
+            (row.name, bound_text(one["epsilon_max"]), _share_text(one["budget_used_share"]))
+            for row, one in zip(rows, records, strict=True)
         ]
         head = ("Records with budgets", "Largest epsilon", "Largest share of a budget")
         return rows, ("largest epsilon",), FigureTable(head, shares)
@@ -246,20 +231,20 @@ def _budget(report: Report) -> float | None:
     return found
 
 
-def _budget_words(report: Report, spent: float) -> str:
-    budget = _budget(report)
+def _budget_words(report: Report, exponent: float) -> str:
+    budget, spent = _budget(report), report["privacy"].get("leakage_max") or exponent
     if budget is None:
         # Records then have budgets of their own, or noise was made for a goal: neither ends a run.
         if report["privacy"].get("records") or report["privacy"].get("target"):
             return ""
-        return "No limit was set."
+        return "No limit was set to what may be spent."
     kept = "within" if spent <= budget else "above"
-    return f"That is {kept} the budget of {exact_text(budget)} (dashed)."
+    return f"That is {kept} the budget of {exact_text(budget)}."
 
 
 def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, float]) -> Markup:
-    """The levels of a cost behind the rows, each with its name on one of two lines above them; that
-    of the level `here` is bold."""
+    """The levels of a cost behind the rows, each with its name on one of three lines above them, so
+    that none meets another; that of the level `here` is bold."""
     top, bottom = heights
     parts, start, shown = [], x.start, 0
     for place, end in enumerate((*ends, math.inf)):
@@ -267,10 +252,9 @@ def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, flo
         if until > start:
             size = {"x": start, "y": top, "width": until - start, "height": bottom - top}
             parts.append(element("rect", **size, class_=f"band b{place}"))
-            middle, raised = (start + until) / 2, shown % 2 == 0
-            if raised:
-                parts.append(line(middle, top - 15, middle, top, "axis-line"))
-            y, kind = top - (19 if raised else 5), "here" if place == here else ""
+            middle, y = (start + until) / 2, top - 4 - 14 * (2 - shown % 3)
+            kind = "here" if place == here else ""
+            parts.append(line(middle, y + 3, middle, top, "axis-line"))
             parts.append(fitted(_BANDS[place], middle, y, width=_WIDTH, kind=kind))
             start, shown = until, shown + 1
     return together(*parts)
@@ -292,13 +276,9 @@ def _unbounded() -> Chart:
 
 
 def _treated(report: Report) -> Chart | None:
-    if not report["fairness"]:
-        return None
     known = by_unevenness(report["fairness"])
     if not known:
-        section = report["fairness"][0]
-        reason = section["metrics"][headline_metric(section)]["reason"]
-        return _missing("picture-treated", "Who is treated worse", f"No gap is known: {reason}.")
+        return None
     doubt = _doubt_words(report) if report.get("utility", {}).get("reasons") else ""
     return treated_picture(known[-1], name="picture-treated", doubt=doubt)
 
@@ -311,9 +291,8 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
         return None
     metric = headline_metric(section)
     gap, rate = section["metrics"][metric], pair.rate
-    groups = sorted(
-        (one for one in section["groups"] if one.get(rate) is not None), key=lambda one: one[rate]
-    )
+    known = [one for one in section["groups"] if one.get(rate) is not None]
+    groups = sorted(known, key=lambda one: one[rate])
     ends = {pair.worse["value"], pair.better["value"]}
     outermost = _outermost(groups, {*ends, section["reference_group"]})
     rows = [Row(one["value"], (one[rate],), stressed=one["value"] in ends) for one in outermost]
@@ -323,6 +302,11 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
     some = "" if len(rows) == len(groups) else f"{len(rows)} of {len(groups)} groups"
     if some:
         stated += f" {some} are drawn, the lowest and the highest."
+
+    def behind(x: Scale, top: float, bottom: float) -> Markup:
+        said = label(doubt, _WIDTH, 13, anchor="end", kind="bad")
+        return together(_between(x, edges, f"gap {_gap_words(gap)}", (top, bottom)), said)
+
     return Chart(
         name=name,
         title=f"Who is treated worse: by {section['attribute']}",
@@ -333,14 +317,7 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
             kinds=(),
             unit="\n".join(one for one in (_rate_words(rate), _BETTER.get(rate), some) if one),
             whole=_SHARE if is_share else (0.0, 0.0),
-            ground=Ground(
-                _WIDTH,
-                behind=lambda x, top, bottom: together(
-                    _between(x, edges, _gap_words(gap), (top, bottom)),
-                    label(doubt, _WIDTH, 13, anchor="end", kind="bad"),
-                ),
-                above=46.0 if doubt else 28.0,
-            ),
+            ground=Ground(_WIDTH, behind=behind, above=46.0 if doubt else 28.0),
         ),
         table=_NO_TABLE,
     )
@@ -374,13 +351,10 @@ def _between(x: Scale, edges: Sequence[float], words: str, heights: tuple[float,
 
 
 def _gap_words(gap: Mapping[str, Any]) -> str:
-    interval = gap["interval"]
-    how_sure = (
-        "how sure is not known"
-        if interval is None
-        else f"{figure_text(interval['low'])} to {figure_text(interval['high'])}"
-    )
-    return f"gap {figure_text(gap['value'])} ({how_sure})"
+    interval, value = gap["interval"], figure_text(gap["value"])
+    if interval is None:
+        return f"{value} (how sure is not known)"
+    return f"{value} ({figure_text(interval['low'])} to {figure_text(interval['high'])})"
 
 
 def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
@@ -390,14 +364,7 @@ def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
         f"{figure_text(one[pair.rate])} for {one['value']}" for one in (pair.worse, pair.better)
     )
     stated = f"{_rate_words(pair.rate).capitalize()}: {worse}, {better}."
-    stated += (
-        f" {metric.replace('_', ' ').capitalize()} by {attribute}: {figure_text(gap['value'])}"
-    )
-    interval = gap["interval"]
-    if interval is None:
-        stated += ", without an interval."
-    else:
-        stated += f" ({figure_text(interval['low'])} to {figure_text(interval['high'])})."
+    stated += f" {metric.replace('_', ' ').capitalize()} by {attribute}: {_gap_words(gap)}."
     if section["reference_group"] is not None:
         stated += f" The reference is {section['reference_group']}."
     hidden = sum(group["suppressed"] for group in section["groups"])
@@ -419,11 +386,16 @@ def _quality(report: Report) -> Chart | None:
         value, constant = utility.get(figure), utility.get(f"baseline_{figure.split('_')[-1]}")
         if value is not None and constant is not None:
             interval = utility.get(f"{gain}_interval")
-            return _beside_constant(report, figure, (value, constant, utility[gain]), interval)
+            return _beside_constant(
+                report, figure, (value, constant, utility.get(gain, math.nan)), interval
+            )
     if utility.get("validation_loss") is None and utility.get("accuracy") is None:
         return None
     reason = (utility.get("reasons") or {}).get("baseline_loss", "no constant was fitted")
-    return _missing("picture-quality", "How good it is", f"Compared with nothing: {reason}.")
+    stated = f"Compared with nothing: {reason}."
+    body = label("nothing to draw", _WIDTH / 2, 32, anchor="middle", kind="remark")
+    drawing = drawn(body, height=56, width=_WIDTH)
+    return Chart("picture-quality", "How good it is", stated, stated, drawing, _NO_TABLE)
 
 
 def _beside_constant(
@@ -454,7 +426,7 @@ def _beside_constant(
         stated = f"Not shown to be better than a constant: {why}. {stated}"
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        doubt = label(_doubt_words(report), _WIDTH, top - 2, anchor="end", kind="bad")
+        doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")
         return together(_limit(x, constant, top, bottom), doubt)
 
     better = "more" if figure == "accuracy" else "less"
@@ -468,7 +440,7 @@ def _beside_constant(
             kinds=(),
             unit=f"{name}, {better} is better",
             whole=_SHARE if figure == "accuracy" else (0.0, constant),
-            ground=Ground(_WIDTH, behind=behind, above=8.0 if why is None else 22.0, key=key),
+            ground=Ground(_WIDTH, behind=behind, above=8.0 if why is None else 26.0, key=key),
         ),
         table=_NO_TABLE,
     )
@@ -483,12 +455,6 @@ def _doubt_words(report: Report) -> str:
     if report["utility"]["degenerate"] is True:
         return "the model decides nothing"
     return "not shown to be better than a constant"
-
-
-def _missing(name: str, title: str, why: str) -> Chart:
-    body = label("nothing to draw", _WIDTH / 2, 32, anchor="middle", kind="remark")
-    drawing: Drawing = drawn(body, height=56, width=_WIDTH)
-    return Chart(name, title, why, why, drawing, _NO_TABLE)
 
 
 def _share_text(share: float | None) -> str:
