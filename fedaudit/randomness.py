@@ -142,7 +142,7 @@ class CounterSource:
         """Random words of shape broadcast(seeds, round_, counters) + (count,)."""
         blocks = -(-count // 4)
         seeds, rounds, clients = np.broadcast_arrays(
-            self._seed, np.asarray(round_, dtype=np.uint64), np.asarray(counters, dtype=np.uint64)
+            self._seed, _counted(round_), _counted(counters)
         )
         shape = seeds.shape
         keys = seeds.ravel(), rounds.ravel(), clients.ravel()
@@ -165,7 +165,7 @@ class CounterSource:
     ) -> WideWords:
         """Random words of 64 bits, of shape broadcast(seeds, round_, counters) + (count,)."""
         seeds, rounds, clients = np.broadcast_arrays(
-            self._seed, np.asarray(round_, dtype=np.uint64), np.asarray(counters, dtype=np.uint64)
+            self._seed, _counted(round_), _counted(counters)
         )
         shape, blocks = seeds.shape, -(-count // 2)
         flat = seeds.ravel(), rounds.ravel(), clients.ravel()
@@ -227,6 +227,15 @@ class _Ciphers(threading.local):
 
 
 _ciphers = _Ciphers()
+
+
+def _counted(values: ArrayLike) -> NDArray[np.uint64]:
+    """Rounds or counters. Raises ValueError for one of 2**32 or more, whose upper bits the ciphers
+    would drop: the words, and noise made of them, would be those of another."""
+    found = np.asarray(values, dtype=np.uint64)
+    if found.size and int(found.max()) >> 32:
+        raise ValueError("rounds and counters must be below 2**32")
+    return found
 
 
 class EntropySource:

@@ -109,6 +109,17 @@ def test_seeds_purposes_rounds_and_clients_share_no_numbers() -> None:
 # -- words of 64 bits ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["words", "wide_words"])
+@pytest.mark.parametrize("name", ["round_", "counters"])
+def test_a_round_or_counter_without_words_of_its_own_is_refused(kind, name) -> None:
+    draw = getattr(CounterSource(7), kind)
+    places = {"round_": 0, "counters": 0, name: np.array([0, 2**32 - 1])}
+    first, last = draw(purpose=Purpose.GAUSSIAN, count=2, **places)
+    assert not np.array_equal(first, last)
+    with pytest.raises(ValueError, match="below 2"):
+        draw(purpose=Purpose.GAUSSIAN, count=2, **{**places, name: 2**32})
+
+
 def test_wide_words_are_aes_of_the_counter_with_the_seed_as_key() -> None:
     """Counter (block, client, round, purpose) as little endian words of 32 bits."""
     seed = 2**63 + 12345

@@ -221,19 +221,17 @@ def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> Advice:
             f"{several}, more rounds, or features that predict its outcome better."
         )
     rests = Gate.model_validate({"figure": figure, "op": gate["op"], "value": gate["bound"]})
-    if (
-        rests.judges_model
-        or rests.plain_figure is None
-        or not rests.plain_figure.rests_on_guarantee
-    ):
+    if rests.measures_predictions:
         return Advice(
             text=f"{figure} has to be {bound}: try more rounds, another step_size or another model."
         )
     if gate["bound"] > 0 and gate["op"] == "le" and figure in _BY_NOISE:
-        found = smaller_cost(report, goal=gate["bound"], figure=figure)
-        return found.model_copy(update={"text": f"{figure} has to be {bound}. {found.text}"})
-    how = "train with more noise, fewer rounds or a smaller sampling rate"
-    return Advice(text=f"{figure} has to be {bound}: {how}.")
+        cheaper = smaller_cost(report, goal=gate["bound"], figure=figure)
+        return cheaper.model_copy(update={"text": f"{figure} has to be {bound}. {cheaper.text}"})
+    found = rests.plain_figure
+    is_count = found is not None and found.section == "privacy" and not found.rests_on_guarantee
+    how = ("" if is_count else "more noise, ") + "fewer rounds or a smaller sampling rate"
+    return Advice(text=f"{figure} has to be {bound}: train with {how}.")
 
 
 _BY_NOISE = ("epsilon_max", "leakage_max", "log_ratio_max")

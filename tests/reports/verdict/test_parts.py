@@ -132,6 +132,21 @@ def test_a_failed_gate_is_named_with_its_figure(material):
     assert "two hypotheses" in report["verdict_parts"]["next"]
 
 
+@pytest.mark.parametrize(
+    ("figure", "how"),
+    [
+        ("participations_max", "train with fewer rounds or a smaller sampling rate."),
+        ("membership_tpr_at_1pct", "train with more noise, fewer rounds or"),
+        ("accuracy", "try more rounds, another step_size or another model."),
+    ],
+)
+def test_a_gate_on_what_training_reveals_is_not_met_by_more_of_it(good, figure, how):
+    found = {"value": 0.6, "outcome": "fail", "reason": "0.6 is not at most 0.5"}
+    gate = {"figure": figure, "attribute": None, "op": "le", "bound": 0.5, **found}
+    parts = verdict_parts({**good, "gates": [gate], "gate_outcome": "fail"})
+    assert f"{figure} has to be le 0.5: {how}" in parts.next
+
+
 def test_without_gates_nobody_has_said_what_it_must_meet(material):
     parts = assemble(material({**RELEASED, **ONE, "gates": []}))["verdict_parts"]
     assert parts["release"].startswith("Not decided: no requirement was set for this model")
