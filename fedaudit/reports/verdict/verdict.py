@@ -32,6 +32,7 @@ from fedaudit.reports.verdict.worst_off import fairness_part
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
+_SIGN_OFF = "Read what this report does not show, and decide whether to sign off."
 _ADVICE = 2
 """Suggestions that are shown."""
 
@@ -39,7 +40,9 @@ _ADVICE = 2
 def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
     """The four parts, from an otherwise complete report. What to do next is what weighs most, and
     what follows it."""
-    following = (one.text for one in islice(_suggestions(report), _ADVICE))
+    first, *others = (one.text for one in islice(_suggestions(report), _ADVICE))
+    # Nobody signs off what has still to be done.
+    following = [first, *(one for one in others if one != _SIGN_OFF)]
     return VerdictParts(
         release=release_part(report),
         cost=cost_part(report),
@@ -196,7 +199,7 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
             "more clients, or join values by `fairness.groups`, before concluding that everybody "
             "is treated alike."
         )
-    yield "Read what this report does not show, and decide whether to sign off."
+    yield _SIGN_OFF
 
 
 def _for_gates(report: Mapping[str, Any]) -> Iterator[Advice]:
