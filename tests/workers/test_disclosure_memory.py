@@ -15,7 +15,7 @@ from sqlalchemy import delete, insert, select
 import migrations
 from models.clock import utc_now
 from models.database import Database
-from models.repositories import ReportRepository
+from models.repositories import FederationRepository, ReportRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
 from tests.workers.admission import Submitted, events_of, experiment_of, submit
 from workers.context import WorkerContext
@@ -255,10 +255,17 @@ def test_rows_that_an_earlier_report_counted_are_not_left_out_later(
     """Both reports' accuracy and loss together would be those of the rows between."""
     ages = {"edges": {"age": [60, 83, 84]}}
     ran(database, context, sources, spec(**ages))
+    (sources / "other.csv").write_text((sources / "ages.csv").read_text() + "\n")
+    left_out = {"exclude": {"age": ["83 to <84"]}}
+    for name in ("ages.csv", "other.csv"):
+        waiting = submit(database, of_file(name, spec(**ages)), sources_dir=sources)
+        row = experiment_of(database, waiting)
+        with database.write() as session:
+            federations = FederationRepository(session, row.project_id)
+            federations.set_disclosure(row.federation_id, left_out)
     for name, least in (("ages.csv", MINIMUM), ("other.csv", MINIMUM), ("ages.csv", 9999)):
-        (sources / "other.csv").write_text((sources / "ages.csv").read_text() + "\n")
         # The totals are published even where every group is too small to be.
-        more = {"exclude": {"age": ["83 to <84"]}, "minimum_group_size": least}
+        more = {**left_out, "minimum_group_size": least}
         asked = of_file(name, spec(**ages, **more))
         settings = context.settings.model_copy(update={"sources_dir": sources})
         submitted = submit(database, asked, sources_dir=sources)
