@@ -85,7 +85,7 @@ def number(value: float) -> str:
 def at_most(value: float, *, digits: int = 6) -> str:
     """An upper bound for a sentence: rounded up, never below the figure that was shown.
 
-    A number that few digits can express is stated unchanged: 2.2 stays, although in binary it lies
+    A number that few digits can express is stated unchanged: 2.2 stays, although in binary it is
     a little higher.
     """
     nearest = f"{value:.{digits}g}"

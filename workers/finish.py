@@ -149,7 +149,7 @@ def succeed(
     material: ReportMaterial,
     key: SigningKey,
 ) -> bool:
-    """Store the report, what stands beside it, gates and last checkpoint, settle the reservation,
+    """Store the report, its companions, gates and last checkpoint, settle the reservation,
     and publish the end. No change if the experiment has ended; False if its sweep now costs more
     than the report states, which must then be made again."""
     experiments = ExperimentRepository(session, experiment.project_id)

@@ -171,7 +171,7 @@ class Expiry:
             try:
                 with self._database.write() as session:
                     files = OldFileRepository(session)
-                    # Locked: whoever brings the same file again waits, or took the note away.
+                    # Locked: an upload of the same file waits, or took the note away.
                     if files.lock(file):
                         self._storage.delete(_KEYS[file.kind](file.project_id, file.owner))
                         files.removed(file)

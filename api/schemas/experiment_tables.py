@@ -34,7 +34,7 @@ class StatedLedger(BaseModel):
     id: str
     name: str
     guarantee: Literal["declared", "none"]
-    """Nobody here saw the training: all that follows is as its trainer declares it."""
+    """The training was not observed: all that follows is as its trainer declares it."""
     mechanism: str
     unit: str
     observer: str
@@ -57,7 +57,7 @@ class LedgerBody(StatedLedger):
     """How many were declared."""
     last_round: int
     gaps: list[tuple[int, int]]
-    """Numbers below the last that nobody declared: first and last of each gap, the first 100."""
+    """Numbers below the last that were not declared: first and last of each gap, the first 100."""
     missing_rounds: int
     epsilon: list[LedgerEpsilon]
     """Empty where the cost is not an epsilon."""
@@ -110,7 +110,7 @@ class PostedRound(BaseModel):
     """`other` where it is not what was reserved; `refused` where it asked clients for whom it had
     been refused."""
     chain_head: str
-    """The chain's head behind this round: keep it, and nobody can cut the round off unseen."""
+    """The chain's head behind this round: keep it, and a removed round is noticed."""
 
 
 class PostedRounds(BaseModel):
@@ -135,7 +135,7 @@ class ReservationBody(BaseModel):
     admitted: list[str]
     refused: list[RefusedSubject]
     reason: str | None
-    """Why nobody is admitted, where that is for one reason."""
+    """Why no client is admitted, where there is one reason."""
     epsilon: list[LedgerEpsilon]
     """What the largest of the clients admitted would have spent, with all that is reserved."""
     leakage_max: float | None

@@ -151,7 +151,7 @@ def _body(data: bytes) -> ArtifactBody:
 
 _BLOCK_BYTES = 2**18
 SAFETENSORS = "application/octet-stream"
-"""The format has no media type of its own."""
+"""No media type is registered for the format."""
 
 
 def _model_section(call: Call, experiment_id: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -217,7 +217,7 @@ def _front(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
         kind += f", delta = {front['delta']:g}, {adjacency_words(front['adjacency'])}"
     if front["radius"] is not None:
         kind += f", radius {front['radius']}" + " of each layer" * front["per_layer"]
-    best = _named(front["front"], numbers) or "nobody"
+    best = _named(front["front"], numbers) or "none"
     yield f"Pareto front over {', '.join(axes)} ({kind}): {best}"
     for id_, beaten_by in front["dominated_by"].items():
         yield f"  no. {numbers[id_]} is dominated by {_named(beaten_by, numbers)}"

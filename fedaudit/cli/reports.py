@@ -26,6 +26,7 @@ from fedaudit.cli.output import (
     yaml_text,
 )
 from fedaudit.cli.remote import MAX_PAGE, Commands, Given, connected, first_of, option
+from fedaudit.publishing.later_found import later_found
 
 if TYPE_CHECKING:
     from fedaudit.reports.readings.readings import ReadingName
@@ -97,8 +98,6 @@ def report(
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
         raise usage_error("--format pdf: name a file with --out")
-    from fedaudit.publishing.later_found import later_found
-
     with connected() as client:
         later = later_found(client, experiment_id)
         match form:

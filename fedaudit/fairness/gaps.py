@@ -108,8 +108,8 @@ OF_SELECTION = "demographic_parity_ratio"
 # Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
 _ROUNDING = 1e-9
 NARROW, WIDE = 0.05, 0.1
-"""The sizes of a difference of shares: narrow up to the first, wide above the second. From there a
-gap that no gate judges stands against a release where its whole interval does. A convention."""
+"""The sizes of a difference of shares: narrow up to the first, wide above the second, by
+convention. A gap that no gate judges leaves a release undecided where its whole interval is wide."""
 _NO_STANDARD = "no standard says which difference is too large"
 
 

@@ -5,7 +5,7 @@ cut moved from 83 to 84, or one client more that is held out. The same holds for
 group by rules that differ for few of its rows. So every set of rows whose figures were disclosed is
 remembered, with those of them whose outcome was favourable, and one that is too near to another is
 not disclosed beside it. Sets are compared in pairs. Of groups between edges, all that lie beside
-each other are such a set too. A set is also compared with all that lies within it together, as the
+each other are such a set too. A set is also compared with all its subsets together, as the
 parts of joined values do; other sums of several groups are not looked at.
 """
 
@@ -82,7 +82,7 @@ class DisclosedRows:
 
 
 _PROBES = 16
-"""Rows by which most sets are told from those that have all of another's rows."""
+"""Rows that distinguish most sets from those that have all of another's rows."""
 
 
 class SetsBeside:
@@ -111,7 +111,7 @@ class SetsBeside:
         return found
 
     def parts_of(self, one: RowSet) -> RowSet | None:
-        """All that lies within a set, and is not all of it, together; None where nothing does."""
+        """The union of a set's proper subsets; None where it has none."""
         own = self._words_of(one)
         inside = ~(self._words & ~own).any(axis=1) & (self.sizes < one.rows) & (self.sizes > 0)
         if not inside.any():

@@ -222,8 +222,8 @@ _MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in s
 class ClientNetwork:
     """Outputs and gradients at one vector of parameters.
 
-    The vector is the network's own copy: libraries may round by where a vector lies in memory, and
-    a hypothesis lies elsewhere after a run was resumed.
+    The vector is the network's own copy: libraries may round by its place in memory, and that is
+    another after a run was resumed.
     """
 
     def __init__(self, shape: NetworkShape, device: torch.device) -> None:

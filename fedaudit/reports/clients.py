@@ -113,7 +113,7 @@ def _spent(
         case "epsilon":
             if plan is None or plan.subject_kind == "record_group":
                 return None, None, mechanism.no_group_costs or _SECRET
-            # Against whoever sees most: the last observer sees who takes part, if any does.
+            # Against the observer that sees most: the last, which sees who takes part, if any does.
             observer = plan.observers[-1]
             counts = np.asarray(material.compositions[observer])
             found = plan.epsilons(

@@ -214,7 +214,7 @@ class ExperimentPlan:
 
     @property
     def doubts(self) -> list[str]:
-        """What the spec asks for that protects nobody."""
+        """What the spec asks for that protects no one."""
         return spec_doubts(
             self.spec, training_clients=self.training_clients, rows=self.federation.rows
         )

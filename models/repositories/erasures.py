@@ -246,7 +246,7 @@ class ErasureRepository(ScopedRepository):
         reserved = DeclaredReservation.ledger_id.in_(ledgers)
         self._set(DeclaredReservation, reserved, admitted=[], denied=[])
         posted = DeclaredRoundRow.ledger_id.in_(ledgers)
-        # It covers who took part, and whoever guesses these could confirm it.
+        # It covers who took part, and a guess at these could be confirmed.
         self._set(DeclaredRoundRow, posted, content_hash="")
         counted = DeclaredRoundRow.groups.is_not(None)
         return self._set_rows(DeclaredRoundRow, posted, counted, groups=None)

@@ -123,7 +123,7 @@ class UnitRepository(Repository):
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that these units were published to the queue just now; not of one that another
-        transaction holds, for nobody need publish it again."""
+        transaction holds: it need not be published again."""
         free = _locked(Unit.id.in_(unit_ids), len(unit_ids)).with_only_columns(Unit.id)
         self._set(Unit, Unit.id.in_(free), published_at=seconds_from_now())
 
@@ -205,7 +205,7 @@ def can_run() -> ColumnElement[bool]:
 
 def _lease_ran_out() -> ColumnElement[bool]:
     """Also one that ends later than any lease can: it was written before the database's clock was
-    set back, and nobody can say whether its worker is alive. A worker that is finds its fence
+    set back, and whether its worker is alive is unknown. One that is alive finds its fence
     taken, and writes nothing."""
     ended = Unit.lease_until <= seconds_from_now()
     return and_(

@@ -202,7 +202,7 @@ class DeclaredLedger(Base):
     head: Mapped[bytes] = mapped_column(LargeBinary)
     """The link of the newest entry."""
     secret: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """32 random bytes, the key of its rounds' declarations: nobody who is shown those may guess
+    """32 random bytes, the key of its rounds' declarations: readers of those must not guess
     counts by trying. Null before the first."""
     names: Mapped[list[Any]]
     """The subjects by index; the first represents all."""
@@ -262,7 +262,7 @@ class DeclaredRoundRow(Base):
     groups: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     drawn: Mapped[str | None] = mapped_column(String(64))
     """The keyed hash of who was drawn so far and how often, in the last round of a request that
-    drew somebody in secret; null in others."""
+    drew a client in secret; null in others."""
     head: Mapped[str] = mapped_column(String(64))
     """The chain's after this round."""
     declared_at: Mapped[datetime]
@@ -300,8 +300,8 @@ class DeclaredReservation(Base):
     replaced: Mapped[int] = mapped_column(Integer, server_default="0")
     """Open ones of the same round whose place it took without containing them."""
     state: Mapped[str] = mapped_column(Word)
-    """`open`, `used` by a round, `released` by the trainer; `refused` where nobody was admitted and
-    nothing is held."""
+    """`open`, `used` by a round, `released` by the trainer; `refused` where no client was
+    admitted and nothing is held."""
     reserved_at: Mapped[datetime]
     expires_at: Mapped[datetime]
 
@@ -387,7 +387,7 @@ class Reservation(Base):
     unit_key: Mapped[str] = mapped_column(
         UnitKey, primary_key=True, default="", server_default=text("''")
     )
-    """How the clients are told apart whom the figure is about, or `row`; '' where it was not
+    """How the clients of the figure are distinguished, or `row`; '' where it was not
     recorded, which counts as the same whatever the other one is."""
     amount: Mapped[float] = mapped_column(Double)
     """Of an epsilon: that of the experiment by itself, at its own delta."""

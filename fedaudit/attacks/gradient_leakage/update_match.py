@@ -159,7 +159,7 @@ def in_order(images: Images, originals: Images) -> Ints:
 def share_interval(hits: Bools) -> ShareInterval:
     """Of the share of images, from hits [updates, images].
 
-    Updates are independent, the images of one are not. The share lies between that of updates in
+    Updates are independent, the images of one are not. The share is between that of updates in
     which all are hits and that in which any is, whose exact limits (Clopper and Pearson 1934) are
     the interval: with one image each, that of the share itself.
     """

@@ -39,7 +39,7 @@ Fault = Callable[[str], InvalidInputError]
 
 
 class _Stored(io.RawIOBase):
-    """The bytes of a descriptor, at a position of its own: streams do not disturb each other."""
+    """The bytes of a descriptor, at a separate position: streams do not disturb each other."""
 
     def __init__(self, descriptor: int, fault: Fault) -> None:
         self._descriptor = descriptor

@@ -314,7 +314,7 @@ def observer_words(name: str) -> str:
 
 
 GuaranteeKind = Literal["formal", "heuristic", "declared", "none"]
-"""`declared`: a trainer elsewhere states it, and nobody here saw the noise."""
+"""`declared`: a trainer elsewhere states it; the noise was not observed."""
 DECLARED: Literal["declared"] = "declared"
 CostKind = Literal["leakage", "epsilon", "unbounded"]
 """How a cost is counted: as leakage under metric privacy, as an epsilon with a delta, or not at
@@ -377,7 +377,7 @@ class MechanismParameters:
     adjacency: str | None = None
     accountant: str | None = None
     components: tuple[Component, ...] | None = None
-    """The parts of the vector, where each has a radius of its own; None where the vector is
+    """The parts of the vector, where each has a separate radius; None where the vector is
     released as a whole."""
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a spec asks for that can be run and protects nobody, to be said before it runs."""
+"""What can be run and protects no one: the warnings before a run."""
 
 from collections.abc import Iterator
 

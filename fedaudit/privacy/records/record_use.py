@@ -319,7 +319,7 @@ class RecordSpending:
     use: RecordUse
     rounds: int
     """Rounds of the whole run. A record leaves after the compositions for which it stays, rounds
-    that were lost and repeated included, so that repeats let nobody pass a budget."""
+    that were lost and repeated included, so that no record passes its budget by repeats."""
     delta: float
     groups: tuple[RecordGroup, ...]
     group_of: Ints

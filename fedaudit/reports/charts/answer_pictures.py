@@ -121,7 +121,7 @@ def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
 
 
 def _charged(report: Report) -> Ground:
-    """What clients were charged bounds no guess, and stands on no scale of them."""
+    """What clients were charged bounds no guess, so it is on no scale of guesses."""
     budget = _budget(report)
     spread = [(box_sample(), "middle half"), (line_sample("span"), "lowest 5 % to largest")]
     key = spread if report["privacy"].get("leakage_quantiles") else []

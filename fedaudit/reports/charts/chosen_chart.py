@@ -173,7 +173,7 @@ def _is_drawn(one: Point, choice: Choice) -> bool:
 def _across(
     points: Sequence[Point], name: str, *, by_figure: bool
 ) -> tuple[Scale, Callable[[Point], float]]:
-    """The axis of x and where a point lies on it: numbers by their size, other values in order."""
+    """The axis of x and where a point is on it: numbers by their size, other values in order."""
     if by_figure:
         scale = value_scale(
             [one.figures[name].value for one in points], start=PLOT_LEFT, end=PLOT_RIGHT

@@ -173,7 +173,7 @@ class FrontKind(Part):
     radius: float | Literal["adaptive"] | None
     """The radius within which a leakage holds: fixed, or each client's own; None for an epsilon."""
     per_layer: bool
-    """Whether the leakage is a sum over layers, each with a radius of its own."""
+    """Whether the leakage is a sum over layers, each with a separate radius."""
     loss: str | None
     """The training loss, which is also the unit of loss figures."""
 

@@ -102,7 +102,7 @@ def render_audit(
 
 def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: Any) -> str:
     """What all pages have: the pictures below the answer, and the tables of groups with the
-    pictures of the attributes that those leave out. Paper leaves out what lies between two marks,
+    pictures of the attributes that those leave out. Paper leaves out what is between two marks,
     which no value can have since all are escaped."""
     marks = ("", "") if appendix else (APPENDIX_BEGINS, APPENDIX_ENDS)
     widest = by_unevenness(report["fairness"])[-1:]

@@ -238,7 +238,7 @@ class Shown:
 
     label: str
     how: Literal["figure", "bound", "exact"] = "figure"
-    """A bound on a cost is rounded up; a number that somebody set is shown in full."""
+    """A bound on a cost is rounded up; a configured number is shown in full."""
     of_everyone: str = ""
     """The label where every client is charged for every round."""
     beside: str = ""

@@ -31,7 +31,7 @@ from fedaudit.version import __version__
 
 
 class Integrity(Part):
-    """What binds the report to its ledger, and to whoever signed it."""
+    """What binds the report to its ledger and its signer."""
 
     ledger_hash: str
     chain_head: str

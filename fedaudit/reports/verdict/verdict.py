@@ -41,7 +41,7 @@ def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
     """The four parts, from an otherwise complete report. What to do next is what weighs most, and
     what follows it."""
     first, *others = (one.text for one in islice(_suggestions(report), _ADVICE))
-    # Nobody signs off what has still to be done.
+    # Signing off comes after what has still to be done.
     following = [first, *(one for one in others if one != _SIGN_OFF)]
     return VerdictParts(
         release=release_part(report),

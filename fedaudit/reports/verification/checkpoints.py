@@ -1,5 +1,5 @@
 """Whether signed statements are right, and agree with ledger and report: checkpoints, sign-offs,
-later attacks, and what stands for erased names."""
+later attacks, and made-up names after an erasure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

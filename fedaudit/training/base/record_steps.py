@@ -114,7 +114,7 @@ class Adam(_WithMoments):
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
-        # Products, because a library's power may depend on where a number lies among others.
+        # Products, because a library's power may depend on the place of a number among others.
         first, second = state.left[0] * self.beta1, state.left[1] * self.beta2
         mean = state.moments[0] * self.beta1 + gradient * (1 - self.beta1)
         square = state.moments[1] * self.beta2 + gradient * gradient * (1 - self.beta2)
