@@ -109,7 +109,7 @@ OF_SELECTION = "demographic_parity_ratio"
 _ROUNDING = 1e-9
 NARROW, WIDE = 0.05, 0.1
 """The sizes of a difference of shares: narrow up to the first, wide above the second, by
-convention. A gap that no gate judges leaves a release undecided where its whole interval is wide."""
+convention. One that no gate judges leaves a release undecided where its whole interval is wide."""
 _NO_STANDARD = "no standard says which difference is too large"
 
 
