@@ -31,6 +31,7 @@ from api.services.attacks import (
 from api.services.audit_log import note_export
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
+from api.services.dossiers import Form, dossier_response
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf
@@ -105,6 +106,18 @@ def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
     return as_file(document, f"{experiment_id}-report.json", "application/json")
 
 
+@router.get(f"{_OF}/dossier.{{form}}")
+def saved_dossier(experiment_id: str, form: Form, visit: ReportsVisit) -> Response:
+    """The dossier on the report's release: as a page, or as a file."""
+    base = f"/experiments/{experiment_id}"
+    links = [
+        Link(f"{base}/report", "Report"),
+        Link(f"{base}/dossier.pdf", "Save as PDF"),
+        Link(f"{base}/dossier.zip", "Save all files"),
+    ]
+    return dossier_response(visit.call, experiment_id, form, links=links)
+
+
 @router.get(f"{_OF}/model")
 def saved_model(experiment_id: str, visit: ReportsVisit) -> Response:
     """The trained hypotheses as a file, where they may leave."""
@@ -125,7 +138,10 @@ def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> 
     with visit.reading() as session:
         document = find_judged(session, visit.caller, experiment_id)
     found = reading(document, name)
+    # Readings by questions share one template.
     template = f"reading_{name.replace('-', '_')}.html"
+    if not isinstance(found, str) and "topics" in found:
+        template = "reading_questions.html"
     return visit.page(
         template if has_template(template) else _PLAIN_TEXT,
         experiment=document["experiment"],
@@ -222,6 +238,7 @@ def _shown(
         *([Link(base, "How it ran")] if visit.may("experiments:read") else []),
         Link(f"{base}/report.pdf", "Save as PDF"),
         Link("#sign-offs", f"Sign-offs: {state}"),
+        Link(f"{base}/dossier.html", "Dossier"),
         Link(f"{base}/verification", "Verification", more=True),
         Link(f"/compare?experiment_id={experiment_id}", "Compare", more=True),
         *(Link(f"{base}/readings/{one.name}", one.title, more=True) for one in READINGS.values()),
@@ -303,6 +320,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
         ("Report", "PDF with every table", f"{base}/report.pdf?appendix=true"),
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
+        ("Dossier", "PDF", f"{base}/dossier.pdf"),
+        ("Dossier", "JSON", f"{base}/dossier.json"),
+        ("Dossier", "ZIP of all its files, for fedaudit verify", f"{base}/dossier.zip"),
     ]
     for one in READINGS.values():
         found += _reading_files(base, one)

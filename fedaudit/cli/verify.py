@@ -30,6 +30,7 @@ from fedaudit.reports.verification.verification import (
     VALID,
     Verification,
     verify,
+    verify_folder,
 )
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError, NotFoundError, ProblemError
@@ -39,11 +40,17 @@ _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
 
+_WITHOUT_LEDGER = ("audit", "dossier")
+
 
 @app.command("verify")
 def verify_command(
     source: Annotated[
-        str, typer.Argument(metavar="BUNDLE|ID", help="A file, an experiment, audit or ledger.")
+        str,
+        typer.Argument(
+            metavar="BUNDLE|FOLDER|ID",
+            help="A file, a dossier's folder, an experiment, audit or ledger.",
+        ),
     ],
     *,
     public_key: Annotated[
@@ -57,11 +64,7 @@ def verify_command(
     """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
     trusted = trusted_keys(public_key)
     with _bundle(source, out) as path:
-        try:
-            with opened_bundle(path) as evidence, working("checking every entry"):
-                found = verify(evidence, trusted=trusted)
-        except NotABundleError as error:
-            raise usage_error(f"{source} is no bundle: it {error}") from None
+        found = _verified(path, source, trusted)
     if not Path(source).exists() and found.experiment_id != source:
         raise CommandError(
             f"the service answered with the bundle of another {found.subject}: {source} was asked "
@@ -72,6 +75,19 @@ def verify_command(
     else:
         _tell(found, trusted=bool(trusted))
     raise typer.Exit(_EXIT[found.verdict])
+
+
+def _verified(path: Path, source: str, trusted: Sequence[PublicKey]) -> Verification:
+    if path.is_dir():
+        try:
+            return verify_folder(path, trusted=trusted)
+        except ValueError as error:
+            raise usage_error(f"{source} is no folder of a dossier: it {error}") from None
+    try:
+        with opened_bundle(path) as evidence, working("checking every entry"):
+            return verify(evidence, trusted=trusted)
+    except NotABundleError as error:
+        raise usage_error(f"{source} is no bundle: it {error}") from None
 
 
 @contextmanager
@@ -113,7 +129,7 @@ def _download(client: Client, source: str, file: IO[bytes]) -> None:
 
 def _fields(found: Verification) -> dict[str, Any]:
     fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
-    if found.subject == "audit":
+    if found.subject in _WITHOUT_LEDGER:
         return {name: value for name, value in fields.items() if name not in _OF_LEDGERS}
     return {
         **fields,
@@ -137,7 +153,7 @@ def _tell(found: Verification, *, trusted: bool) -> None:
     for sentence in found.beyond:
         write_line(f"not verified: {sentence}")
     count = f", {found.entries} {'entry' if found.entries == 1 else 'entries'}"
-    entries = "" if found.subject == "audit" else count
+    entries = "" if found.subject in _WITHOUT_LEDGER else count
     write_line(f"{found.verdict}: {found.subject} {found.experiment_id}{entries}")
     if found.verdict != UNTRUSTED:
         return

@@ -7,6 +7,7 @@ Pure functions over evidence from any source: a database, or an offline bundle.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from fedaudit.ledger.audit import LedgerAudit
@@ -32,6 +33,7 @@ from fedaudit.reports.verification.checkpoints import (
     sign_off_checks,
 )
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
+from fedaudit.reports.verification.dossier_checks import NOT_COMPARED, folder_checks, read_dossier
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.errors import InvalidInputError
@@ -68,9 +70,9 @@ class Verification:
     true."""
     later_attacks: Sequence[LaterStatement] = ()
     """What attacks found after the report was signed, as far as it can be read."""
-    subject: Literal["experiment", "audit", "ledger"] = "experiment"
+    subject: Literal["experiment", "audit", "ledger", "dossier"] = "experiment"
     beyond: Sequence[str] = ()
-    """What of an audit or a declared ledger no check can say, in a sentence each."""
+    """What of an audit, a declared ledger or a dossier no check can say, in a sentence each."""
 
 
 def verify(
@@ -143,6 +145,28 @@ def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -
         signers=signers,
         subject="audit",
         beyond=NOT_VERIFIED,
+    )
+
+
+def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verification:
+    """Check a dossier's folder: the report's signature, every hash that the dossier names, and what
+    it states. No ledger is in it: its bundle proves the report's privacy figures. Raises ValueError
+    where it is no such folder."""
+    document, evidence, files = read_dossier(folder)
+    keyring = Keyring(trusted=trusted, carried=evidence.keys)
+    checks, signers = folder_checks(document, evidence, files, keyring)
+    checks += _leaked_keys(evidence, signers)
+    believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
+    return Verification(
+        experiment_id=evidence.experiment_id,
+        verdict=_verdict(checks, believed=believed),
+        checks=checks,
+        entries=0,
+        ledger_hash="",
+        chain_head="",
+        signers=sorted({key for key in signers if key is not None}),
+        subject="dossier",
+        beyond=NOT_COMPARED,
     )
 
 
