@@ -22,7 +22,6 @@ from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, Webhoo
 from api.schemas.reports import GatesRequest
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.declared.declared_report import DeclaredReport
-from fedaudit.reports.dossier.dossier import Dossier
 from fedaudit.reports.readings.readings import READINGS
 from fedaudit.reports.report import Report
 from fedaudit.spec.audits import AuditSpec
@@ -154,7 +153,6 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
 _READ: tuple[type[BaseModel], ...] = (
     Problem,
     Report,
-    Dossier,
     AuditReport,
     DeclaredReport,
     SweepTableBody,

@@ -31,10 +31,9 @@ from api.services.attacks import (
 from api.services.audit_log import note_export
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
-from api.services.dossiers import Form, dossier_response
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page, stored_pdf
+from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pdf
 from api.services.reports import sign_off_report, sign_offs_of
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading import ReportReading
@@ -107,14 +106,10 @@ def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
 
 
 @router.get(f"{_OF}/dossier.{{form}}")
-def saved_dossier(experiment_id: str, form: Form, visit: ReportsVisit) -> Response:
+def saved_dossier(experiment_id: str, form: DossierForm, visit: ReportsVisit) -> Response:
     """The dossier on the report's release: as a page, or as a file."""
     base = f"/experiments/{experiment_id}"
-    links = [
-        Link(f"{base}/report", "Report"),
-        Link(f"{base}/dossier.pdf", "Save as PDF"),
-        Link(f"{base}/dossier.zip", "Save all files"),
-    ]
+    links = [Link(f"{base}/report", "Report"), Link(f"{base}/dossier.pdf", "Save as PDF")]
     return dossier_response(visit.call, experiment_id, form, links=links)
 
 

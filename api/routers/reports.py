@@ -33,16 +33,15 @@ from api.services.artifacts import SAFETENSORS, model_file, stored_layout
 from api.services.attacks import find_judged, judged_document
 from api.services.audit_log import note_export
 from api.services.dispatch import IdempotentRequest
-from api.services.dossiers import dossier_response
 from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page, stored_pdf
+from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pdf
 from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
 from api.services.sweeps import with_costs_of_now
 from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison
-from fedaudit.reports.dossier.dossier import Dossier
+from fedaudit.reports.dossier.dossier import SCHEMA as DOSSIER_SCHEMA
 from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
@@ -111,8 +110,8 @@ _DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
 _PAGE = contents("The report.", {HTML: TEXT}, 404)
 _PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
 _DOSSIER = contents("The dossier.", {ZIP: BINARY, BYTES: BINARY}, 404, 409, 503)
-_DOSSIER_JSON = contents("The dossier.", {JSON: schema_of(Dossier)}, 404, 409)
-_DOSSIER_PAGE = contents("The dossier.", {HTML: TEXT}, 404, 409)
+_DOSSIER_FORMS = {JSON: DOSSIER_SCHEMA, HTML: TEXT, PDF: BINARY, ZIP: BINARY}
+_DOSSIER_FILE = contents("The dossier.", _DOSSIER_FORMS, 404, 409, 503)
 _BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404, 409)
 _MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
 
@@ -179,22 +178,11 @@ def get_dossier(experiment_id: str, call: ReportsReader) -> Response:
     return dossier_response(call, experiment_id, "zip")
 
 
-@router.get(f"{_OF}/dossier.json", response_class=Response, responses=_DOSSIER_JSON)
-def get_dossier_document(experiment_id: str, call: ReportsReader) -> Response:
-    """The dossier's document alone."""
-    return dossier_response(call, experiment_id, "json")
-
-
-@router.get(f"{_OF}/dossier.html", response_class=Response, responses=_DOSSIER_PAGE)
-def get_dossier_page(experiment_id: str, call: ReportsReader) -> Response:
-    """The dossier as one page without scripts."""
-    return dossier_response(call, experiment_id, "html")
-
-
-@router.get(f"{_OF}/dossier.pdf", response_class=Response, responses=_PDF_FILE)
-def get_dossier_pdf(experiment_id: str, call: ReportsReader) -> Response:
-    """The dossier as a PDF file of at most 4 pages."""
-    return dossier_response(call, experiment_id, "pdf")
+@router.get(f"{_OF}/dossier.{{form}}", response_class=Response, responses=_DOSSIER_FILE)
+def get_dossier_file(experiment_id: str, form: DossierForm, call: ReportsReader) -> Response:
+    """The dossier's document, its page without scripts, or the page as a PDF file of at most 4
+    pages."""
+    return dossier_response(call, experiment_id, form)
 
 
 @router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=_BUNDLE)

@@ -6,29 +6,27 @@ evidence gives the same dossier, so that it can be made anew and compared.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from fedaudit.ledger.bundle import Evidence, key_fields
 from fedaudit.ledger.statements import ChainedSignOff, Envelope
 from fedaudit.number_text import bound_text, figure_text
 from fedaudit.privacy.guarantees.cost_sentences import (
-    cost_level,
     doubts,
     guess_words,
     guessed_words,
     odds_words,
 )
 from fedaudit.reports.checks import canonical_hash, canonical_json
-from fedaudit.reports.dossier.criteria import Criteria, criteria
 from fedaudit.reports.later import judged_later, statement_in
-from fedaudit.reports.readings.facts import ReadingPart, number_at, parts_at, text_at
-from fedaudit.reports.readings.questions import ANSWERED, IN_PART, given
+from fedaudit.reports.readings.facts import text_at
+from fedaudit.reports.readings.questions import given
 from fedaudit.reports.readings.reading import rendered
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words
-from fedaudit.reports.sections.part import Answer
 from fedaudit.reports.verdict.release import (
     answer_of,
     bounding_exponent,
@@ -38,285 +36,199 @@ from fedaudit.reports.verdict.release import (
     is_proven,
 )
 from fedaudit.reports.verdict.worst_off import headline_metric
+from fedaudit.spec.metrics import METRICS
 from fedaudit.version import __version__
 
-Status = Literal["answered", "answered in part", "open", "beyond one release"]
-OPEN: Final = "open"
-OUTSIDE: Final = "beyond one release"
-VERSION: Final = 1
-_TEMPLATE = "satre_2_0_1.txt"
-_THEN = "\x1f"
-"""Between a figure and what it means; no text of a report has it."""
+if TYPE_CHECKING:
+    from fedaudit.reports.page.html import Link
 
-
-@dataclass(frozen=True, kw_only=True)
-class ControlSet:
-    """A published set of controls."""
-
-    name: str
-    published: date
-    as_of: date
-    """The day on which the template was compared with it, which may have changed since."""
-
-
-SATRE = ControlSet(name="SATRE 2.0.1", published=date(2026, 7, 23), as_of=date(2026, 11, 26))
+AS_OF = date(2026, 11, 26)
+"""The day on which the template was compared with the controls, which may have changed since."""
+CONTROL_SET, _PUBLISHED = "SATRE 2.0.1", "2026-07-23"
+SCHEMA: dict[str, Any] = json.loads(Path(__file__).with_name("dossier.schema.json").read_text())
+"""Of `dossier.json`."""
 NOTICE = (
     "Statements of one audit report, put beside the controls. It is no approval: questions that "
     "are open are for an output checker to decide by hand. Each statement is bound to what it is "
     "of by a SHA-256, and `fedaudit verify` on this folder computes all of them anew."
 )
-
-
-class Evidence(ReadingPart):
-    """What statements rest on: a file, or a part of one."""
-
-    name: str
-    file: str
-    pointer: str | None
-    """A JSON pointer; None for the whole file."""
-    sha256: str
-    """Of the file's bytes, or of the part's canonical JSON (RFC 8785)."""
-
-
-class FigureRow(ReadingPart):
-    """One line of what the figures say."""
-
-    label: str
-    stated: str
-    reading: str
-    """What it means, or beside what it has to be read."""
-    evidence: list[str]
-
-
-class ControlAnswer(ReadingPart):
-    """One question of a control."""
-
-    question: str | None
-    """None where the title is the question."""
-    status: Status
-    statement: str
-    evidence: list[str]
-
-
-class Control(ReadingPart):
-    """One control, in this project's words."""
-
-    control: str
-    importance: str
-    title: str
-    answers: list[ControlAnswer]
-
-
-class OpenQuestion(ReadingPart):
-    """What an output checker must decide by hand."""
-
-    control: str
-    question: str
-    known: str
-    """What the report contributes."""
-
-
-class Dossier(ReadingPart):
-    """The document `dossier.json`."""
-
-    dossier_version: Literal[1] = 1
-    experiment_id: str
-    name: str
-    made_with: str
-    """The version of fedaudit that made this, not that which trained."""
-    control_set: str
-    published: str
-    as_of: str
-    notice: str
-    answer: Answer
-    """The report's, or what later attacks made of it."""
-    open: int
-    open_questions: list[OpenQuestion]
-    figures: list[FigureRow]
-    criteria: Criteria
-    """Control 3.3.09, field by field."""
-    controls: list[Control]
-    evidence: list[Evidence]
-
-
-def dossier(
-    report: Mapping[str, Any], *, sign_offs: Sequence[Any] = (), later: Sequence[Any] = ()
-) -> dict[str, Any]:
-    """The dossier of a report of the present form. `sign_offs`, `later`: DSSE envelopes, oldest
-    first. Raises ValueError for an envelope that cannot be read, and KeyError or TypeError for a
-    document without the sections of a report."""
-    # As the folder's file gives it back: in the order of its names, whole floats as integers.
-    report = json.loads(canonical_json(dict(report)))
-    statements = [statement_in(Envelope.from_dict(one))[0] for one in later]
-    judged = judged_later(report, [found for one in statements for found in one.attacks])
-    people = [ChainedSignOff.of(Envelope.from_dict(one)).sign_off for one in sign_offs]
-    bound = list(_evidence(report, sign_offs, later))
-    names = {one.name for one in bound}
-    record = criteria(report, judged, version=VERSION, control_set=SATRE.name)
-    figures: list[FigureRow] = []
-    controls: list[Control] = []
-
-    def named(text: str) -> list[str]:
-        return [one for one in text.split(", ") if one in names]
-
-    def row(label: str, evidence: str, caller: Any) -> str:
-        stated, _, reading = (" ".join(part.split()) for part in caller().partition(_THEN))
-        rests = named(evidence)
-        figures.append(FigureRow(label=label, stated=stated, reading=reading, evidence=rests))
-        return ""
-
-    def control(number: str, importance: str, title: str) -> str:
-        controls.append(Control(control=number, importance=importance, title=title, answers=[]))
-        return ""
-
-    def say(question: str, status: Status, evidence: str = "", *, caller: Any) -> str:
-        controls[-1].answers.append(
-            ControlAnswer(
-                question=question or None,
-                status=status,
-                statement=" ".join(caller().split()) or "The report does not say.",
-                evidence=named(evidence),
-            )
-        )
-        return ""
-
-    writers = {"row": row, "control": control, "say": say}
-    rendered(_TEMPLATE, judged, c=record, people=people, **writers, **_given(judged, people))
-    opened = [
-        OpenQuestion(control=one.control, question=said.question or one.title, known=said.statement)
-        for one in controls
-        for said in one.answers
-        if said.status == OPEN
-    ]
-    return Dossier(
-        experiment_id=report["experiment"]["id"],
-        name=report["experiment"]["name"],
-        made_with=__version__,
-        control_set=SATRE.name,
-        published=SATRE.published.isoformat(),
-        as_of=SATRE.as_of.isoformat(),
-        notice=NOTICE,
-        answer=answer_of(judged),
-        open=len(opened),
-        open_questions=opened,
-        figures=figures,
-        criteria=record,
-        controls=controls,
-        evidence=bound,
-    ).model_dump(mode="json")
-
-
+DOCUMENT, PAGE, PDF = "dossier.json", "dossier.html", "dossier.pdf"
 REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE = "report.json", "sign-offs.json", "later-attacks.json"
+KEYS_FILE = "keys.json"
 MODEL_FILE = "model.safetensors"
 """Checked where it lies beside the dossier, which does not bring it."""
 _PARTS = (
     *("answer", "guarantee", "privacy", "utility", "fairness", "attacks", "gates", "model"),
     *("data", "spec", "provenance", "integrity", "limits"),
 )
+"""Of a report, that statements are bound to."""
+_THEN = "\x1f"
+"""Between a figure and what it means; no text of a report has it."""
 
 
-def _evidence(
-    report: Mapping[str, Any], sign_offs: Sequence[Any], later: Sequence[Any]
-) -> Iterator[Evidence]:
-    def part(name: str, file: str, value: Any, pointer: str | None = None) -> Evidence:
-        return Evidence(name=name, file=file, pointer=pointer, sha256=canonical_hash(value) or "")
-
-    yield part("report", REPORT_FILE, report)
-    for name in _PARTS:
-        if report.get(name) is not None:
-            yield part(name, REPORT_FILE, report[name], f"/{name}")
-    if sign_offs:
-        yield part("sign_offs", SIGN_OFFS_FILE, list(sign_offs))
-    if later:
-        yield part("later_attacks", LATER_FILE, list(later))
-    if (file := text_at(report, "model", "sha256")) is not None:
-        yield Evidence(name="model_file", file=MODEL_FILE, pointer=None, sha256=file)
-
-
-def _given(report: Mapping[str, Any], people: Sequence[Any]) -> dict[str, Any]:
-    others = [one for one in people if one.by_submitter is False]
-    done = [one for one in parts_at(report, "attacks") if one["status"] == "done"]
+def dossier(found: Evidence) -> dict[str, Any]:
+    """The dossier of a report of the present form, with its sign-offs and later attacks. Raises
+    ValueError for an envelope that cannot be read, and KeyError or TypeError for a document without
+    the sections of a report."""
+    # As the folder's file gives it back: in the order of its names, whole floats as integers.
+    report = json.loads(canonical_json(found.report))
+    later = [statement_in(Envelope.from_dict(one))[0] for one in found.later_attacks]
+    judged = judged_later(report, [attack for one in later for attack in one.attacks])
+    people = [ChainedSignOff.of(Envelope.from_dict(one)).sign_off for one in found.sign_offs]
+    evidence = list(_evidence(report, found))
+    criteria = _criteria(report, judged)
+    figures, controls = _written(judged, [one["name"] for one in evidence], criteria, people)
+    opened = [
+        {"control": one["control"], "question": said["question"], "known": said["statement"]}
+        for one in controls
+        for said in one["answers"]
+        if said["status"] == "open"
+    ]
     return {
-        **given(report),
-        "OPEN": OPEN,
-        "OUTSIDE": OUTSIDE,
-        "ANSWERED": ANSWERED,
-        "IN_PART": IN_PART,
-        "label": guarantee_words(report["guarantee"]),
-        "level": _level(report),
-        "delta_units": _delta_units(report),
-        "headline": lambda one: {
-            "name": headline_metric(one),
-            **one["metrics"][headline_metric(one)],
-        },
-        "lower_bound": _lower_bound,
-        "odds": lambda exponent: f"{math.floor(math.exp(min(exponent, _MOST))):,}",
-        "doubt": _doubt,
-        "proven": _is_proven_now(report) and not excludes_nothing(report),
-        "short": figure_text,
-        "percent": lambda share: f"{100 * share:.3g} %",
-        "power": lambda one: "" if _has_power(one) else " Too few canaries for an all-clear.",
-        "weak": [one["kind"] for one in done if one["kind"] == "canaries" and not _has_power(one)],
-        "counts": gate_counts(report["gates"]),
-        "THEN": _THEN,
-        "independent": others[-1] if others else None,
+        "dossier_version": 1,
+        "experiment_id": report["experiment"]["id"],
+        "name": report["experiment"]["name"],
+        "made_with": __version__,
+        "control_set": CONTROL_SET,
+        "published": _PUBLISHED,
+        "as_of": AS_OF.isoformat(),
+        "notice": NOTICE,
+        "answer": answer_of(judged).model_dump(mode="json"),
+        "open": len(opened),
+        "open_questions": opened,
+        "figures": figures,
+        "criteria": criteria,
+        "controls": controls,
+        "evidence": evidence,
     }
 
 
-def _level(report: Mapping[str, Any]) -> str | None:
-    """What the bound leaves to a guess; None where nothing is bounded."""
-    exponent, guarantee = bounding_exponent(report), report["guarantee"]
-    if exponent is None:
-        return None
-    if not bounds_every_dataset(report):
-        return "It holds within a radius alone; between any two datasets nothing is bounded"
-    delta, proven = guarantee["delta"] or 0.0, _is_proven_now(report)
-    doubt = doubts(guarantee["kind"], in_force=guarantee["in_force"] is not False)
-    guessed = guessed_words(
-        unit=guarantee["unit"],
-        adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
-        bounds_every_dataset=True,
-        hypotheses=report["spec"]["training"]["hypotheses"],
+def dossier_page(document: Mapping[str, Any], *, links: Sequence["Link"] = ()) -> str:
+    """The page of a dossier; every value in it is escaped. It fetches and runs nothing. `links` are
+    shown above it; a page for download has none."""
+    # Imported here because a check of hashes needs no templates.
+    from fedaudit.reports.page.html import page_environment
+
+    hashes = {one["name"]: one["sha256"] for one in document["evidence"]}
+    page = page_environment().get_template("dossier.html")
+    return page.render(d=document, hashes=hashes, links=links)
+
+
+def dossier_files(found: Evidence, *, printed: Callable[[str], bytes] | None) -> dict[str, bytes]:
+    """The files of the folder by name, all JSON in canonical form (RFC 8785), so that the SHA-256
+    of report.json is the one that sign-offs name. `printed` makes a PDF of a page; without it there
+    is none. Raises as `dossier` does."""
+    document = dossier(found)
+    page = dossier_page(document)
+    contents: dict[str, Any] = {
+        DOCUMENT: document,
+        REPORT_FILE: found.report,
+        SIGN_OFFS_FILE: list(found.sign_offs) or None,
+        LATER_FILE: list(found.later_attacks) or None,
+        KEYS_FILE: [key_fields(key, found.compromised) for key in found.keys],
+    }
+    files = {name: canonical_json(value) for name, value in contents.items() if value is not None}
+    files[PAGE] = page.encode()
+    return files if printed is None else {**files, PDF: printed(page)}
+
+
+def _written(
+    judged: Mapping[str, Any], names: Sequence[str], criteria: Any, people: Sequence[Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of figures and the controls, as the template words them. `names`: of the evidence
+    that there is."""
+    figures: list[dict[str, Any]] = []
+    controls: list[dict[str, Any]] = []
+
+    def rests(text: str) -> list[str]:
+        return [one for one in text.split(", ") if one in names]
+
+    def row(label: str, evidence: str, caller: Any) -> str:
+        stated, _, reading = (" ".join(part.split()) for part in caller().partition(_THEN))
+        found = {"label": label, "stated": stated, "reading": reading, "evidence": rests(evidence)}
+        figures.append(found)
+        return ""
+
+    def control(number: str, importance: str, title: str) -> str:
+        found = {"control": number, "importance": importance, "title": title, "answers": []}
+        controls.append(found)
+        return ""
+
+    def say(question: str, status: str, evidence: str = "", *, caller: Any) -> str:
+        said = {
+            "question": question or None,
+            "status": status,
+            "statement": " ".join(caller().split()) or "The report does not say.",
+            "evidence": rests(evidence),
+        }
+        controls[-1]["answers"].append(said)
+        return ""
+
+    writers = {"row": row, "control": control, "say": say, "c": criteria, "people": people}
+    rendered("satre_2_0_1.txt", judged, **writers, **_given(judged))
+    return figures, controls
+
+
+def _evidence(report: Mapping[str, Any], found: Evidence) -> Iterator[dict[str, Any]]:
+    """What statements rest on: files, or parts of one by JSON pointer, by the SHA-256 of their
+    canonical JSON (RFC 8785)."""
+    files: dict[str, Any] = {
+        "report": (REPORT_FILE, None, report),
+        **{name: (REPORT_FILE, f"/{name}", report.get(name)) for name in _PARTS},
+        "sign_offs": (SIGN_OFFS_FILE, None, list(found.sign_offs) or None),
+        "later_attacks": (LATER_FILE, None, list(found.later_attacks) or None),
+    }
+    for name, (file, pointer, value) in files.items():
+        if value is not None:
+            hashed = canonical_hash(value)
+            yield {"name": name, "file": file, "pointer": pointer, "sha256": hashed}
+    if (hashed := text_at(report, "model", "sha256")) is not None:
+        yield {"name": "model_file", "file": MODEL_FILE, "pointer": None, "sha256": hashed}
+
+
+def _criteria(report: Mapping[str, Any], judged: Mapping[str, Any]) -> Any:
+    """Control 3.3.09, field by field. A report's gates are in the order of its spec's."""
+    fields = ("figure", "attribute", "op", "bound", "value", "outcome", "reason")
+    asked = report["spec"]["gates"]
+    thresholds = [
+        {
+            **{name: gate[name] for name in fields},
+            "allows": sorted(name for name in own if name.startswith("allow_") and own[name]),
+        }
+        for gate, own in zip(judged["gates"], asked, strict=True)
+    ]
+    gaps = {one.get("attribute") for one in asked if one["figure"] in METRICS}
+    attributes = [one["attribute"] for one in report["fairness"]]
+    text = rendered(
+        "criteria.txt",
+        judged,
+        r=report,
+        report_sha256=canonical_hash(report),
+        thresholds=thresholds,
+        judged_gaps=[one for one in attributes if gaps & {None, one}],
+        control_set=CONTROL_SET,
+        **given(judged),
     )
-    if cost_level(exponent, delta=delta) in ("nothing", "unbounded"):
-        return f"{doubt}{'it' if doubt else 'It'} excludes practically nothing"
-    found = f"{doubt}{'a' if doubt else 'A'} guess at {guessed}, right half of the time without it"
-    rate = guess_words(exponent, delta=delta)
-    factor = f": the odds may change by a factor of {odds_words(exponent)}" if proven else ""
-    return f"{found}, may be right {rate} % of the time{factor}"
+    return json.loads(text)
 
 
-def _is_proven_now(report: Mapping[str, Any]) -> bool:
-    return is_proven(report) and report["guarantee"]["in_force"] is True
-
-
-def _delta_units(report: Mapping[str, Any]) -> dict[str, str] | None:
-    """How many units a delta may give away, where there is one."""
-    delta, data = report["guarantee"]["delta"], report["data"]
-    if not delta:
-        return None
-    units = data["rows" if report["guarantee"]["unit"] == "record" else "training_clients"]
-    found = delta * units
-    words = "It has to be far below 1." if found < _SMALL_SHARE else "That is not far below 1."
-    return {"count": figure_text(units), "product": bound_text(found), "words": words}
-
-
-_MOST = 30.0
-"""The largest exponent whose factor is written in full."""
-_SMALL_SHARE = 0.1
-"""Of one unit: from here on the dossier says that delta is not small for so many."""
-
-
-def _lower_bound(attack: Mapping[str, Any]) -> float:
-    bounds = parts_at(attack, "bounds")
-    return max((number_at(one, "epsilon_lower_bound") or 0.0 for one in bounds), default=0.0)
-
-
-def _has_power(attack: Mapping[str, Any]) -> bool:
-    powers = [number_at(one, "power") or 0.0 for one in parts_at(attack, "bounds")]
-    return max(powers, default=0.0) >= SUFFICIENT_POWER
-
-
-def _doubt(attack: Mapping[str, Any]) -> str:
-    shares = [number_at(one, "significance") or 0.0 for one in parts_at(attack, "bounds")]
-    return f"{100 * sum(shares):.2g} %"
+def _given(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **given(report),
+        "THEN": _THEN,
+        "SUFFICIENT_POWER": SUFFICIENT_POWER,
+        "label": guarantee_words(report["guarantee"]),
+        "exponent": bounding_exponent(report),
+        "bounds_every": bounds_every_dataset(report),
+        "secured": is_proven(report) and report["guarantee"]["in_force"] is True,
+        "excludes_nothing": excludes_nothing(report),
+        "counts": gate_counts(report["gates"]),
+        "headline_metric": headline_metric,
+        "guess_words": guess_words,
+        "guessed_words": guessed_words,
+        "odds_words": odds_words,
+        "doubts": doubts,
+        "floor_exp": lambda exponent: f"{math.floor(math.exp(exponent)):,}",
+        "short": figure_text,
+        "bound": bound_text,
+    }

@@ -1,10 +1,9 @@
 """Readings that put questions to a report and state how far it answers them, from a template."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from typing import Any, Final, Literal
 
-from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     Document,
@@ -114,25 +113,18 @@ def given(document: Document) -> Mapping[str, Any]:
         "accountants": sorted({text_at(one, "accountant") or "unknown" for one in epsilons}),
         "everyone": charges_everyone(text_at(document, "guarantee", "mechanism")),
         "useful": [f"{name} {figure(one)}" for name, one in useful.items() if one is not None],
-        "attacked": _kinds(done),
-        "alarms": _kinds([one for one in done if part_at(one, "alarm")]),
+        "attacked": sorted({str(one["kind"]) for one in done}),
+        "alarms": sorted({str(one["kind"]) for one in done if part_at(one, "alarm")}),
         "not_done": len(done) < len(attacks),
         "floats": facts.of_rounding(document),
         "gaps": gaps,
-        "suppressed": suppressed,
+        "suppressed": lambda section: sum(
+            one.get("suppressed") is True for one in parts_at(section, "groups")
+        ),
     }
-
-
-def _kinds(attacks: Sequence[Document]) -> list[str]:
-    return sorted({text_at(one, "kind") or "unknown" for one in attacks})
 
 
 def gaps(section: Document) -> list[str]:
     """The gaps of one attribute, by name."""
     metrics = part_at(section, "metrics").items()
     return [f"{name} {figure(number_at(metric, 'value'))}" for name, metric in metrics]
-
-
-def suppressed(section: Document) -> int:
-    """How many groups of an attribute have no figures."""
-    return sum(value_at(group, "suppressed") is True for group in parts_at(section, "groups"))

@@ -7,7 +7,6 @@ Pure functions over evidence from any source: a database, or an offline bundle.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from fedaudit.ledger.audit import LedgerAudit
@@ -33,7 +32,6 @@ from fedaudit.reports.verification.checkpoints import (
     sign_off_checks,
 )
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
-from fedaudit.reports.verification.dossier_checks import NOT_COMPARED, folder_checks, read_dossier
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.errors import InvalidInputError
@@ -111,11 +109,11 @@ def verify(
     checks += more
     signers = [*_signers(evidence, checkpoints), *sign_offs.signers, *later.signers]
     signers += [] if erasure is None else erasure.signers
-    checks += _leaked_keys(evidence, signers)
+    checks += leaked_keys(evidence, signers)
     believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
     return Verification(
         experiment_id=evidence.experiment_id,
-        verdict=_verdict(checks, believed=believed),
+        verdict=verdict_of(checks, believed=believed),
         checks=checks,
         entries=audit.entries,
         ledger_hash=audit.ledger_hash,
@@ -133,11 +131,11 @@ def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -
     found = list(audit_checks(evidence, keyring))
     key_id = value_at(evidence.report, "integrity", "key_id")
     signers = [key_id] if isinstance(key_id, str) else []
-    checks = [*_parts(evidence), *found, *more, *_leaked_keys(evidence, signers)]
+    checks = [*_parts(evidence), *found, *more, *leaked_keys(evidence, signers)]
     believed = bool(signers) and all(map(keyring.trusts, signers))
     return Verification(
         experiment_id=evidence.experiment_id,
-        verdict=_verdict(checks, believed=believed),
+        verdict=verdict_of(checks, believed=believed),
         checks=checks,
         entries=0,
         ledger_hash="",
@@ -145,28 +143,6 @@ def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -
         signers=signers,
         subject="audit",
         beyond=NOT_VERIFIED,
-    )
-
-
-def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verification:
-    """Check a dossier's folder: the report's signature, every hash that the dossier names, and what
-    it states. No ledger is in it: its bundle proves the report's privacy figures. Raises ValueError
-    where it is no such folder."""
-    document, evidence, files = read_dossier(folder)
-    keyring = Keyring(trusted=trusted, carried=evidence.keys)
-    checks, signers = folder_checks(document, evidence, files, keyring)
-    checks += _leaked_keys(evidence, signers)
-    believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
-    return Verification(
-        experiment_id=evidence.experiment_id,
-        verdict=_verdict(checks, believed=believed),
-        checks=checks,
-        entries=0,
-        ledger_hash="",
-        chain_head="",
-        signers=sorted({key for key in signers if key is not None}),
-        subject="dossier",
-        beyond=NOT_COMPARED,
     )
 
 
@@ -210,7 +186,8 @@ def _read_declared(
     return of_ledger, [signed]
 
 
-def _verdict(checks: Sequence[Check], *, believed: bool) -> Verdict:
+def verdict_of(checks: Sequence[Check], *, believed: bool) -> Verdict:
+    """What follows from all checks; `believed`: whether every signer is trusted."""
     if any(one.outcome == "fail" for one in checks):
         return ALTERED
     complete = all(one.outcome == "pass" for one in checks)
@@ -226,7 +203,7 @@ def _signers(evidence: Evidence, checkpoints: ReadCheckpoints) -> list[str | Non
     return signers
 
 
-def _leaked_keys(evidence: Evidence, signers: Sequence[str | None]) -> Iterator[Check]:
+def leaked_keys(evidence: Evidence, signers: Sequence[str | None]) -> Iterator[Check]:
     """What a leaked key signed proves nothing, whatever time is stated."""
     for key_id in sorted({one for one in signers if one in evidence.compromised and one}):
         yield unchecked(

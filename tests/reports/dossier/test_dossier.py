@@ -6,19 +6,20 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from pypdf import PdfReader
 
-from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.bundle import Evidence, NotABundleError
 from fedaudit.reports.checks import canonical_hash, canonical_json
-from fedaudit.reports.dossier.dossier import SATRE, dossier
-from fedaudit.reports.dossier.dossier_files import SUMS, dossier_files, dossier_page, sums_of
+from fedaudit.reports.dossier.dossier import AS_OF, SCHEMA, dossier, dossier_files, dossier_page
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.page.pdf import pdf_of
 from fedaudit.reports.readings.readings import READINGS
 from fedaudit.reports.report import assemble, report_hash
+from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.reports.verification.verification import verify_folder
+from fedaudit.reports.verification.dossier_checks import verify_folder
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango
 from tests.reports.reading_documents import documents
@@ -35,7 +36,6 @@ ALARM = {
 
 
 def later_alarm(report: dict[str, Any]) -> dict[str, Any]:
-    """What a later attack found, as it is signed behind a report."""
     statement = LaterStatement(
         experiment_id=ID,
         number=1,
@@ -54,19 +54,17 @@ def later_alarm(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def evidence(report: dict[str, Any], **more: Any) -> Evidence:
-    """A report as it was found."""
     return Evidence(ID, report["spec"], (), report, (), [KEY.public], **more)
 
 
 def written(folder: Path, files: dict[str, bytes]) -> Path:
-    """A folder with these files."""
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
 
 
-@pytest.mark.parametrize("since", [SATRE.as_of, *(one.as_of for one in READINGS.values())])
+@pytest.mark.parametrize("since", [AS_OF, *(one.as_of for one in READINGS.values())])
 def test_no_text_was_compared_with_its_source_longer_ago_than_twelve_months(since: date) -> None:
     """Where this fails: compare the template with its source of today, then change its `as_of`."""
     assert since <= datetime.now(UTC).date() <= since + timedelta(days=365)
@@ -74,7 +72,8 @@ def test_no_text_was_compared_with_its_source_longer_ago_than_twelve_months(sinc
 
 def test_every_control_is_answered_or_named_as_open(material) -> None:
     for name, report in documents(material).items():
-        found = dossier(report)
+        found = dossier(evidence(report))
+        jsonschema.validate(json.loads(json.dumps(found)), SCHEMA)
         numbers = [one["control"] for one in found["controls"]]
         assert numbers[:3] == ["3.3.07", "3.3.09", "3.1.16"]
         assert len([one for one in numbers if one.startswith("5.")]) == 21
@@ -95,7 +94,7 @@ def test_every_control_is_answered_or_named_as_open(material) -> None:
 
 def test_the_criteria_are_those_of_the_report(material) -> None:
     report = documents(material)["adaptive"]
-    found = dossier(report)["criteria"]
+    found = dossier(evidence(report))["criteria"]
     assert set(found) == {
         *("output_package", "thresholds", "suppression_rules", "perturbation_rules"),
         *("model_requirements", "risk_appetite", "versions"),
@@ -111,19 +110,19 @@ def test_the_criteria_are_those_of_the_report(material) -> None:
 
 def test_figures_say_no_more_than_was_proven(material) -> None:
     made = documents(material)
-    costs = {name: dossier(one)["figures"][1] for name, one in made.items()}
+    costs = {name: dossier(evidence(one))["figures"][1] for name, one in made.items()}
     assert "may be right" in costs["gaussian"]["reading"]
     assert "nothing is bounded" in costs["adaptive"]["reading"]
     assert "unbounded" in costs["nothing"]["stated"]
     weak = {**made["gaussian"], "guarantee": {**made["gaussian"]["guarantee"], "delta": 0.02}}
-    [delta] = [one for one in dossier(weak)["figures"] if one["label"] == "Delta"]
+    [delta] = [one for one in dossier(evidence(weak))["figures"] if one["label"] == "Delta"]
     assert "not far below 1" in delta["reading"]
 
 
 def test_an_alarm_after_the_report_decides() -> None:
     report = signed_run().report
     assert report is not None
-    found = dossier(report, later=[later_alarm(report)])
+    found = dossier(evidence(report, later_attacks=[later_alarm(report)]))
     assert found["answer"]["outcome"] == "do-not-release"
     assert found["answer"]["reasons"][0]["code"] == "attack-raised-alarm"
     assert "ALARM" in found["figures"][-3]["stated"]
@@ -131,10 +130,11 @@ def test_an_alarm_after_the_report_decides() -> None:
 
 
 def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> None:
-    report = signed_run().report
-    assert report is not None
+    report = {**(signed_run().report or {}), "model": {"sha256": "0" * 64}}
+    report["integrity"] = {**report["integrity"], "signature": None}
+    report = sign_report(report, KEY)
     found = evidence(report, later_attacks=[later_alarm(report)])
-    files = dossier_files(found, printed=lambda _: b"%PDF")
+    files = dossier_files(found, printed=None)
     whole = verify_folder(written(tmp_path / "whole", files), trusted=[KEY.public])
     assert whole.verdict == "valid", [one for one in whole.checks if one.outcome != "pass"]
     assert verify_folder(tmp_path / "whole").verdict == "consistent, signer untrusted"
@@ -149,25 +149,14 @@ def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> 
     faults |= {"dossier.html": "dossier.page", "later-attacks.json": "dossier.later_attacks"}
     for name, content in altered.items():
         changed = {**files, name: content}
-        changed[SUMS] = sums_of({one: changed[one] for one in files if one != SUMS})
         wrong = verify_folder(written(tmp_path / name, changed), trusted=[KEY.public])
         assert wrong.verdict == "altered"
         assert faults[name] in [one.name for one in wrong.checks if one.outcome == "fail"]
-    (tmp_path / "whole" / "dossier.pdf").write_bytes(b"%PDF of others")
-    [fault] = [one for one in verify_folder(tmp_path / "whole").checks if one.outcome == "fail"]
-    assert (fault.name, "dossier.pdf" in fault.detail) == ("dossier.files", True)
-    with pytest.raises(ValueError, match=r"has no dossier\.json"):
+    (tmp_path / "whole" / "model.safetensors").write_bytes(b"another model")
+    failed = [one.name for one in verify_folder(tmp_path / "whole").checks if one.outcome == "fail"]
+    assert failed == ["dossier.model_file"]
+    with pytest.raises(NotABundleError, match=r"has no dossier\.json"):
         verify_folder(tmp_path)
-
-
-def test_a_model_beside_the_dossier_is_the_one_that_it_names(tmp_path: Path) -> None:
-    report = signed_run().report
-    assert report is not None
-    report = {**report, "model": {"sha256": "0" * 64}}
-    folder = written(tmp_path / "d", dossier_files(evidence(report), printed=None))
-    (folder / "model.safetensors").write_bytes(b"another model")
-    failed = [one.name for one in verify_folder(folder).checks if one.outcome == "fail"]
-    assert "dossier.model_file" in failed
 
 
 @needs_pango
@@ -176,6 +165,6 @@ def test_on_paper_it_has_four_pages_at_most(material) -> None:
     many = assemble(material())
     many["spec"]["gates"], many["gates"] = many["spec"]["gates"] * 40, many["gates"] * 40
     for name, report in {**reports, "many gates": many}.items():
-        pages = PdfReader(io.BytesIO(pdf_of(dossier_page(dossier(report))))).pages
+        pages = PdfReader(io.BytesIO(pdf_of(dossier_page(dossier(evidence(report)))))).pages
         assert len(pages) <= 4, name
         assert "questions are open" in pages[0].extract_text()
