@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from fedaudit.fairness.permutation import MIN_CLIENTS
-from fedaudit.federations.federation import is_large
 from fedaudit.federations.split import validation_clients
 from fedaudit.networks.shape import network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -308,10 +307,6 @@ def _put_split(draft: _Draft) -> None:
     share = float(facts.source.get("validation_fraction", 0.3))
     if draft.unit == "record" and draft.aim.private:
         unit, why = "record", "all clients train, and rows of each are held out"
-    elif facts.clients < MIN_CLIENTS and not is_large(rows=facts.rows, features=facts.features):
-        unit, why = "record", "clients are few: all train, and rows of each are held out"
-        if draft.aim.private:
-            why += "; the guarantee is of the models, and of no figure of these rows"
     else:
         unit, why = "client", f"gaps between groups are judged by {MIN_CLIENTS} clients or more"
         if _held_out(facts, share) < MIN_CLIENTS:
@@ -319,7 +314,10 @@ def _put_split(draft: _Draft) -> None:
             shares = (hundredths / 100 for hundredths in range(1, 51))
             share = next((one for one in shares if _held_out(facts, one) >= MIN_CLIENTS), share)
         if _held_out(facts, share) < MIN_CLIENTS:
-            why = f"{why}, and there are too few"
+            why = (
+                f"{why}, and there are too few: `validation_unit: record` holds out rows of each, "
+                "so that all train and are measured, by figures that no guarantee covers"
+            )
     draft.put("/federation/validation_unit", unit)
     draft.put("/federation/validation_fraction", share, why)
 
