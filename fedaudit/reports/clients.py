@@ -35,7 +35,8 @@ def client_columns(
     material: ReportMaterial, scores: ClientScores, disclosure: Disclosure, *, trains: Bools
 ) -> dict[str, Any]:
     """A column for each of COLUMNS, by the client's index, and `reason`, a place in `reasons` or
-    null, for what is null in its line; as JSON. `figure`: what is spent.
+    null, for what is null in its line; as JSON. `figure`: what is spent; `client`: the names where
+    the ledger has others, as where all are charged together.
 
     `disclosure` of the clients of `scores`; `trains` [clients].
     """
@@ -72,7 +73,10 @@ def client_columns(
             reasons.append(text)
         numbers.append(reasons.index(text) if text else None)
     figure = None if found is None else material.inputs.cost_kind
-    return {**every, "reason": numbers, "reasons": reasons, "figure": figure}
+    columns = {**every, "reason": numbers, "reasons": reasons, "figure": figure}
+    if mechanism.facts.subject_kind != "client":
+        columns["client"] = list(material.federation.client_names)
+    return columns
 
 
 def _accuracies(
