@@ -51,6 +51,7 @@ Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""
 HELD, SETTLED = "held", "settled"
 SUMS: tuple[BudgetFigure, ...] = ("leakage", "log_ratio")
+_SMALL = 1e-9
 _BUDGET = table_of(FederationBudget)
 _BY_KEY = update(_BUDGET).where(
     *(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY)
@@ -345,6 +346,7 @@ class Budgets(ScopedRepository):
                 paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
             self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
             self._change(one, state=SETTLED, spent=paid)
+            self._without_rounding(_key_of(one), one.amount)
         return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
@@ -354,11 +356,14 @@ class Budgets(ScopedRepository):
         held = and_(Reservation.experiment_id.in_(experiment_ids), Reservation.state == HELD)
         amount = func.sum(Reservation.amount - Reservation.spent).label("unreserve")
         sums = select(*columns, amount).where(held, Reservation.figure.in_(SUMS))
-        found = self.session.execute(sums.group_by(*columns).order_by(*columns))
+        grouped = self.session.execute(sums.group_by(*columns).order_by(*columns))
+        found = [one._asdict() for one in grouped]
         nothing: dict[str, object] = {"enlarge": 0.0, "spend": 0.0}
-        if back := [nothing | _by_key(one._asdict()) for one in found]:
+        if back := [nothing | _by_key(one) for one in found]:
             self.session.execute(_BOOK, back)
         self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
+        for one in found:
+            self._without_rounding(one, one.pop("unreserve"))
         of_epsilon = and_(held, Reservation.figure == "epsilon")
         ids_by_size = defaultdict(list)
         for one in self._all(select(Reservation).where(of_epsilon)):
@@ -559,6 +564,13 @@ class Budgets(ScopedRepository):
         """`amounts`: what to `unreserve` and to `spend`."""
         key = _by_key(_key_of(reservation))
         self.session.execute(_BOOK, [{**key, "enlarge": enlarge, **amounts}])
+
+    def _without_rounding(self, key: Mapping[str, object], returned: float) -> None:
+        """Adds up anew what is reserved where next to nothing is left beside what was returned, as
+        the rounding of sums of floats is; not always, for that reads all reservations."""
+        left = self.session.scalar(select(FederationBudget.reserved).where(_is_budget(key)))
+        if left and left < _SMALL * returned:
+            self._book_anew(key, spend=0.0)
 
     def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
