@@ -362,8 +362,8 @@ class Budgets(ScopedRepository):
         if back := [nothing | _by_key(one) for one in found]:
             self.session.execute(_BOOK, back)
         self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
-        for one in found:
-            self._without_rounding(one, one.pop("unreserve"))
+        for key in found:
+            self._without_rounding(key, key.pop("unreserve"))
         of_epsilon = and_(held, Reservation.figure == "epsilon")
         ids_by_size = defaultdict(list)
         for one in self._all(select(Reservation).where(of_epsilon)):
