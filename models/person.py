@@ -1,5 +1,8 @@
-"""Whom an API key belongs to, as the administrator who made the key named them."""
+"""Whom an API key belongs to, as the administrator who made the key named them, or an identity
+provider did."""
 
+import hashlib
+import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -33,6 +36,29 @@ class Person:
     def as_dict(self) -> dict[str, str | None]:
         """As it is stored."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who signs in elsewhere, by what stays the same when names change."""
+
+    issuer: str
+    subject: str
+    """Unique at the issuer, and never given to anyone else."""
+
+    def as_dict(self) -> dict[str, str]:
+        """As it is stored."""
+        return asdict(self)
+
+    def key_name(self) -> str:
+        """The name of the rows that stand for it where keys are named."""
+        return f"{self.subject} at {self.issuer}"
+
+    def mark_in(self, project: str) -> str:
+        """What stands in place of a secret's hash, one for each project. No secret has this hash:
+        it is not hexadecimal."""
+        text = json.dumps([self.issuer, self.subject, project])
+        return "identity:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:55]
 
 
 @dataclass(frozen=True)
