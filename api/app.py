@@ -8,10 +8,18 @@ import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api import openapi
 from api.http import problems
-from api.http.middleware import AnswerHeaders, BodyLimit, CompressedAnswers, HeadAnswers, Upload
+from api.http.middleware import (
+    AnswerHeaders,
+    BodyLimit,
+    CompressedAnswers,
+    HeadAnswers,
+    PeerAddress,
+    Upload,
+)
 from api.http.observation import Observation
 from api.metrics import StateMetrics
 from api.pages import install as pages
@@ -83,7 +91,8 @@ async def _keep_tidy(resources: Resources) -> None:
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application on one database and one broker. Its lifespan closes the connections."""
+    """The application on one database and one broker. Its lifespan closes the connections. Raises
+    SettingsError for a file of the settings that cannot be used."""
     resources = Resources(settings)
 
     @asynccontextmanager
@@ -108,6 +117,9 @@ def create_app(settings: Settings) -> FastAPI:
     for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):
         app.add_middleware(middleware)
     app.add_middleware(Observation)
+    if settings.proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=settings.proxies)
+    app.add_middleware(PeerAddress)
     problems.install(app)
     pages.install(app)
     openapi.install(app)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.util import find_spec
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlsplit
@@ -176,6 +176,23 @@ def check_storage_url(url: str) -> None:
         )
 
 
+_SECURE, _LOOPBACK = "https", ("localhost", "127.0.0.1", "::1")
+_OF_PROVIDERS = ("oidc_client_id", "oidc_client_secret_file", "oidc_audience")
+_OF_PROXIES = ("proxy_groups_header", "proxy_name_header", "proxy_email_header", "proxy_addresses")
+
+
+def is_secure(url: str) -> bool:
+    """Whether what is sent to the URL can be neither read nor answered by others: HTTPS, or this
+    machine."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (
+            parts.scheme == _SECURE or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+        )
+    except ValueError:
+        return False
+
+
 class Settings(BaseSettings):
     """Raises pydantic.ValidationError naming the setting and the remedy."""
 
@@ -257,6 +274,31 @@ class Settings(BaseSettings):
     trusted_proxies: str = ""
     """Comma-separated addresses and networks of proxies whose X-Forwarded-* are believed. By
     default none: any local process could choose its address."""
+    groups_map: Path | None = None
+    """The file that says which groups may do what in which projects, for people who sign in by an
+    OpenID provider or a proxy."""
+    oidc_issuer: str = ""
+    """The OpenID provider by which people sign in; `/.well-known/openid-configuration` is below
+    it."""
+    oidc_client_id: str = ""
+    """As which the pages are registered there; without it they take API keys alone."""
+    oidc_client_secret_file: Path | None = None
+    """The file with the client's secret; none for a public client."""
+    oidc_audience: str = ""
+    """The audience (`aud`) of tokens that `/v1` takes; without it `/v1` takes API keys alone."""
+    oidc_groups_claim: str = "groups"
+    """The claim of tokens that names groups."""
+    oidc_scopes: str = "openid profile email"
+    """What the pages ask the provider for; some give groups by a scope only."""
+    proxy_user_header: str = ""
+    """The header in which a proxy that signs people in names them by what never changes."""
+    proxy_groups_header: str = ""
+    """In which it names their groups, separated by commas."""
+    proxy_name_header: str = ""
+    proxy_email_header: str = ""
+    proxy_addresses: str = ""
+    """Comma-separated addresses and networks from which these headers are believed: whoever
+    connects from one is whom they say. Not those of FEDAUDIT_TRUSTED_PROXIES."""
 
     @model_validator(mode="before")
     @classmethod
@@ -286,21 +328,22 @@ class Settings(BaseSettings):
     @property
     def proxies(self) -> list[str]:
         """The trusted proxies one by one."""
-        return [part for one in self.trusted_proxies.split(",") if (part := one.strip())]
+        return _parts(self.trusted_proxies)
+
+    @cached_property
+    def identifying_networks(self) -> list[IPv4Network | IPv6Network]:
+        """From which the proxy's headers say who someone is."""
+        return [ip_network(one) for one in _parts(self.proxy_addresses)]
+
+    def oidc_client_secret(self) -> str | None:
+        """What the file holds at this moment; None for a public client. Raises SettingsError."""
+        return _secret_in(self.oidc_client_secret_file, "FEDAUDIT_OIDC_CLIENT_SECRET_FILE")
 
     def metrics_token(self) -> str | None:
         """What the file holds at this moment, so that it can be exchanged; None where none is
         named. Raises SettingsError for a file that cannot be read or a token easily guessed."""
-        if self.metrics_token_file is None:
-            return None
-        try:
-            token = self.metrics_token_file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(
-                f"FEDAUDIT_METRICS_TOKEN_FILE: {self.metrics_token_file} cannot be read "
-                f"({type(error).__name__})"
-            ) from None
-        if len(token) < _TOKEN_CHARACTERS:
+        token = _secret_in(self.metrics_token_file, "FEDAUDIT_METRICS_TOKEN_FILE")
+        if token is not None and len(token) < _TOKEN_CHARACTERS:
             raise SettingsError(
                 f"FEDAUDIT_METRICS_TOKEN_FILE: the token has fewer than {_TOKEN_CHARACTERS} "
                 "characters; make one with `openssl rand -hex 32`"
@@ -320,14 +363,16 @@ class Settings(BaseSettings):
         except SourcesMapError as error:
             raise ValueError(f"FEDAUDIT_SOURCES_MAP: {error}") from None
         self.metrics_token()
-        for proxy in self.proxies:
-            try:
-                ip_network(proxy)
-            except ValueError:
-                raise ValueError(
-                    f"FEDAUDIT_TRUSTED_PROXIES: {proxy!r} is neither an address nor a network "
-                    "such as 172.16.0.0/12"
-                ) from None
+        self._check_sign_in()
+        for name in ("trusted_proxies", "proxy_addresses"):
+            for proxy in _parts(getattr(self, name)):
+                try:
+                    ip_network(proxy)
+                except ValueError:
+                    raise ValueError(
+                        f"FEDAUDIT_{name.upper()}: {proxy!r} is neither an address nor a network "
+                        "such as 172.16.0.0/12"
+                    ) from None
         databases = ("sqlite://", "postgresql://", "postgresql+psycopg://")
         brokers = ("filesystem://", "redis://", "rediss://")
         for name, url, allowed in (
@@ -340,6 +385,48 @@ class Settings(BaseSettings):
                 )
         check_storage_url(self.storage_url)
         return self
+
+    def _check_sign_in(self) -> None:
+        """Raises ValueError where a setting of another way to sign in lacks one that it needs."""
+        groups = ("groups_map",)
+        needs = {
+            "oidc_issuer": groups,
+            "proxy_user_header": (*groups, "proxy_groups_header", "proxy_addresses"),
+            **dict.fromkeys(_OF_PROVIDERS, ("oidc_issuer",)),
+            **dict.fromkeys(_OF_PROXIES, ("proxy_user_header",)),
+        }
+        for given, needed in needs.items():
+            for name in needed if getattr(self, given) else ():
+                if not getattr(self, name):
+                    raise ValueError(
+                        f"FEDAUDIT_{given.upper()} needs FEDAUDIT_{name.upper()}; set it as well"
+                    )
+        if not self.oidc_issuer:
+            return
+        if not (self.oidc_client_id or self.oidc_audience):
+            raise ValueError(
+                "FEDAUDIT_OIDC_ISSUER needs FEDAUDIT_OIDC_CLIENT_ID for the pages, "
+                "FEDAUDIT_OIDC_AUDIENCE for the API, or both"
+            )
+        if not is_secure(self.oidc_issuer):
+            raise ValueError(
+                "FEDAUDIT_OIDC_ISSUER must begin with https:// (http:// on this machine alone): "
+                "else the network could sign anyone in"
+            )
+
+
+def _parts(text: str) -> list[str]:
+    return [part for one in text.split(",") if (part := one.strip())]
+
+
+def _secret_in(path: Path | None, name: str) -> str | None:
+    """What a file holds, without space around it. Raises SettingsError naming the setting."""
+    if path is None:
+        return None
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{name}: {path} cannot be read ({type(error).__name__})") from None
 
 
 def load_settings() -> Settings:

@@ -14,6 +14,8 @@ from api.http.problems import ProblemError, problem_response
 
 RATE_LIMIT = "rate_limit_headers"
 """In a request's state: headers that state what is left of its project's quota."""
+PEER = "peer"
+"""In a request's state: the address that connected, whatever a proxy says."""
 _PATIENCE_SECONDS = 5.0
 _QUIET_SECONDS = 20.0
 """A body may stop for so long."""
@@ -114,6 +116,14 @@ class _Body:
 
 def _too_large(largest: int) -> ProblemError:
     return ProblemError(413, "payload-too-large", f"the body is larger than {largest} bytes")
+
+
+class PeerAddress(Middleware):
+    """Notes which address connects, before the headers of a trusted proxy replace it."""
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})[PEER] = (scope.get("client") or ("",))[0]
+        await self._app(scope, receive, send)
 
 
 class AnswerHeaders(Middleware):

@@ -1,7 +1,8 @@
 """Who calls, what the key allows, and what is left of its project's quotas."""
 
+import math
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
@@ -11,10 +12,13 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
 from api.http.middleware import RATE_LIMIT
-from api.http.problems import ProblemError
+from api.http.origins import refuse_foreign
+from api.http.problems import ProblemError, invalid
+from api.shared.identities import PROJECT_HEADER, Identities, SignedIn, utf8
 from api.shared.resources import Resources, Shared
+from infrastructure.identity_provider import TokenRefusedError
 from infrastructure.settings import Settings
-from models.person import Actor, Person
+from models.person import Actor, Identity, Person
 from models.repositories import ApiKeyRepository, Budgets, ProjectUsageRepository
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
@@ -102,30 +106,53 @@ def _over(quota: str, limit: int, detail: str) -> ProblemError:
 _CHALLENGE = 'Bearer realm="fedaudit"'
 
 _bearer = HTTPBearer(
-    auto_error=False, description="An API key, as `fedaudit up` prints it or `keys create` makes."
+    auto_error=False,
+    description="An API key, as `fedaudit up` prints it or `keys create` makes; or a token of the "
+    f"identity provider that the service is set to. Who has several projects names one in the "
+    f"header `{PROJECT_HEADER}`.",
 )
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 @dataclass(frozen=True)
 class Caller:
-    """An API key in force. Whatever it asks for is looked up in its project alone."""
+    """An API key in force, or a person who signed in elsewhere and the row that stands for them.
+    Whatever it asks for is looked up in its project alone."""
 
     key_id: str
     project_id: str
     scopes: frozenset[str]
     key_name: str
     person: Person | None
-    """Whom the key belongs to, as named by its administrator."""
+    """Whom the key belongs to, as named by its administrator or by the identity's provider."""
     secret_hash: str
     """Of the secret that was sent; it may end before the key does."""
+    identity: Identity | None = None
+    """Of a person who signed in elsewhere."""
+    ends_at: float = math.inf
+    """Until when a token holds, in seconds since 1970."""
 
     @classmethod
-    def of(cls, key: ApiKey, *, secret_hash: str | None = None) -> Self:
-        """The caller with a key that was found in force; with its newest secret unless given."""
-        person = Person.of(key.person)
-        scopes = frozenset(key.scopes)
-        return cls(key.id, key.project_id, scopes, key.name, person, secret_hash or key.hash)
+    def of(
+        cls,
+        key: ApiKey,
+        *,
+        secret_hash: str | None = None,
+        scopes: Collection[str] | None = None,
+        ends_at: float = math.inf,
+    ) -> Self:
+        """The caller with a key that was found in force; with its newest secret and its own scopes
+        unless given."""
+        return cls(
+            key_id=key.id,
+            project_id=key.project_id,
+            scopes=frozenset(key.scopes if scopes is None else scopes),
+            key_name=key.name,
+            person=Person.of(key.person),
+            secret_hash=secret_hash or key.hash,
+            identity=None if key.identity is None else Identity(**key.identity),
+            ends_at=ends_at,
+        )
 
     @property
     def actor(self) -> Actor:
@@ -136,6 +163,11 @@ class Caller:
     def may(self, scope: Scope) -> bool:
         """Whether the key has the scope; none implies another."""
         return scope in self.scopes
+
+    def is_in_force(self, session: Session) -> bool:
+        """Whether what was sent would still be taken."""
+        lasts = ApiKeyRepository(session).is_in_force(self.secret_hash)
+        return lasts and time.time() < self.ends_at
 
 
 @dataclass(frozen=True)
@@ -163,8 +195,20 @@ class Call:
         return self.resources.budgets(session, self.caller.project_id)
 
 
-def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | None) -> Caller:
-    """The caller with the key that was sent. Raises ProblemError without one in force."""
+def identify(
+    request: Request, resources: Resources, credentials: HTTPAuthorizationCredentials | None
+) -> Caller:
+    """The caller with the key or token that was sent, or whom a trusted proxy names. Raises
+    ProblemError without one in force."""
+    try:
+        signed_in = _signed_in(request, resources.identities, credentials)
+    except TokenRefusedError as error:
+        raise _unauthorised(str(error)[:300], error="invalid_token") from None
+    if signed_in is not None:
+        projects = resources.identities.projects(signed_in.groups)
+        project = _chosen(request, projects)
+        row = resources.identities.row_in(signed_in, project)
+        return Caller.of(row, scopes=projects[project], ends_at=signed_in.ends_at)
     if credentials is None:
         raise _unauthorised("send an API key in the header Authorization: Bearer KEY")
     with resources.database.autocommit_read() as session:
@@ -176,13 +220,36 @@ def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | N
     return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
 
 
+def _signed_in(
+    request: Request, identities: Identities, credentials: HTTPAuthorizationCredentials | None
+) -> SignedIn | None:
+    if credentials is not None:
+        return identities.of_token(credentials.credentials)
+    found = identities.of_proxy(request)
+    if found is not None:
+        # The proxy knows a browser by its cookie, which any site can make the browser send.
+        refuse_foreign(request)
+    return found
+
+
+def _chosen(request: Request, projects: Collection[str]) -> str:
+    """The project that is named, or the only one. Raises ProblemError with the choices."""
+    asked = utf8(request.headers.get(PROJECT_HEADER, ""))
+    if not asked and len(projects) == 1:
+        return next(iter(projects))
+    if asked not in projects:
+        names = ", ".join(projects)
+        raise invalid(f"/header/{PROJECT_HEADER}", f"must name one of your projects: {names}")
+    return asked
+
+
 def allowed(scope: Scope) -> Callable[..., Call]:
     """A dependency that lets keys with the scope pass, and gives the call. It counts the request,
     and refuses one beyond the project's quota. All of it is one function, because FastAPI hands
     each to a thread."""
 
     def check(request: Request, resources: Shared, credentials: Credentials) -> Call:
-        caller = identify(resources, credentials)
+        caller = identify(request, resources, credentials)
         if request.method not in _READING:
             resources.check_schema(within=SCHEMA_SECONDS)
         count_request(resources, caller.project_id, request.scope)
@@ -190,7 +257,8 @@ def allowed(scope: Scope) -> Callable[..., Call]:
             raise ProblemError(
                 403,
                 "forbidden",
-                f"the API key lacks the scope {scope}",
+                f"{'the API key lacks' if caller.identity is None else 'your groups lack'} "
+                f"the scope {scope}",
                 headers={
                     "WWW-Authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
                 },

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select, tuple_, update
 
@@ -77,7 +78,7 @@ class ApiKeyRepository(Repository):
         self, identity: Identity, project: str, project_id: str, person: Person | None
     ) -> bool:
         """Makes the row of a person in a project; False where it is there already."""
-        row = {
+        row: dict[str, Any] = {
             "id": new_id(),
             "project_id": project_id,
             "name": identity.key_name(),
@@ -202,6 +203,15 @@ class WebSessionRepository(Repository):
             )
         ).one_or_none()
         return None if found is None else FoundSession(*found)
+
+    def move(self, token: str, key: ApiKey) -> str:
+        """The new token of a session that goes on with another key: forms of the project before
+        are refused. It ends when it would have."""
+        new = secrets.token_urlsafe(32)
+        row = {"token_hash": hash_of_key(new), "api_key_id": key.id, "project_id": key.project_id}
+        mine = WebSession.token_hash == hash_of_key(token)
+        self._set(WebSession, mine, **row, key_hash=key.hash)
+        return new
 
     def end(self, token: str) -> None:
         """Ends a session; nothing happens where there is none."""
