@@ -69,7 +69,7 @@ def noised_section(
         metrics={
             one.metric: metric_section(
                 one, _with_value(one, intervals.get(one.metric)), asked, method=METHOD
-            ).model_copy(update={"null_reason": WITHHELD})
+            )
             for one in (*figures, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS))
         },
         privacy_cost_by_group=costs,

@@ -20,7 +20,6 @@ from fedaudit.reports.sections.fairness import (
     FairnessSection,
     GroupSection,
     MetricSection,
-    NullSection,
     interval_section,
     shown_rates,
 )
@@ -131,17 +130,14 @@ class Rounding:
                         "reason": exact.reason if exact.value is None else reason,
                         "interval": None,
                         "interval_reason": "there is no value to be sure of",
-                        "null": None,
-                        "null_reason": exact.null_reason or "there is no gap to compare with",
                     }
                 )
                 continue
-            interval, null = intervals.get(name, exact.interval), exact.null
+            interval = intervals.get(name, exact.interval)
             found[name] = exact.model_copy(
                 update={
                     "value": value,
                     "interval": None if interval is None else self._interval(name, interval, value),
-                    "null": None if null is None else self._null(name, null),
                 }
             )
         return found
@@ -198,16 +194,6 @@ class Rounding:
         if _is_share(name):
             high = min(1.0, high)
         return exact.model_copy(update={"low": max(0.0, low), "high": high})
-
-    def _null(self, name: str, exact: NullSection) -> NullSection:
-        step = self._step_of(name, exact.mean)
-        tails = {
-            tail: None if (value := getattr(exact, tail)) is None else nearest(value, step)
-            for tail in ("quantile_95", "quantile_05")
-        }
-        p_value = min(1.0, max(_LEAST_P, outward(0.0, exact.p_value, _LEAST_P)[1]))
-        update = {"mean": nearest(exact.mean, step), "p_value": p_value, **tails}
-        return exact.model_copy(update=update)
 
     def _step_of(self, name: str, value: float) -> float:
         """Shares in steps of the base's rows; losses to two digits, other rates at most so."""
