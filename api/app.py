@@ -8,7 +8,6 @@ import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api import openapi
 from api.http import problems
@@ -17,7 +16,7 @@ from api.http.middleware import (
     BodyLimit,
     CompressedAnswers,
     HeadAnswers,
-    PeerAddress,
+    ProxyHeaders,
     Upload,
 )
 from api.http.observation import Observation
@@ -37,7 +36,7 @@ from api.routers import (
     webhooks,
 )
 from api.shared.resources import Resources
-from infrastructure.settings import Settings
+from infrastructure.settings import Settings, parts_of
 
 _TIDY_SECONDS = 3600.0
 
@@ -117,9 +116,8 @@ def create_app(settings: Settings) -> FastAPI:
     for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):
         app.add_middleware(middleware)
     app.add_middleware(Observation)
-    if settings.proxies:
-        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=settings.proxies)
-    app.add_middleware(PeerAddress)
+    naming = parts_of(settings.proxy_addresses) if settings.proxy_user_header else []
+    app.add_middleware(ProxyHeaders, trusted=settings.proxies, naming=naming)
     problems.install(app)
     pages.install(app)
     openapi.install(app)

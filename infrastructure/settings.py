@@ -9,12 +9,13 @@ it and everything below it.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.util import find_spec
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlsplit
@@ -176,21 +177,22 @@ def check_storage_url(url: str) -> None:
         )
 
 
-_SECURE, _LOOPBACK = "https", ("localhost", "127.0.0.1", "::1")
-_OF_PROVIDERS = ("oidc_client_id", "oidc_client_secret_file", "oidc_audience")
-_OF_PROXIES = ("proxy_groups_header", "proxy_name_header", "proxy_email_header", "proxy_addresses")
+_SECURE = re.compile(r"https://.+|http://(localhost|127\.0\.0\.1)(:\d+)?(/.*)?")
+_NEEDED = (
+    ("oidc_client_id", "oidc_issuer"),
+    ("oidc_audience", "oidc_issuer"),
+    ("oidc_issuer", "oidc_client_id"),
+    ("oidc_issuer", "groups_map"),
+    ("proxy_user_header", "groups_map"),
+    ("proxy_user_header", "proxy_groups_header"),
+    ("proxy_user_header", "proxy_addresses"),
+)
+"""Settings of other ways to sign in, each with one that it needs."""
 
 
-def is_secure(url: str) -> bool:
-    """Whether what is sent to the URL can be neither read nor answered by others: HTTPS, or this
-    machine."""
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and (
-            parts.scheme == _SECURE or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
-        )
-    except ValueError:
-        return False
+def parts_of(text: str) -> list[str]:
+    """The parts between commas, without those that are empty."""
+    return [part for one in text.split(",") if (part := one.strip())]
 
 
 class Settings(BaseSettings):
@@ -275,30 +277,26 @@ class Settings(BaseSettings):
     """Comma-separated addresses and networks of proxies whose X-Forwarded-* are believed. By
     default none: any local process could choose its address."""
     groups_map: Path | None = None
-    """The file that says which groups may do what in which projects, for people who sign in by an
-    OpenID provider or a proxy."""
+    """The file that says what groups may do in which projects, for people who sign in elsewhere."""
     oidc_issuer: str = ""
-    """The OpenID provider by which people sign in; `/.well-known/openid-configuration` is below
-    it."""
+    """The OpenID provider by which people sign in, as it calls itself."""
     oidc_client_id: str = ""
-    """As which the pages are registered there; without it they take API keys alone."""
+    """As which the pages are registered there."""
     oidc_client_secret_file: Path | None = None
     """The file with the client's secret; none for a public client."""
     oidc_audience: str = ""
     """The audience (`aud`) of tokens that `/v1` takes; without it `/v1` takes API keys alone."""
     oidc_groups_claim: str = "groups"
-    """The claim of tokens that names groups."""
     oidc_scopes: str = "openid profile email"
     """What the pages ask the provider for; some give groups by a scope only."""
     proxy_user_header: str = ""
-    """The header in which a proxy that signs people in names them by what never changes."""
+    """In which a proxy that signs people in names them, by what never changes."""
     proxy_groups_header: str = ""
     """In which it names their groups, separated by commas."""
     proxy_name_header: str = ""
-    proxy_email_header: str = ""
     proxy_addresses: str = ""
-    """Comma-separated addresses and networks from which these headers are believed: whoever
-    connects from one is whom they say. Not those of FEDAUDIT_TRUSTED_PROXIES."""
+    """Comma-separated addresses and networks: whatever connects from one is whom these headers say.
+    Not those of FEDAUDIT_TRUSTED_PROXIES."""
 
     @model_validator(mode="before")
     @classmethod
@@ -328,12 +326,7 @@ class Settings(BaseSettings):
     @property
     def proxies(self) -> list[str]:
         """The trusted proxies one by one."""
-        return _parts(self.trusted_proxies)
-
-    @cached_property
-    def identifying_networks(self) -> list[IPv4Network | IPv6Network]:
-        """From which the proxy's headers say who someone is."""
-        return [ip_network(one) for one in _parts(self.proxy_addresses)]
+        return parts_of(self.trusted_proxies)
 
     def oidc_client_secret(self) -> str | None:
         """What the file holds at this moment; None for a public client. Raises SettingsError."""
@@ -365,7 +358,7 @@ class Settings(BaseSettings):
         self.metrics_token()
         self._check_sign_in()
         for name in ("trusted_proxies", "proxy_addresses"):
-            for proxy in _parts(getattr(self, name)):
+            for proxy in parts_of(getattr(self, name)):
                 try:
                     ip_network(proxy)
                 except ValueError:
@@ -388,35 +381,14 @@ class Settings(BaseSettings):
 
     def _check_sign_in(self) -> None:
         """Raises ValueError where a setting of another way to sign in lacks one that it needs."""
-        groups = ("groups_map",)
-        needs = {
-            "oidc_issuer": groups,
-            "proxy_user_header": (*groups, "proxy_groups_header", "proxy_addresses"),
-            **dict.fromkeys(_OF_PROVIDERS, ("oidc_issuer",)),
-            **dict.fromkeys(_OF_PROXIES, ("proxy_user_header",)),
-        }
-        for given, needed in needs.items():
-            for name in needed if getattr(self, given) else ():
-                if not getattr(self, name):
-                    raise ValueError(
-                        f"FEDAUDIT_{given.upper()} needs FEDAUDIT_{name.upper()}; set it as well"
-                    )
-        if not self.oidc_issuer:
-            return
-        if not (self.oidc_client_id or self.oidc_audience):
-            raise ValueError(
-                "FEDAUDIT_OIDC_ISSUER needs FEDAUDIT_OIDC_CLIENT_ID for the pages, "
-                "FEDAUDIT_OIDC_AUDIENCE for the API, or both"
-            )
-        if not is_secure(self.oidc_issuer):
+        for name, needed in _NEEDED:
+            if getattr(self, name) and not getattr(self, needed):
+                raise ValueError(f"FEDAUDIT_{name.upper()} needs FEDAUDIT_{needed.upper()} as well")
+        if self.oidc_issuer and not _SECURE.fullmatch(self.oidc_issuer):
             raise ValueError(
                 "FEDAUDIT_OIDC_ISSUER must begin with https:// (http:// on this machine alone): "
                 "else the network could sign anyone in"
             )
-
-
-def _parts(text: str) -> list[str]:
-    return [part for one in text.split(",") if (part := one.strip())]
 
 
 def _secret_in(path: Path | None, name: str) -> str | None:

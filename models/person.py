@@ -1,12 +1,12 @@
 """Whom an API key belongs to, as the administrator who made the key named them, or an identity
 provider did."""
 
-import hashlib
 import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 MAX_CHARACTERS = 200
 
@@ -51,14 +51,13 @@ class Identity:
         return asdict(self)
 
     def key_name(self) -> str:
-        """The name of the rows that stand for it where keys are named."""
+        """What it is called where keys are named."""
         return f"{self.subject} at {self.issuer}"
 
-    def mark_in(self, project: str) -> str:
-        """What stands in place of a secret's hash, one for each project. No secret has this hash:
-        it is not hexadecimal."""
-        text = json.dumps([self.issuer, self.subject, project])
-        return "identity:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:55]
+    def key_id(self, project: str) -> str:
+        """A UUIDv5, which anyone can compute, of a JSON list: issuer, subject, project. Keys have a
+        UUIDv7, so none can pass for a person."""
+        return str(uuid5(NAMESPACE_URL, json.dumps([self.issuer, self.subject, project])))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import hashlib
 import hmac
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -24,7 +23,6 @@ from api.http.problems import ProblemError, invalid
 from api.shared.identities import BY_PROXY
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller
-from infrastructure.identity_provider import TokenRefusedError
 from models.person import Identity
 from models.repositories import WebSessionRepository
 from models.repositories.accounts import FoundSession
@@ -52,8 +50,6 @@ class Visitor:
     project_name: str
     csrf: str
     """Goes into every form that is posted, as the field `csrf`."""
-    projects: tuple[str, ...] = ()
-    """Between which a person who signed in elsewhere may choose."""
 
     def may(self, scope: Scope) -> bool:
         """Whether the key has the scope; none implies another."""
@@ -75,38 +71,31 @@ def visitor_of(request: Request, resources: Shared) -> Visitor:
     if token:
         with resources.database.read() as session:
             found = WebSessionRepository(session).find(token)
-    caller, projects = (None, {}) if found is None else _caller_of(request, resources, found)
+    caller = None if found is None else _caller_of(request, resources, found)
     if token is None or found is None or caller is None:
         raise SignInNeededError(_way_back(request))
     csrf = hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
-    visitor = Visitor(caller, found.project_name, csrf, tuple(projects))
+    visitor = Visitor(caller, found.project_name, csrf)
     # For the page of a later error.
     request.state.visitor = visitor
     return visitor
 
 
-def _caller_of(
-    request: Request, resources: Resources, found: FoundSession
-) -> tuple[Caller | None, Mapping[str, frozenset[str]]]:
-    """The caller of a session, None where it holds no more; and the projects of their groups. A
-    session that began by a proxy holds while the proxy names the same person, with the groups that
-    it states now."""
+def _caller_of(request: Request, resources: Resources, found: FoundSession) -> Caller | None:
+    """The caller of a session; None where it holds no more. One that began by a proxy holds while
+    the proxy names the same person, with the groups that it states now."""
     if found.key.identity is None:
-        return Caller.of(found.key), {}
+        return Caller.of(found.key)
     identity, groups = Identity(**found.key.identity), found.groups or []
     if identity.issuer == BY_PROXY:
-        try:
-            named = resources.identities.of_proxy(request)
-        except TokenRefusedError:
-            named = None
+        named = resources.identities.of_proxy(request)
         if named is None or named.identity != identity:
-            return None, {}
-        groups = list(named.groups)
+            return None
+        groups = named.groups
     elif identity.issuer != resources.settings.oidc_issuer:
-        return None, {}
-    projects = resources.identities.map.projects(groups)
-    scopes = projects.get(found.project_name)
-    return (None if scopes is None else Caller.of(found.key, scopes=scopes)), projects
+        return None
+    scopes = resources.identities.projects(groups).get(found.project_name)
+    return None if scopes is None else replace(Caller.of(found.key), scopes=scopes)
 
 
 SignedIn = Annotated[Visitor, Depends(visitor_of)]
@@ -144,8 +133,8 @@ def require(visitor: Visitor, scope: Scope) -> None:
         raise ProblemError(
             403,
             "forbidden",
-            f"your groups do not give you the scope {scope}"
-            if visitor.caller.identity
+            f"your groups lack the scope {scope}; sign in with an API key that has it"
+            if visitor.caller.elsewhere
             else f"the API key that you signed in with lacks the scope {scope}; sign in with one "
             "that has it",
             scope=scope,

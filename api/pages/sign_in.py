@@ -23,7 +23,6 @@ from api.pages.session import (
 from api.pages.templates import page
 from api.pages.visits import PostedForm
 from api.shared.resources import Resources, Shared
-from infrastructure.identity_provider import TokenRefusedError
 from models.repositories import ApiKeyRepository, WebSessionRepository
 from models.repositories.accounts import hash_of_key
 
@@ -106,18 +105,9 @@ def sign_in_form(
     status: int = 200,
 ) -> HTMLResponse:
     """The page, with what it has to say and every way in."""
-    settings = resources.settings
-    try:
-        named = resources.identities.of_proxy(request)
-    except TokenRefusedError:
-        named = None
-    return page(
-        request,
-        "sign_in.html",
-        visitor=visitor,
-        status=status,
-        next_path=target,
-        message=message,
-        provider=urlsplit(settings.oidc_issuer).hostname if settings.oidc_client_id else None,
-        named=named,
-    )
+    named = resources.identities.of_proxy(request)
+    elsewhere = urlsplit(resources.settings.oidc_issuer).hostname
+    if named is not None:
+        elsewhere = named.person.name if named.person else named.identity.subject
+    shown = {"next_path": target, "message": message, "elsewhere": elsewhere, "named": named}
+    return page(request, "sign_in.html", visitor=visitor, status=status, **shown)

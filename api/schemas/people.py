@@ -57,14 +57,6 @@ class PersonRequest(Body):
         return Person(self.name, email=self.email, role=self.role)
 
 
-class IdentityBody(BaseModel):
-    """A person who signs in elsewhere, by what stays the same when names change."""
-
-    issuer: str
-    """The identity provider's address; `proxy` where a trusted proxy named them."""
-    subject: str
-
-
 class ActorBody(BaseModel):
     """Who did something: the key, and its person as named at that time by its administrator."""
 
@@ -100,10 +92,8 @@ class KeyBody(RowBody):
     """Its first characters, to distinguish keys."""
     scopes: list[str]
     person: PersonBody | None
-    """Whom it belongs to, as named by the administrator who made it; null where nobody was."""
-    identity: IdentityBody | None
-    """Whom it stands for where they sign in elsewhere: no secret opens it, its scopes follow from
-    their groups, and revoking it ends their access for good."""
+    """Whom it belongs to, as named by the administrator who made it, or by the provider of an
+    identity; null where nobody was."""
     created_at: datetime
     created_by: ActorBody | None
     """Who made it, and named its person; null for one that was made on the database itself, or
@@ -241,11 +231,9 @@ class SignOffBody(BaseModel):
     role: str | None
     """In what capacity, by the signer's own words."""
     person: str
-    """As named by the key's administrator, or by the identity's issuer."""
+    """As named by the key's administrator."""
     key_id: str
     key_name: str
-    identity: IdentityBody | None
-    """Of a person who signed in elsewhere; null with an API key."""
     by_submitter: bool | None
     """Whether the same key or name submitted the experiment; null where no name was recorded."""
     concerns: list[Concern]
@@ -259,8 +247,7 @@ class SignOffBody(BaseModel):
     def of(cls, row: SignOff) -> Self:
         """The body of a stored sign-off. Raises ValueError where the row is no sign-off."""
         return cls.model_validate(
-            {"identity": None, **Statement.of_fields(row.statement).fields()}
-            | {"envelope": row.envelope}
+            {**Statement.of_fields(row.statement).fields(), "envelope": row.envelope}
         )
 
 

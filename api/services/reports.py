@@ -23,7 +23,7 @@ from api.services.dispatch import IdempotentRequest, earlier_result
 from api.services.lookups import find_experiment, find_report, list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller
-from fedaudit.ledger.statements import Concern, SignerIdentity
+from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.comparison.compared_reports import compare_reports
 from fedaudit.reports.comparison.fronts import Comparison
@@ -189,7 +189,6 @@ def sign_off_report(
             why = " and ".join(CONCERN_WORDS[one] for one in concerns)
             message = f"is needed, because {why}: say why it is signed off as it is"
             raise error_at("/note", message)
-        identity = call.caller.identity
         sign_offs = SignOffRepository(session, call.project_id)
         number = sign_offs.next_number(experiment_id)
         if number > _MOST_SIGN_OFFS:
@@ -208,7 +207,6 @@ def sign_off_report(
             by_submitter=_by_submitter(
                 find_experiment(session, call.caller, experiment_id), call.caller
             ),
-            identity=None if identity is None else SignerIdentity(**identity.as_dict()),
             signed_off_at=utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
         if idempotency is not None:

@@ -1,33 +1,38 @@
 """Who signs in elsewhere: by a token of the identity provider, or by a trusted proxy's headers.
 
-Their groups decide, at each request, which projects are open and with what scopes. In each of their
-projects a row of `api_keys` stands for them, which no secret opens: whatever refers to a key refers
-to that.
+Groups decide, at each request, which projects are open and with what scopes, by a YAML (or JSON)
+file: groups, with projects and scopes. In each project a row of `api_keys` stands for the person.
+
+    data-science:
+      acme: [experiments:read, experiments:write, reports:read]
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError
 from starlette.requests import HTTPConnection
 
-from api.http.middleware import PEER
-from api.http.problems import ProblemError, unavailable
-from api.shared.groups import GroupsMap, read_groups_map
-from infrastructure.identity_provider import IdentityProvider, ProviderAwayError, TokenRefusedError
-from infrastructure.settings import Settings
+from api.http.middleware import NAMES_PEOPLE
+from api.http.problems import ProblemError
+from api.shared.identity_provider import IdentityProvider, refused
+from infrastructure.settings import Settings, SettingsError, parts_of
 from models.database import Database
 from models.person import Actor, Identity, Person
-from models.repositories import ApiKeyRepository, AuditLogRepository, ProjectRepository
+from models.repositories import ApiKeyRepository, AuditLogRepository
 from models.tables.accounts import ApiKey
+from models.vocabulary import Scope
 
-PROJECT_HEADER = "Fedaudit-Project"
 BY_PROXY = "proxy"
 """The issuer of identities that a trusted proxy states."""
-_MOST_SUBJECT, _MOST_GROUP = 255, 200
-_MOST_GROUPS = 1000
+_Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\S(.*\S)?$")]
+_Projects = dict[_Name, Annotated[list[Scope], Field(min_length=1)]]
+_MAP: TypeAdapter[dict[str, dict[str, list[Scope]]]] = TypeAdapter(dict[_Name, _Projects])
+_MOST_GROUPS, _MOST_CHARACTERS = 1000, 255
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class SignedIn:
     identity: Identity
     person: Person | None
     """None where no usable name was stated."""
-    groups: tuple[str, ...]
+    groups: list[str]
     ends_at: float = math.inf
     """Until when that holds, in seconds since 1970."""
 
@@ -47,71 +52,55 @@ class Identities:
 
     def __init__(self, settings: Settings, database: Database) -> None:
         """Raises SettingsError for a map of groups or a secret that cannot be used."""
-        self._settings = settings
-        self._database = database
-        path = settings.groups_map
-        self.map = GroupsMap({}) if path is None else read_groups_map(path)
+        self._settings, self._database = settings, database
+        self._map = {} if settings.groups_map is None else _read_map(settings.groups_map)
+        settings.oidc_client_secret()
         self.provider = IdentityProvider(settings) if settings.oidc_issuer else None
         """None where no identity provider is set."""
-        settings.oidc_client_secret()
 
-    def projects(self, groups: Sequence[str]) -> dict[str, frozenset[str]]:
-        """The projects that the groups open now, with scopes. Raises ProblemError for none."""
-        found = self.map.projects(groups)
-        if not found:
-            named = ", ".join(groups[:20]) or "none was stated"
-            raise ProblemError(
-                403,
-                "forbidden",
-                f"none of your groups opens a project here ({named}); ask whoever runs the "
-                "service to map one of them (FEDAUDIT_GROUPS_MAP)",
-            )
-        return found
+    def projects(self, groups: Iterable[str]) -> dict[str, frozenset[str]]:
+        """The projects that the groups open now, each with all scopes that any of them gives."""
+        found: dict[str, frozenset[str]] = {}
+        for group in groups:
+            for project, scopes in self._map.get(group, {}).items():
+                found[project] = found.get(project, frozenset()) | frozenset(scopes)
+        return dict(sorted(found.items()))
 
     def of_token(self, token: str) -> SignedIn | None:
-        """Whom a bearer token names; None where it is none, or none are taken. Raises ProblemError,
-        TokenRefusedError."""
+        """Whom a bearer token names; None where it is an API key, or no tokens are taken. Raises
+        ProblemError for one that is not valid."""
         audience = self._settings.oidc_audience
         # An API key has no dot.
         if self.provider is None or not audience or token.count(".") != 2:
             return None
-        try:
-            return self.of_claims(self.provider.claims(token, audience))
-        except ProviderAwayError:
-            raise unavailable("the identity provider does not answer", retry_seconds=5) from None
+        return self.of_claims(self.provider.claims(token, audience))
 
     def of_claims(self, claims: Mapping[str, Any]) -> SignedIn:
-        """Whom the claims of a valid token name. Raises TokenRefusedError without a subject."""
+        """Whom the claims of a valid token name. Raises ProblemError for a subject that is none."""
         stated = claims.get(self._settings.oidc_groups_claim)
-        groups = [stated] if isinstance(stated, str) else stated
+        groups = stated if isinstance(stated, list) else [stated]
         email = None if claims.get("email_verified") is False else claims.get("email")
-        return _signed_in(
-            self._settings.oidc_issuer,
-            claims["sub"],
-            names=[claims.get("name"), claims.get("preferred_username"), email],
-            email=email,
-            groups=groups if isinstance(groups, list) else [],
-            ends_at=float(claims["exp"]),
-        )
+        person = _person((claims.get("name"), claims.get("preferred_username"), email), email)
+        identity = _identity(self._settings.oidc_issuer, claims["sub"])
+        return SignedIn(identity, person, _texts(groups), float(claims["exp"]))
 
     def of_proxy(self, request: HTTPConnection) -> SignedIn | None:
-        """Whom a trusted proxy names; None where the request comes from elsewhere, or names nobody.
-        Raises TokenRefusedError where a header is there twice: one may be the client's."""
-        settings, peer = self._settings, request.scope.get("state", {}).get(PEER)
-        if not settings.proxy_user_header or not _is_in(peer, settings):
+        """Whom a trusted proxy names; None where the request comes from elsewhere or names nobody.
+        Raises ProblemError where a header is there twice: one may be the client's."""
+        if not request.scope.get("state", {}).get(NAMES_PEOPLE):
             return None
-        names = ("user", "groups", "name", "email")
-        stated = {
-            name: _header(request, getattr(settings, f"proxy_{name}_header")) for name in names
-        }
-        if not stated["user"]:
-            return None
-        return _signed_in(
-            BY_PROXY,
-            stated["user"],
-            names=[stated["name"], stated["user"]],
-            email=stated["email"],
-            groups=[one.strip() for one in (stated["groups"] or "").split(",")],
+        settings = self._settings
+        user, groups, name = (
+            _header(request, one)
+            for one in (
+                settings.proxy_user_header,
+                settings.proxy_groups_header,
+                settings.proxy_name_header,
+            )
+        )
+        identity = _identity(BY_PROXY, user) if user else None
+        return identity and SignedIn(
+            identity, _person((name, user), None), _texts(parts_of(groups))
         )
 
     def row_in(self, signed_in: SignedIn, project: str) -> ApiKey:
@@ -120,83 +109,62 @@ class Identities:
         identity, person = signed_in.identity, signed_in.person
         with self._database.autocommit_read() as session:
             row = ApiKeyRepository(session).of_identity(identity, project)
-        if row is None:
-            row = self._admitted(signed_in, project)
-        elif person is not None and row.person != person.as_dict():
+        if row is None or (person is not None and row.person != person.as_dict()):
             with self._database.write() as session:
-                ApiKeyRepository(session).rename(row.id, person)
-                row.person = person.as_dict()
+                row, new = ApiKeyRepository(session).admit(identity, project, person)
+                if new:
+                    by = Actor(row.id, row.name, None if person is None else person.name)
+                    about: dict[str, Any] = {"name": row.name, "scopes": [], "person": by.person}
+                    log = AuditLogRepository(session, row.project_id)
+                    log.enter("key.created", row.id, by=by, origin="api", **about)
         if row.revoked_at is not None:
             detail = f"an administrator ended your access to the project {project}"
             raise ProblemError(403, "forbidden", detail)
         return row
 
-    def _admitted(self, signed_in: SignedIn, project: str) -> ApiKey:
-        identity, person = signed_in.identity, signed_in.person
-        with self._database.write() as session:
-            keys = ApiKeyRepository(session)
-            project_id = ProjectRepository(session).get_or_create(project).id
-            made = keys.admit(identity, project, project_id, person)
-            row = keys.of_identity(identity, project)
-            if row is None:
-                raise LookupError(f"the row of {identity} in {project} was made and is lost")
-            if made:
-                name = None if person is None else person.name
-                AuditLogRepository(session, project_id).enter(
-                    "key.created",
-                    row.id,
-                    by=Actor(row.id, row.name, name),
-                    name=row.name,
-                    scopes=[],
-                    person=name,
-                )
-        return row
 
-
-def _is_in(peer: Any, settings: Settings) -> bool:
+def _read_map(path: Path) -> dict[str, dict[str, list[Scope]]]:
     try:
-        address = ip_address(peer)
-    except ValueError:
-        return False
-    return any(address in network for network in settings.identifying_networks)
+        return _MAP.validate_python(yaml.safe_load(path.read_text("utf-8")), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "/".join(map(str, ("", *first["loc"])))
+        fault = f"{place}: {first['msg']}; write GROUP: {{PROJECT: [SCOPE, ...]}}"
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        fault = " ".join(str(error).split())[:300]
+    raise SettingsError(f"FEDAUDIT_GROUPS_MAP: {path}: {fault}")
 
 
-def _header(request: HTTPConnection, name: str) -> str | None:
+def _header(request: HTTPConnection, name: str) -> str:
     found = request.headers.getlist(name) if name else []
     if len(found) > 1:
-        raise TokenRefusedError(f"the header {name} is there {len(found)} times")
-    return utf8(found[0]).strip() if found else None
+        raise refused(f"the header {name} is there {len(found)} times")
+    return utf8("".join(found)).strip()
 
 
 def utf8(header: str) -> str:
-    """A header's text, which the server reads by the letter."""
+    """A header's text, which is read by the letter until here."""
     return header.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
-def _signed_in(
-    issuer: str,
-    subject: str,
-    *,
-    names: Sequence[Any],
-    email: Any,
-    groups: Sequence[Any],
-    ends_at: float = math.inf,
-) -> SignedIn:
-    if not 0 < len(subject) <= _MOST_SUBJECT or not subject.isprintable():
-        raise TokenRefusedError("the subject is empty, too long or cannot be printed")
-    known = [one for one in groups if isinstance(one, str) and 0 < len(one) <= _MOST_GROUP]
-    person = next((one for name in names if (one := _person(name, email))), None)
-    return SignedIn(Identity(issuer, subject), person, tuple(known[:_MOST_GROUPS]), ends_at)
+def _texts(groups: Iterable[Any]) -> list[str]:
+    found = [one for one in groups if isinstance(one, str) and len(one) <= _MOST_CHARACTERS]
+    return found[:_MOST_GROUPS]
 
 
-def _person(name: Any, email: Any) -> Person | None:
-    """The person of this name; None for one that is empty or deceives. An address that is none is
-    left out."""
-    if not isinstance(name, str):
-        return None
-    for address in (email, None):
-        try:
-            return Person(name, email=address if isinstance(address, str) else None)
-        except ValueError:
-            continue
+def _identity(issuer: str, subject: str) -> Identity:
+    if not 0 < len(subject) <= _MOST_CHARACTERS or not subject.isprintable():
+        raise refused("the subject is empty, too long or cannot be printed")
+    return Identity(issuer, subject)
+
+
+def _person(names: Iterable[Any], email: Any) -> Person | None:
+    """By the first name that is none that is empty or deceives; an address that is none is left
+    out."""
+    for name in names:
+        for address in (email, None):
+            try:
+                return Person(name or "", email=address)
+            except (ValueError, TypeError):
+                continue
     return None

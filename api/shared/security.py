@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Collection, MutableMapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 from fastapi import Depends, Request
@@ -14,11 +14,10 @@ from sqlalchemy.orm import Session
 from api.http.middleware import RATE_LIMIT
 from api.http.origins import refuse_foreign
 from api.http.problems import ProblemError, invalid
-from api.shared.identities import PROJECT_HEADER, Identities, SignedIn, utf8
+from api.shared.identities import utf8
 from api.shared.resources import Resources, Shared
-from infrastructure.identity_provider import TokenRefusedError
 from infrastructure.settings import Settings
-from models.person import Actor, Identity, Person
+from models.person import Actor, Person
 from models.repositories import ApiKeyRepository, Budgets, ProjectUsageRepository
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
@@ -105,6 +104,7 @@ def _over(quota: str, limit: int, detail: str) -> ProblemError:
 
 _CHALLENGE = 'Bearer realm="fedaudit"'
 
+PROJECT_HEADER = "Fedaudit-Project"
 _bearer = HTTPBearer(
     auto_error=False,
     description="An API key, as `fedaudit up` prints it or `keys create` makes; or a token of the "
@@ -127,32 +127,18 @@ class Caller:
     """Whom the key belongs to, as named by its administrator or by the identity's provider."""
     secret_hash: str
     """Of the secret that was sent; it may end before the key does."""
-    identity: Identity | None = None
-    """Of a person who signed in elsewhere."""
+    elsewhere: bool = False
+    """Whether it is a person who signed in elsewhere; their groups give the scopes."""
     ends_at: float = math.inf
     """Until when a token holds, in seconds since 1970."""
 
     @classmethod
-    def of(
-        cls,
-        key: ApiKey,
-        *,
-        secret_hash: str | None = None,
-        scopes: Collection[str] | None = None,
-        ends_at: float = math.inf,
-    ) -> Self:
-        """The caller with a key that was found in force; with its newest secret and its own scopes
-        unless given."""
-        return cls(
-            key_id=key.id,
-            project_id=key.project_id,
-            scopes=frozenset(key.scopes if scopes is None else scopes),
-            key_name=key.name,
-            person=Person.of(key.person),
-            secret_hash=secret_hash or key.hash,
-            identity=None if key.identity is None else Identity(**key.identity),
-            ends_at=ends_at,
-        )
+    def of(cls, key: ApiKey, *, secret_hash: str | None = None) -> Self:
+        """The caller with a key that was found in force; with its newest secret unless given."""
+        person = Person.of(key.person)
+        scopes, sent = frozenset(key.scopes), secret_hash or key.hash
+        known = key.identity is not None
+        return cls(key.id, key.project_id, scopes, key.name, person, sent, known)
 
     @property
     def actor(self) -> Actor:
@@ -200,15 +186,19 @@ def identify(
 ) -> Caller:
     """The caller with the key or token that was sent, or whom a trusted proxy names. Raises
     ProblemError without one in force."""
-    try:
-        signed_in = _signed_in(request, resources.identities, credentials)
-    except TokenRefusedError as error:
-        raise _unauthorised(str(error)[:300], error="invalid_token") from None
+    identities = resources.identities
+    if credentials is None:
+        signed_in = identities.of_proxy(request)
+        if signed_in is not None:
+            # The proxy knows a browser by its cookie, which any site can make the browser send.
+            refuse_foreign(request)
+    else:
+        signed_in = identities.of_token(credentials.credentials)
     if signed_in is not None:
-        projects = resources.identities.projects(signed_in.groups)
+        projects = identities.projects(signed_in.groups)
         project = _chosen(request, projects)
-        row = resources.identities.row_in(signed_in, project)
-        return Caller.of(row, scopes=projects[project], ends_at=signed_in.ends_at)
+        row = identities.row_in(signed_in, project)
+        return replace(Caller.of(row), scopes=projects[project], ends_at=signed_in.ends_at)
     if credentials is None:
         raise _unauthorised("send an API key in the header Authorization: Bearer KEY")
     with resources.database.autocommit_read() as session:
@@ -220,26 +210,16 @@ def identify(
     return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
 
 
-def _signed_in(
-    request: Request, identities: Identities, credentials: HTTPAuthorizationCredentials | None
-) -> SignedIn | None:
-    if credentials is not None:
-        return identities.of_token(credentials.credentials)
-    found = identities.of_proxy(request)
-    if found is not None:
-        # The proxy knows a browser by its cookie, which any site can make the browser send.
-        refuse_foreign(request)
-    return found
-
-
 def _chosen(request: Request, projects: Collection[str]) -> str:
     """The project that is named, or the only one. Raises ProblemError with the choices."""
-    asked = utf8(request.headers.get(PROJECT_HEADER, ""))
-    if not asked and len(projects) == 1:
-        return next(iter(projects))
+    if not projects:
+        raise ProblemError(403, "forbidden", "none of your groups opens a project of this service")
+    asked = utf8(request.headers.get(PROJECT_HEADER, "")) or (
+        next(iter(projects)) if len(projects) == 1 else ""
+    )
     if asked not in projects:
-        names = ", ".join(projects)
-        raise invalid(f"/header/{PROJECT_HEADER}", f"must name one of your projects: {names}")
+        must = f"must name one of your projects: {', '.join(projects)}"
+        raise invalid(f"/header/{PROJECT_HEADER}", must)
     return asked
 
 
@@ -257,8 +237,8 @@ def allowed(scope: Scope) -> Callable[..., Call]:
             raise ProblemError(
                 403,
                 "forbidden",
-                f"{'the API key lacks' if caller.identity is None else 'your groups lack'} "
-                f"the scope {scope}",
+                ("your groups lack" if caller.elsewhere else "the API key lacks")
+                + f" the scope {scope}",
                 headers={
                     "WWW-Authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
                 },

@@ -382,14 +382,6 @@ def growing_hashes(names: Sequence[str]) -> Iterator[str]:
         yield closed.hexdigest()
 
 
-@dataclass(frozen=True)
-class SignerIdentity:
-    """Who signed in, by what stays the same when names change."""
-
-    issuer: str
-    subject: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class SignOff(Statement):
     """What one person stated of one report. Hashes are in hexadecimal."""
@@ -408,28 +400,18 @@ class SignOff(Statement):
     concerns: tuple[Concern, ...]
     """What the report had against it."""
     person: str
-    """As the key's administrator named them, or the identity's issuer."""
+    """As the key's administrator named them."""
     key_id: str
-    """Of the API key that was used, or of what stands for the identity."""
+    """Of the API key that was used."""
     key_name: str
     by_submitter: bool | None
     """Whether the same key or name submitted the experiment; None where no name was recorded."""
     signed_off_at: str
     """By the service's clock, in UTC."""
-    identity: SignerIdentity | None = None
-    """Of a person who signed in elsewhere; None with an API key, and then left out."""
 
     def fields(self) -> dict[str, Any]:
         """What is stated, as JSON."""
-        stated = {**asdict(self), "concerns": list(self.concerns)}
-        return stated if self.identity else {k: v for k, v in stated.items() if k != "identity"}
-
-    @classmethod
-    def of_fields(cls, value: Any) -> Self:
-        """The inverse of `fields`. Raises ValueError for a value of another form."""
-        if not isinstance(value, dict) or value.get("identity", ...) is None:
-            raise ValueError("is no sign-off: a field is empty")
-        return super().of_fields({"identity": None, **value})
+        return {**asdict(self), "concerns": list(self.concerns)}
 
 
 @dataclass(frozen=True)

@@ -71,30 +71,26 @@ class ApiKeyRepository(Repository):
     def of_identity(self, identity: Identity, project: str) -> ApiKey | None:
         """The row of a person in the project of this name, also a revoked one; None before their
         first request."""
-        mark = identity.mark_in(project)
-        return self._one(select(ApiKey).where(ApiKey.hash == mark))
+        return self._one(select(ApiKey).where(ApiKey.id == identity.key_id(project)))
 
-    def admit(
-        self, identity: Identity, project: str, project_id: str, person: Person | None
-    ) -> bool:
-        """Makes the row of a person in a project; False where it is there already."""
+    def admit(self, identity: Identity, project: str, person: Person | None) -> tuple[ApiKey, bool]:
+        """The row of a person in a project, under the name that they have now, and whether it is
+        new. No secret opens it: none has a hash of this form."""
+        id_ = identity.key_id(project)
         row: dict[str, Any] = {
-            "id": new_id(),
-            "project_id": project_id,
+            "id": id_,
+            "project_id": ProjectRepository(self.session).get_or_create(project).id,
             "name": identity.key_name(),
             "prefix": "",
-            "hash": identity.mark_in(project),
+            "hash": f"identity:{id_}",
             "scopes": [],
-            "person": None if person is None else person.as_dict(),
             "identity": identity.as_dict(),
             "created_at": utc_now(),
         }
-        return self._insert_absent(ApiKey, row)
-
-    def rename(self, id: str, person: Person) -> None:
-        """Sets what an identity's provider calls them now."""
-        mine = (ApiKey.id == id, ApiKey.identity.is_not(None))
-        self._set(ApiKey, *mine, person=person.as_dict())
+        new = self._insert_absent(ApiKey, row)
+        if person is not None:
+            self._set(ApiKey, ApiKey.id == id_, person=person.as_dict())
+        return self.session.scalars(select(ApiKey).where(ApiKey.id == id_)).one(), new
 
     def find(self, plain: str) -> ApiKey | None:
         """The key with this plain text, unless revoked. The look-up is by hash, so its duration
@@ -124,7 +120,11 @@ class ApiKeyRepository(Repository):
 
     def list(self, project_id: str) -> list[ApiKey]:
         """A project's keys, also the revoked ones, oldest first."""
-        return self._all(select(ApiKey).where(ApiKey.project_id == project_id).order_by(ApiKey.id))
+        return self._all(
+            select(ApiKey)
+            .where(ApiKey.project_id == project_id)
+            .order_by(ApiKey.created_at, ApiKey.id)
+        )
 
     def revoke(self, project_id: str, id: str) -> bool:
         """Ends a key; False where this project has no such key in force."""
@@ -203,15 +203,6 @@ class WebSessionRepository(Repository):
             )
         ).one_or_none()
         return None if found is None else FoundSession(*found)
-
-    def move(self, token: str, key: ApiKey) -> str:
-        """The new token of a session that goes on with another key: forms of the project before
-        are refused. It ends when it would have."""
-        new = secrets.token_urlsafe(32)
-        row = {"token_hash": hash_of_key(new), "api_key_id": key.id, "project_id": key.project_id}
-        mine = WebSession.token_hash == hash_of_key(token)
-        self._set(WebSession, mine, **row, key_hash=key.hash)
-        return new
 
     def end(self, token: str) -> None:
         """Ends a session; nothing happens where there is none."""
