@@ -53,7 +53,7 @@ class Identities:
     def __init__(self, settings: Settings, database: Database) -> None:
         """Raises SettingsError for a map of groups or a secret that cannot be used."""
         self._settings, self._database = settings, database
-        self._map = {} if settings.groups_map is None else _read_map(settings.groups_map)
+        self._map = {} if settings.groups_map is None else read_groups_map(settings.groups_map)
         settings.oidc_client_secret()
         self.provider = IdentityProvider(settings) if settings.oidc_issuer else None
         """None where no identity provider is set."""
@@ -98,10 +98,10 @@ class Identities:
                 settings.proxy_name_header,
             )
         )
-        identity = _identity(BY_PROXY, user) if user else None
-        return identity and SignedIn(
-            identity, _person((name, user), None), _texts(parts_of(groups))
-        )
+        if not user:
+            return None
+        known = _texts(parts_of(groups))
+        return SignedIn(_identity(BY_PROXY, user), _person((name, user), None), known)
 
     def row_in(self, signed_in: SignedIn, project: str) -> ApiKey:
         """The row that stands for someone in a project, made at their first request. Raises
@@ -123,7 +123,8 @@ class Identities:
         return row
 
 
-def _read_map(path: Path) -> dict[str, dict[str, list[Scope]]]:
+def read_groups_map(path: Path) -> dict[str, dict[str, list[Scope]]]:
+    """Projects with scopes, by group. Raises SettingsError naming the field at fault."""
     try:
         return _MAP.validate_python(yaml.safe_load(path.read_text("utf-8")), strict=True)
     except ValidationError as error:

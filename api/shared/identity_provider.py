@@ -72,7 +72,7 @@ class IdentityProvider:
             "code": code,
             "redirect_uri": redirect_uri,
             "code_verifier": derived(secret, "verifier"),
-            "client_id": client_id,
+            **({} if plain else {"client_id": client_id}),
         }
         # Encoded before they are joined (RFC 6749, section 2.3.1).
         basic = (quote(client_id, safe=""), quote(plain, safe="")) if plain else None
