@@ -1,6 +1,6 @@
 """Stored reports, and the figures by which they are found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -73,6 +73,15 @@ class ReportRepository(ExperimentPartRepository):
     def get(self, experiment_id: str) -> Report | None:
         """The report as stored."""
         return self._one(self._select(Report, experiment_id))
+
+    def unanswered(self, limit: int, *, excluded: Collection[str] = ()) -> list[tuple[str, str]]:
+        """Experiments with a report that ended before answers were stored: (id, project id)."""
+        statement = (
+            select(_summaries.experiment_id, _summaries.project_id)
+            .join_from(ReportSummary, Experiment, _experiments.id == _summaries.experiment_id)
+            .where(Experiment.answer.is_(None), _experiments.id.not_in(excluded))
+        )
+        return [(id_, project_id) for id_, project_id in self._rows(statement.limit(limit))]
 
 
 class ReportListRepository(ScopedRepository):
