@@ -78,10 +78,8 @@ _PROXY = {
     [
         ({"oidc_audience": "a"}, "FEDAUDIT_OIDC_AUDIENCE needs FEDAUDIT_OIDC_ISSUER"),
         ({**_PROVIDER, "groups_map": None}, "FEDAUDIT_OIDC_ISSUER needs FEDAUDIT_GROUPS_MAP"),
-        ({**_PROVIDER, "oidc_issuer": "http://login.example.org"}, "ISSUER must begin with https"),
         ({**_PROVIDER, "oidc_issuer": "http://localhost@evil.org/"}, "ISSUER must begin with"),
         ({**_PROXY, "proxy_addresses": ""}, "FEDAUDIT_PROXY_USER_HEADER needs .*PROXY_ADDRESSES"),
-        ({**_PROXY, "proxy_groups_header": ""}, "needs FEDAUDIT_PROXY_GROUPS_HEADER"),
         ({**_PROXY, "proxy_addresses": "*"}, r"FEDAUDIT_PROXY_ADDRESSES: '\*' is neither"),
     ],
 )
@@ -93,12 +91,9 @@ def test_a_way_to_sign_in_that_is_not_whole_or_not_safe_is_refused(values, fault
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("[a]", "valid dictionary"),
         ("g: {acme: [reports:raed]}", "/g/acme/0: Input should be 'experiments:read'"),
         ("g: {acme: []}", "/g/acme: List should have at least 1 item"),
-        ("g: {acme: reports:read}", "/g/acme: Input should be a valid list"),
         ("g: [acme]", "/g: Input should be a valid dictionary"),
-        ("'': {acme: [admin]}", r"String should have at least 1"),
         ("g: {acme: [", "while parsing"),
     ],
 )
