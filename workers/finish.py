@@ -47,8 +47,8 @@ from models.repositories import (
 )
 from models.values import FinalFigures, IndexedFigure, ReportIndex
 from models.vocabulary import ENDED
+from workers.claim_signing import signed_claims
 from workers.flush import DatabaseSink, RunningExperiment, charge_interrupted_rounds
-from workers.proof.claim_signing import signed_claims
 from workers.proof.signing import sign_as_stored, sign_checkpoint, use_claims_key
 
 if TYPE_CHECKING:  # profiling loads no torch

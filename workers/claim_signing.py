@@ -46,11 +46,12 @@ def signed_claims(
         rows=_watched(stored_rows(database, source), progressed),
         salt=row.ledger_salt,
     )
-    # The claims are not there yet: their own checks fail, and are not among those that passed.
-    found = verify(evidence, trusted=[key.public])
+    # The claims are not there yet: nothing was checked of them.
+    checks = verify(evidence, trusted=[key.public]).checks
+    found = [one for one in checks if not one.name.startswith("claims.")]
     at = utc_now().isoformat().replace("+00:00", "Z")
     private = ClaimsKey(key)
-    return [private.sign(one) for one in claims_of(report, verified=found.checks, at=at)]
+    return [private.sign(one) for one in claims_of(report, verified=found, at=at)]
 
 
 def _watched(rows: Iterable[LedgerRow], progressed: Callable[[], None]) -> Iterator[LedgerRow]:
