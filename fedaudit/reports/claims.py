@@ -165,11 +165,12 @@ def _metrics(report: Report) -> Iterator[dict[str, Any]]:
             yield _metric(one.figure, one.value, one.attribute or one.observer, one.interval)
     for section in report.fairness:
         for group in section.groups:
+            intervals = group.rate_intervals or {}
             for name in _OF_GROUPS:
                 value = getattr(group, name, None)
                 if value is not None:
-                    interval = getattr(group, f"{name}_interval", None)
-                    yield _metric(name, value, f"{section.attribute}={group.value}", interval)
+                    part = f"{section.attribute}={group.value}"
+                    yield _metric(name, value, part, intervals.get(name))
 
 
 def _metric(name: str, value: float, part: str | None, interval: Any) -> dict[str, Any]:

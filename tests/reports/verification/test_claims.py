@@ -184,7 +184,7 @@ def test_cyclonedx_accepts_every_bill_of_materials_and_sees_the_lower_bound(evid
     metrics = bom["metadata"]["component"]["modelCard"]["quantitativeAnalysis"]
     slices = [one for one in metrics["performanceMetrics"] if one.get("slice") == "group=g1"]
     gaps = [one for one in metrics["performanceMetrics"] if "confidenceInterval" in one]
-    assert slices
+    assert any("confidenceInterval" in one for one in slices)
     assert gaps
 
 
