@@ -108,6 +108,8 @@ def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSect
         if by_rows:
             interval = drawn_by_rows(one.accuracy_over_baseline_interval)
             update["accuracy_over_baseline_interval"] = interval
+            of_rates = (one.rate_intervals or {}).items()
+            update["rate_intervals"] = {name: drawn_by_rows(own) for name, own in of_rates} or None
         groups.append(one.model_copy(update=update))
     metrics = {name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()}
     return section.model_copy(update={"groups": groups, "metrics": metrics})

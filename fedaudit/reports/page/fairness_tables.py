@@ -138,15 +138,29 @@ def _rates(section: Section) -> PageTable:
     head += ["Rows, with noise"] if sized else []
     rows = []
     for group in section["groups"]:
-        row = [group["value"], *(figure_text(group[name]) for name in RATES)]
+        row = [group["value"], *(_with_interval(group, name) for name in RATES)]
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(group["rows"])] if sized else []
         reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
         rows.append((*row, _joined(reasons)))
+    levels = {
+        one["level"]
+        for group in section["groups"]
+        for one in (group.get("rate_intervals") or {}).values()
+    }
     return PageTable(
-        caption=f"Rates of the groups of {section['attribute']}", head=(*head, "Note"), rows=rows
+        caption=f"Rates of the groups of {section['attribute']}",
+        head=(*head, "Note"),
+        rows=rows,
+        remark="".join(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
     )
+
+
+def _with_interval(group: Mapping[str, Any], rate: str) -> str:
+    interval = (group.get("rate_intervals") or {}).get(rate)
+    shown = figure_text(group[rate])
+    return shown if interval is None else f"{shown} ({_interval(interval)})"
 
 
 def _privacy_costs(section: Section) -> PageTable | None:

@@ -16,7 +16,8 @@ from fedaudit.fairness.gaps import (
     group_rates,
     group_scores,
 )
-from fedaudit.fairness.intervals import GAIN_METHOD, Interval
+from fedaudit.fairness.intervals import GAIN_METHOD, GROUP_METHOD, Interval
+from fedaudit.fairness.noised_counts import outward
 from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.fairness.scored_groups import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
@@ -63,6 +64,8 @@ class GroupSection(Part):
     accuracy_over_baseline_interval: IntervalSection | None = None
     auc: Share | None = None
     """Of the group's rows, as `utility.auc`."""
+    rate_intervals: dict[str, IntervalSection] | None = None
+    """Of the rates by their names, each by itself; without those that have none."""
     loss: Annotated[float, Field(ge=0)] | None = None
     """With the group's rows taken as those of one client, in the unit of the validation loss."""
     rows: int | None = None
@@ -134,6 +137,10 @@ class FiguresDisagreeError(Exception):
 
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
+NO_GROUP_INTERVALS = "no two groups are compared by client, or the spec asks for no intervals"
+_ENDS = 0.001
+"""Ends of intervals from exact counts are rounded outward to it, so that no size of a group can be
+solved from them."""
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
 _NOT_FINITE = "the loss is not finite"
 _SCORES = ("accuracy", "loss")
@@ -168,12 +175,40 @@ def group_sections(
         if not shown:
             figures, reasons = _missing(figures, disclosure.reason(place))
         reasons["rows"] = SIZES_CONFIDENTIAL
+        reasons["rate_intervals"] = NO_GROUP_INTERVALS if shown else disclosure.reason(place)
         sections.append(
             GroupSection(
                 value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **figures
             )
         )
     return sections
+
+
+def with_rate_intervals(
+    groups: Sequence[GroupSection],
+    ends: Mapping[str, tuple[Floats, Floats]],
+    *,
+    level: float,
+    step: float = _ENDS,
+    method: str = GROUP_METHOD,
+) -> list[GroupSection]:
+    """The groups with the intervals of their rates, whose `ends` [groups] are rounded outward to
+    whole steps and hold the rate itself."""
+    found = []
+    for place, group in enumerate(groups):
+        own = {}
+        for name, (lows, highs) in ends.items():
+            value, bounds = getattr(group, name), (float(lows[place]), float(highs[place]))
+            if value is None or not np.isfinite(bounds).all():
+                continue
+            low, high = outward(min(bounds[0], value), max(bounds[1], value), step)
+            if RATES[name].is_share:
+                low, high = max(0.0, low), min(1.0, high)
+            own[name] = IntervalSection(low=low, high=high, level=level, method=method)
+        kept = {name: why for name, why in group.reasons.items() if name != "rate_intervals"}
+        update = {"rate_intervals": own, "reasons": kept} if own else {}
+        found.append(group.model_copy(update=update))
+    return found
 
 
 def _missing(names: Collection[str], reason: str) -> Shown:

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps
-from fedaudit.fairness.intervals import METHOD, rate_intervals, score_intervals
+from fedaudit.fairness.intervals import METHOD, intervals_by_group, rate_intervals, score_intervals
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -16,6 +16,7 @@ from fedaudit.reports.sections.fairness import (
     group_sections,
     metric_section,
     privacy_cost_by_group,
+    with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
@@ -71,18 +72,23 @@ def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
     material.progressed()
     metrics = _metrics(material, attribute, disclosure)
     material.progressed()
+    counts, asked = material.result.fairness[attribute], material.spec.fairness.intervals
+    groups = group_sections(
+        values,
+        counts.sum(axis=0),
+        disclosure,
+        scores=material.result.scores.get(attribute),
+        root_mean=material.spec.training.root_mean,
+        gains=gains,
+    )
+    if asked is not None:
+        ends = intervals_by_group(counts, disclosure, level=asked.level)
+        groups = with_rate_intervals(groups, ends, level=asked.level)
     return FairnessSection(
         attribute=attribute,
         intersection_of=None if combined is None else list(combined),
         reference_group=None if disclosure.reference is None else values[disclosure.reference],
-        groups=group_sections(
-            values,
-            material.result.fairness[attribute].sum(axis=0),
-            disclosure,
-            scores=material.result.scores.get(attribute),
-            root_mean=material.spec.training.root_mean,
-            gains=gains,
-        ),
+        groups=groups,
         metrics=metrics,
         privacy_cost_by_group=costs,
         privacy_cost_by_group_reason=why_no_costs,
@@ -147,6 +153,12 @@ def _validation_limits(material: ReportMaterial) -> list[str]:
     rows, who = "the real rows of the validation clients", "validation clients"
     if material.spec.federation.holds_out_rows:
         rows, who = "the rows held out of every client", "held-out rows"
+    if not material.spec.chooses_by_losses:
+        return [
+            f"Losses, accuracy and fairness figures, of rounds too, use {rows}, without noise or "
+            "guarantee. These clients train, and the guarantee is of the models alone: those of "
+            "the last round, as nothing would cover a choice by these figures."
+        ]
     return [
         f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
         "guarantee.",

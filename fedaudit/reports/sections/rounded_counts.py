@@ -6,7 +6,13 @@ import numpy as np
 
 from fedaudit.arrays import Ints
 from fedaudit.fairness.gaps import gaps_between, scored_rows, spread
-from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
+from fedaudit.fairness.intervals import (
+    METHOD,
+    Interval,
+    accuracy_interval,
+    intervals_by_group,
+    rate_intervals,
+)
 from fedaudit.fairness.noised_counts import (
     ROUNDED_AWAY,
     Rounder,
@@ -22,6 +28,7 @@ from fedaudit.reports.sections.fairness import (
     MetricSection,
     interval_section,
     shown_rates,
+    with_rate_intervals,
 )
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
@@ -64,6 +71,14 @@ class Rounding:
         """All parts that say something of held-out people."""
         exact = self._exact
         groups = [self._group(place) for place in range(len(exact.groups))]
+        if self._asked is not None:
+            ends = intervals_by_group(
+                self._material.result.fairness[self._name],
+                self._material.disclosures[self._name],
+                level=self._asked.level,
+                published=self._counts,
+            )
+            groups = with_rate_intervals(groups, ends, level=self._asked.level, step=self._step)
         return exact.model_copy(
             update={
                 "groups": groups,
@@ -80,7 +95,7 @@ class Rounding:
         [(rates, reasons)] = shown_rates(
             self._counts[[place]], has_favourable_outcome=self._has_outcome
         )
-        update: dict[str, object] = dict(rates)
+        update: dict[str, object] = {**rates, "rate_intervals": None}
         if exact.accuracy is not None and self._right is not None:
             rows = int(self._rows[place])
             update["accuracy"] = min(1.0, int(self._right[place]) / rows) if rows else None
