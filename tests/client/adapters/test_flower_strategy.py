@@ -1,5 +1,6 @@
 """The strategy around Flower's own, on nodes that answer within this process."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
