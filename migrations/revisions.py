@@ -25,7 +25,6 @@ _PACKED = ("subjects", "outcomes", "radii", "releases", "clusters", "epsilons")
 _UNCOMPRESSED = {
     "ledger": _PACKED,
     "declared_entries": _PACKED,
-    "declared_tallies": ("counts",),
     "declared_ledgers": ("releases",),
     "declared_reservations": ("admitted", "denied"),
 }

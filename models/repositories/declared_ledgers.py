@@ -15,10 +15,8 @@ from models.tables.ledger import (
     DeclaredCheckpoint,
     DeclaredEntry,
     DeclaredLedger,
-    DeclaredReport,
     DeclaredReservation,
     DeclaredRoundRow,
-    DeclaredTally,
 )
 from models.values import Cursor, Page
 
@@ -167,15 +165,6 @@ class DeclaredPartRepository(PartRepository):
         found = self._all(statement.where(DeclaredRoundRow.round.in_(numbers)))
         return {row.round: row for row in found}
 
-    def tallies(self, ledger_id: str) -> list[DeclaredTally]:
-        """In the order of first appearance."""
-        statement = self._select(DeclaredTally, ledger_id)
-        return self._all(statement.order_by(DeclaredTally.place))
-
-    def put_tally(self, row: dict[str, Any]) -> None:
-        """Overwrites one."""
-        self._put(DeclaredTally, row)
-
     def beside_and_of(
         self, ledger_id: str, round_: int, now: datetime
     ) -> tuple[list[DeclaredReservation], DeclaredReservation | None]:
@@ -228,21 +217,3 @@ class DeclaredPartRepository(PartRepository):
         values = {"entries": entries, "envelope": dict(envelope), "created_at": utc_now()}
         owner = {"ledger_id": ledger_id, "project_id": project_id}
         self._insert_absent(DeclaredCheckpoint, {**owner, **values})
-
-    def report(self, ledger_id: str) -> DeclaredReport | None:
-        """The newest signed report."""
-        return self._one(self._select(DeclaredReport, ledger_id))
-
-    def put_report(
-        self,
-        ledger_id: str,
-        project_id: str,
-        *,
-        entries: int,
-        document: Mapping[str, Any],
-        report_hash: str,
-    ) -> None:
-        """Stores a signed report in the place of the one before."""
-        owner = {"ledger_id": ledger_id, "project_id": project_id}
-        values = {"document": dict(document), "report_hash": report_hash, "entries": entries}
-        self._put(DeclaredReport, {**owner, **values, "created_at": utc_now()})

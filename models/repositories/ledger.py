@@ -70,6 +70,13 @@ class PackedRowRepository(PartRepository):
             statement = statement.where(literal(naming, Integer) == func.any(table.subjects))
         return self.unpacked(statement.limit(limit))
 
+    def blocks(self, owner_id: str, first: int, last: int) -> Iterator[list[LedgerRow]]:
+        """The packed rows of these rounds, read in blocks within the caller's transaction."""
+        after: Cursor | None = None
+        while rows := self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE):
+            yield rows
+            after = rows[-1].key
+
     def keys_after(
         self, owner_id: str, *, after: Cursor | None = None, limit: int = 100
     ) -> list[Cursor]:

@@ -220,6 +220,9 @@ class DeclaredLedger(Base):
     signed_entries: Mapped[int] = mapped_column(Integer)
     """How many a signature covers; -1 before the first."""
     signed_at: Mapped[datetime | None]
+    report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
+    """Signed, of so many entries; overwritten by that of later rounds."""
+    report_hash: Mapped[str | None] = mapped_column(String(64))
 
 
 class DeclaredEntry(PackedEntry, Base):
@@ -268,20 +271,6 @@ class DeclaredRoundRow(Base):
     declared_at: Mapped[datetime]
 
 
-class DeclaredTally(Base):
-    """How often one distinct event was charged to each subject; overwritten with each round."""
-
-    __tablename__ = "declared_tallies"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    place: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    """In the order of first appearance."""
-    project_id: Mapped[str] = mapped_column(Identifier)
-    charge: Mapped[dict[str, Any]]
-    rounds: Mapped[int] = mapped_column(Integer)
-    counts: Mapped[Packed] = mapped_column(PackedArray("int64"))
-
-
 class DeclaredReservation(Base):
     """What a round may spend that was not declared yet."""
 
@@ -316,19 +305,6 @@ class DeclaredCheckpoint(Base):
     project_id: Mapped[str] = mapped_column(Identifier)
     envelope: Mapped[dict[str, Any]]
     """DSSE."""
-    created_at: Mapped[datetime]
-
-
-class DeclaredReport(Base):
-    """The newest signed report of a ledger; overwritten by that of later rounds."""
-
-    __tablename__ = "declared_reports"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
-    entries: Mapped[int] = mapped_column(Integer)
-    document: Mapped[dict[str, Any]]
-    report_hash: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[datetime]
 
 

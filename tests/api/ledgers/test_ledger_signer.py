@@ -16,10 +16,8 @@ from models.tables.ledger import (
     DeclaredCheckpoint,
     DeclaredEntry,
     DeclaredLedger,
-    DeclaredReport,
     DeclaredReservation,
     DeclaredRoundRow,
-    DeclaredTally,
 )
 from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post, reserve
 from tests.api.service import KEY, Api
@@ -57,19 +55,6 @@ def failed(api: Api, ledger: str) -> set[str]:
 def unchecked(api: Api, ledger: str) -> set[str]:
     checks = api.get(f"/v1/ledgers/{ledger}/report/verification").json()["checks"]
     return {one["name"] for one in checks if one["outcome"] == "unchecked"}
-
-
-@pytest.mark.parametrize("signed_before", [False, True])
-def test_a_tally_that_entries_do_not_charge_is_not_signed(api: Api, signed_before: bool) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a", "b"]), declared(2, ["a"]))
-    if signed_before:
-        assert sign(api) == 1
-    post(api, ledger, declared(3, ["b"]))
-    with api.database.read() as session:
-        tally = session.get(DeclaredTally, (ledger, 0))
-    change(api, DeclaredTally, DeclaredTally.ledger_id == ledger, counts=tally.counts // 2)
-    assert sign(api) == 0
 
 
 @pytest.mark.parametrize("signed_before", [False, True])
@@ -159,10 +144,7 @@ def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
     post(api, ledger, declared(1, ["a"]))
     with api.database.read() as session:
         row = session.get(DeclaredLedger, ledger)
-        tally = session.get(DeclaredTally, (ledger, 0))
         assert row is not None
-        assert tally is not None
-    quiet = {"kind": "gaussian", "noise_multiplier": 80.0}
     planted = Checkpoint(
         experiment_id=ledger,
         status="running",
@@ -179,8 +161,6 @@ def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
         DeclaredEntry.ledger_id == ledger,
         event='{"kind":"gaussian","noise_multiplier":80.0}',
     )
-    charge = {**tally.charge, "event": quiet}
-    change(api, DeclaredTally, DeclaredTally.ledger_id == ledger, charge=charge)
     with api.database.write() as session:
         parts = DeclaredPartRepository(session, api.project_id)
         envelope = planted.sign(SigningKey.generate()).as_dict()
@@ -221,8 +201,8 @@ def test_where_checkpoints_were_deleted_the_signature_says_so(api: Api, thorough
         session.execute(delete(DeclaredCheckpoint))
         if thorough:
             # Nothing is left to tell of a signature but the memory of who made it.
-            session.execute(delete(DeclaredReport))
-            session.execute(update(DeclaredLedger).values(signed_entries=-1, signed_at=None))
+            unsigned = {"signed_entries": -1, "signed_at": None, "report": None}
+            session.execute(update(DeclaredLedger).values(**unsigned))
     post(api, ledger, declared(2, ["a"]))
     assert (process if thorough else signer(api)).sign_waiting(10) == 1
     assert newest(api, ledger).witness == DATABASE
