@@ -14,11 +14,7 @@ from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from models.repositories import (
-    DeclaredEntryRepository,
-    DeclaredLedgerRepository,
-    DeclaredPartRepository,
-)
+from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository, LedgerRepository
 from models.tables.ledger import DeclaredLedger
 
 _KEPT = 64
@@ -99,7 +95,7 @@ def read_state(
         histories, last_round = kept.histories.copy(), kept.last_round
         histories.enter(row.names)
     charged = ChargedEntries(terms, histories, last_round=last_round)
-    entries = DeclaredEntryRepository(session, row.project_id)
+    entries = LedgerRepository(session, row.project_id)
     for rows in entries.blocks(row.id, last_round + 1, row.last_round):
         for some in columns_of_rows(rows):
             for entry in some.entries():

@@ -29,8 +29,20 @@ from models.tables.base import Base, Identifier, Word
 from models.values import BudgetFigure
 
 
-class PackedEntry:
-    """The columns of an entry: its subjects as parallel arrays, its inputs, digest and link."""
+class Ledger(Base):
+    """One round of one release against one observer, of an experiment or of a training elsewhere:
+    its subjects as parallel arrays, its inputs, digest and link. Rows are only inserted. The
+    primary key is the only index, since each costs at every round."""
+
+    __tablename__ = "ledger"
+
+    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    """Or the id of a declared ledger."""
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
+    observer: Mapped[str] = mapped_column(Word, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
 
     subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
     outcomes: Mapped[Packed] = mapped_column(PackedArray("int16"))
@@ -65,20 +77,9 @@ class PackedEntry:
     digest: Mapped[bytes] = mapped_column(LargeBinary)
     link: Mapped[bytes] = mapped_column(LargeBinary)
     interrupted: Mapped[bool] = mapped_column(Boolean)
-
-
-class Ledger(PackedEntry, Base):
-    """One round of one release against one observer. Rows are only inserted. The primary key is the
-    only index, since each costs at every round."""
-
-    __tablename__ = "ledger"
-
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
+    declaration: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """Of a declared round, the keyed hash of what it declared beside its entries, which the link
+    holds; null in rounds that were declared before there was one."""
 
 
 class LedgerTotals(Base):
@@ -170,10 +171,12 @@ class LedgerCheckpoint(Base):
 
     __tablename__ = "ledger_checkpoints"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    """Or the id of a declared ledger."""
     entries: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     status: Mapped[str] = mapped_column(Word, primary_key=True)
-    """That of the experiment when it was made: the end is signed apart."""
+    """That of the experiment when it was made: the end is signed apart. A declared ledger runs for
+    ever."""
     project_id: Mapped[str] = mapped_column(Identifier)
     envelope: Mapped[dict[str, Any]]
     """DSSE."""
@@ -223,22 +226,6 @@ class DeclaredLedger(Base):
     report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     """Signed, of so many entries; overwritten by that of later rounds."""
     report_hash: Mapped[str | None] = mapped_column(String(64))
-
-
-class DeclaredEntry(PackedEntry, Base):
-    """What a declared round charged. Rows are only ever inserted."""
-
-    __tablename__ = "declared_entries"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
-    declaration: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """The keyed hash of what the round declared beside its entries, which the link holds; null in
-    rounds that were declared before there was one."""
 
 
 class DeclaredRoundRow(Base):
@@ -293,19 +280,6 @@ class DeclaredReservation(Base):
     admitted and nothing is held."""
     reserved_at: Mapped[datetime]
     expires_at: Mapped[datetime]
-
-
-class DeclaredCheckpoint(Base):
-    """How many entries a ledger had, signed. Rows are only ever inserted."""
-
-    __tablename__ = "declared_checkpoints"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    entries: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    project_id: Mapped[str] = mapped_column(Identifier)
-    envelope: Mapped[dict[str, Any]]
-    """DSSE."""
-    created_at: Mapped[datetime]
 
 
 UnitKey = String(255)

@@ -39,16 +39,17 @@ from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
-    DeclaredEntryRepository,
     DeclaredLedgerRepository,
     DeclaredPartRepository,
     FederationRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
 )
 from models.repositories.declared_ledgers import unsigned_ledgers
-from models.repositories.ledger import Digest, RowSource, stored_rows
+from models.repositories.ledger import Digest, stored_rows
 from models.tables.ledger import DeclaredLedger
 from models.values import BudgetsAcross
-from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, use_key
+from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, sign_checkpoint
 
 _NO_SECRET = bytes(32)
 """Of ledgers whose rounds were all declared before they had one."""
@@ -239,8 +240,8 @@ class DeclaredLedgerSigner(WaitingSigner):
             row = DeclaredLedgerRepository(session, project_id).lock(ledger_id)
             if row is None or row.entries == row.signed_entries:
                 return False
-            parts = DeclaredPartRepository(session, project_id)
-            reservations, envelopes = parts.reservations(row.id), parts.envelopes(row.id)
+            reservations = DeclaredPartRepository(session, project_id).reservations(row.id)
+            envelopes = LedgerCheckpointRepository(session, project_id).envelopes(row.id)
             policies = []
             if row.federation_id is not None:
                 federations = FederationRepository(session, project_id, across=self._across)
@@ -251,15 +252,14 @@ class DeclaredLedgerSigner(WaitingSigner):
             log.warning("signatures of a ledger are missing or foreign", ledger_id=ledger_id)
         with self._database.read() as session:
             # Only ever inserted: up to the ledger's last round it needs no lock to be read.
-            inserted = DeclaredEntryRepository(session)
-            digests = inserted.digests_upto(row.id, row.last_round)
+            inserted = LedgerRepository(session)
+            digests = list(inserted.digests(row.id, upto=row.last_round))
             first_declaration = inserted.first_declaration(row.id)
             rounds = DeclaredPartRepository(session).rounds(row.id, upto=row.last_round)
         terms = LedgerTerms.model_validate(row.terms)
         replay = self._replay_from(row, terms, start)
         first = replay.charged.last_round + 1
-        source = RowSource(DeclaredEntryRepository, row.id)
-        entries = stored_rows(self._database, source, first=first, last=row.last_round)
+        entries = stored_rows(self._database, row.id, first=first, last=row.last_round)
         before = read_to_end(row, start, replay, entries)
         material = DeclaredMaterial(
             ledger_id=row.id,
@@ -321,13 +321,10 @@ class DeclaredLedgerSigner(WaitingSigner):
         now = ledgers.lock(row.id)
         if now is None or now.signed_entries != row.signed_entries:
             return False
-        use_key(session, self._key)
-        parts, owner = DeclaredPartRepository(session, row.project_id), (row.id, row.project_id)
-        envelope = checkpoint.sign(self._key).as_dict()
-        entries = checkpoint.entries
-        parts.add_checkpoint(*owner, entries=entries, envelope=envelope)
+        sign_checkpoint(session, checkpoint, project_id=row.project_id, key=self._key)
         report = {"report": document, "report_hash": report_hash(document)}
-        ledgers.change(row.id, {"signed_entries": entries, "signed_at": utc_now(), **report})
+        entries = {"signed_entries": checkpoint.entries, "signed_at": utc_now()}
+        ledgers.change(row.id, {**entries, **report})
         return True
 
 

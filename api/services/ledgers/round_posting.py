@@ -49,11 +49,7 @@ from fedaudit.spec.declared_ledgers import AnyRelease, DeclaredEvent, DeclaredRo
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.identifiers import is_id
-from models.repositories import (
-    DeclaredEntryRepository,
-    DeclaredLedgerRepository,
-    DeclaredPartRepository,
-)
+from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository, LedgerRepository
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
@@ -326,7 +322,7 @@ def _append(
             written.append(LedgerRow(**fields, digest=digest, link=head))
         rounds.append({**stored, "head": head.hex()})
         last_round = number
-    DeclaredEntryRepository(session).insert(row.id, row.project_id, written)
+    LedgerRepository(session).insert(row.id, row.project_id, written)
     parts.add_rounds(rounds)
     used = [one["round"] for one in rounds if _holds(reserved.get(one["round"]), now)]
     if used:

@@ -52,15 +52,16 @@ from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import (
     AuditLogRepository,
-    DeclaredEntryRepository,
     DeclaredLedgerRepository,
     DeclaredPartRepository,
     ErasureRepository,
     FederationRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
     SigningKeyRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.repositories.ledger import RowSource, stored_rows
+from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
 _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
@@ -339,7 +340,7 @@ def ledger_bundle(call: Call, ledger_id: str) -> Iterator[bytes]:
     evidence, row = _evidence(call.resources, found), found.ledger
     if not _may_be_shown(call.resources, found):
         evidence = replace(evidence, report=None)
-    rows = stored_rows(call.resources.database, _source(row))
+    rows = stored_rows(call.resources.database, row.id, row.project_id)
     return bundle_chunks(evidence, islice(rows, found.entries))
 
 
@@ -364,7 +365,7 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
         if ErasureRepository(session, ledger.project_id).statement(ledger.id) is not None:
             why = "counts of groups and who took part were erased with the clients' names"
             return unchecked("ledger.declarations", why)
-        chained = DeclaredEntryRepository(session, ledger.project_id).declarations(ledger.id)
+        chained = LedgerRepository(session, ledger.project_id).declarations(ledger.id)
         parts = DeclaredPartRepository(session, ledger.project_id)
         declared = parts.rounds(ledger.id, upto=ledger.last_round)
         reserved = parts.reservations(ledger.id)
@@ -419,7 +420,7 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
         reservations = DeclaredPartRepository(session, row.project_id).reservations(row.id)
         least = shown_group_size(call.resources, session, row.project_id, row.federation_id)
     with call.reading() as session:
-        entries = DeclaredEntryRepository(session, row.project_id)
+        entries = LedgerRepository(session, row.project_id)
         rounds = DeclaredPartRepository(session, row.project_id).rounds(row.id, upto=row.last_round)
         material = DeclaredMaterial(
             ledger_id=row.id,
@@ -431,7 +432,7 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
             first_declaration=entries.first_declaration(row.id),
             least_group_size=least,
             made_at=utc_now(),
-            ledger_hash=ledger_hash(entries.digests_upto(row.id, row.last_round)),
+            ledger_hash=ledger_hash(entries.digests(row.id, upto=row.last_round)),
             chain_head=state.head.hex(),
             entries=state.entries,
         )
@@ -446,7 +447,7 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         refuse_while_erasing(session, row.project_id, row.id, federation_id=row.federation_id)
         erased = ErasureRepository(session, row.project_id).statement(row.id)
         keys = SigningKeyRepository(session).list()
-        envelopes = DeclaredPartRepository(session, row.project_id).envelopes(row.id)
+        envelopes = LedgerCheckpointRepository(session, row.project_id).envelopes(row.id)
     return Evidence(
         experiment_id=row.id,
         spec=row.terms,
@@ -456,10 +457,6 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         erased=erased,
         keys=readable_keys([key.public_key for key in keys], faults),
         compromised=leaked_keys(keys),
-        rows=islice(readable_rows(resources.database, _source(row)), found.entries),
+        rows=islice(readable_rows(resources.database, row.id, row.project_id), found.entries),
         faults=faults,
     )
-
-
-def _source(row: DeclaredLedger) -> RowSource:
-    return RowSource(DeclaredEntryRepository, row.id, row.project_id)

@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
-from models.tables.ledger import DeclaredEntry, DeclaredLedger
+from models.tables.ledger import DeclaredLedger, Ledger
 from tests.api.ledgers.trainings import (
     CENTRAL,
     GAUSSIAN,
@@ -279,7 +279,7 @@ def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api: Api) -> None:
         assert post(api, ledger, declared(1, ["a"], LAPLACE)).status_code == 200
     with api.database.write() as session:
         # An error of a kind that nobody lists: KeyError, and neither ValueError nor TypeError.
-        wrong = update(DeclaredEntry).where(DeclaredEntry.ledger_id == broken)
+        wrong = update(Ledger).where(Ledger.experiment_id == broken)
         session.execute(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
     assert DeclaredLedgerSigner(api.database, KEY, seconds=0.0).sign_waiting(10) == 1
     with api.database.read() as session:
