@@ -1,7 +1,7 @@
 """Entries and checkpoints of declared ledgers lie with those of experiments, and what they came to
 follows from their entries.
 
-Revision ID: 0046
+Revision ID: 0048
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from sqlalchemy.dialects import postgresql
 from migrations.earlier.held_out_ledger import create_view
 from models.tables.base import UtcDateTime
 
-revision = "0046"
-down_revision = "0045"
+revision = "0048"
+down_revision = "0047"
 branch_labels = None
 depends_on = None
 
