@@ -98,6 +98,10 @@ class ReportCalls(Calls):
         "experiments/{experiment_id}/dossier",
         "Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file.",
     )
+    download_claims = downloads(
+        "experiments/{experiment_id}/claims.jsonl",
+        "Write what the report claims, a Sigstore bundle a line, into a file.",
+    )
 
     @call
     def signing_keys(self) -> Request[Sequence[Json]]:

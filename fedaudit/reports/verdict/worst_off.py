@@ -11,8 +11,6 @@ from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
 
-_BY_CHANCE = 0.05
-"""A gap that more assignments than this share match or exceed may well be chance."""
 _SHOWN = 3
 
 
@@ -51,8 +49,9 @@ def counted_gap_size(report: Mapping[str, Any]) -> float | None:
 
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """The widest headline gap whose whole interval is above the size that counts, for which no gate
-    says what will do; none of a model that is not shown to decide anything."""
+    """The widest headline gap whose whole interval is above the size that counts, or the gap itself
+    where the spec asks for no intervals, for which no gate says what will do; none of a model that
+    is not shown to decide anything."""
     size, judged = counted_gap_size(report), [one for one in report["gates"] if one["op"] == "le"]
     if size is None or why_not_useful(report) is not None:
         return []
@@ -63,17 +62,30 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         by_gate = any(
             one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
         )
-        interval = gap["interval"]
-        if by_gate or interval is None or interval["low"] <= size or _chance(section, metric):
+        interval, low = gap["interval"], gap["value"]
+        if interval is not None:
+            low = interval["low"]
+        elif report["spec"]["fairness"].get("intervals") is not None:
+            continue
+        if by_gate or low is None or low <= size or _was_by_chance(gap):
             continue
         if words := gap_size(metric, gap["value"]):
-            ends = f"{_figure(interval['low'])} to {_figure(interval['high'])}"
+            ends = "without an interval, which was not asked for, and"
+            if interval is not None:
+                ends = f"its interval {_figure(low)} to {_figure(interval['high'])} wholly"
             text = (
-                f"by {attribute} {metric} is {words}, its interval {ends} wholly above {size:g}, "
-                "and no gate says that this will do"
+                f"by {attribute} {metric} is {words}, {ends} above {size:g}, and no gate says that "
+                "this will do"
             )
             found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+def _was_by_chance(gap: Mapping[str, Any]) -> bool:
+    """Whether a report of an earlier version says that chance gives a gap as wide: its answer was
+    signed with that."""
+    null = gap.get("null")
+    return null is not None and bool(null["p_value"] > 0.05)
 
 
 def headline_metric(section: Mapping[str, Any]) -> str:
@@ -124,8 +136,7 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     if not size and interval is not None and interval["low"] <= 0:
         size = "The interval reaches 0, so the groups may fare alike."
     sentences.append(size)
-    sentences += [_chance(section, metric), _rarely(section, metric)]
-    if interval is None and _by_chance(section, metric) is None:
+    if interval is None:
         sentences.append("Whether it may be chance is not known.")
     sentences += [gap_sentence(section, OF_SELECTION)]
     accuracy = section["metrics"]["accuracy_difference"]["value"]
@@ -273,39 +284,13 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
 
 
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
-    """How much a gap of a report's section is; '' where it has none, or no words for it. Where
-    chance gives as much, no interval is called evidence."""
+    """How much a gap of a report's section is; '' where it has none, or no words for it."""
     found = section["metrics"][metric]
     if found["value"] is None:
         return ""
     interval = found["interval"]
     ends = None if interval is None else (interval["low"], interval["high"])
-    if ends is not None and ends[0] > 0 and _chance(section, metric):
-        ends = None
     return gap_words(metric, found["value"], interval=ends)
-
-
-def _chance(section: Mapping[str, Any], metric: str) -> str:
-    found = _by_chance(section, metric)
-    return "" if found is None or found <= _BY_CHANCE else f"It may be chance: {_assigned(found)}."
-
-
-def _by_chance(section: Mapping[str, Any], metric: str) -> float | None:
-    """The share of random assignments of the groups that give a gap at least as wide."""
-    null = section["metrics"][metric].get("null")
-    return None if null is None else float(null["p_value"])
-
-
-def _assigned(share: float) -> str:
-    return f"{_percent(share)} of random assignments of the groups give a gap at least as wide"
-
-
-def _rarely(section: Mapping[str, Any], metric: str) -> str:
-    """Where chance seldom gives as much, that it does; whatever an interval includes."""
-    found = _by_chance(section, metric)
-    return (
-        "" if found is None or found > _BY_CHANCE else f"Chance is not likely: {_assigned(found)}."
-    )
 
 
 def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:
