@@ -110,7 +110,7 @@ class FiguresDisagreeError(Exception):
 
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
-NO_GROUP_INTERVALS = "no two groups are compared by client, or the spec asks for no intervals"
+NO_GROUP_INTERVALS = "no two groups are compared by client, or no intervals were asked for"
 _ENDS = 0.001
 """Ends of intervals from exact counts are rounded outward to it, so that no size of a group can be
 solved from them."""
