@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 
 from api import openapi
 from api.http import problems
-from api.http.middleware import AnswerHeaders, BodyLimit, CompressedAnswers, HeadAnswers, Upload
+from api.http.middleware import AnswerHeaders, BodyLimit, CompressedAnswers, ImpliedMethods, Upload
 from api.http.observation import Observation
 from api.metrics import StateMetrics
 from api.pages import install as pages
@@ -105,7 +105,7 @@ def create_app(settings: Settings) -> FastAPI:
         BodyLimit, largest_bytes=settings.max_body_bytes, uploads=uploads_of(settings)
     )
     # Each is outside those before it.
-    for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):
+    for middleware in (CompressedAnswers, ImpliedMethods, AnswerHeaders):
         app.add_middleware(middleware)
     app.add_middleware(Observation)
     problems.install(app)

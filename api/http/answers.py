@@ -55,6 +55,16 @@ def pdf_response(pdf: bytes, name: str) -> Response:
     return Response(pdf, media_type=PDF, headers=headers)
 
 
+def earlier_name(successor: str) -> dict[str, str]:
+    """Headers of an answer under a name that has a better one (RFC 9745, RFC 8594), by its path
+    relative to the request's. docs/versions.md promises the year between the two dates."""
+    return {
+        "Deprecation": "@1795651200",  # 26 November 2026
+        "Sunset": "Wed, 01 Dec 2027 00:00:00 GMT",
+        "Link": f'<{successor}>; rel="successor-version"',
+    }
+
+
 def _weighted(part: str) -> tuple[str, float] | None:
     media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
     weight = 1.0

@@ -11,8 +11,8 @@ from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from api.schemas.people import ActorBody
 from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
-from fedaudit.reports.sections.part import computed_rate, with_rates
-from fedaudit.spec.base import Text
+from fedaudit.reports.sections.part import IntervalSection, computed_rate, with_rates
+from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.declared_ledgers import MetricTerms
 
 
@@ -261,7 +261,7 @@ class FairnessLine(BaseModel):
     metric: str
     value: float | None
     reason: str | None
-    interval: dict[str, Any] | None
+    interval: Annotated[dict[str, Any], stands_for(IntervalSection)] | None
     interval_reason: str | None
 
 

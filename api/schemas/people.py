@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, field_validator
 from api.schemas.base import Body, Page, PageParameters, Parameters, RowBody, UtcTime, of_row
 from fedaudit.ledger.statements import Concern, Decision
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.spec.base import Text
+from fedaudit.spec.base import Text, stands_for
 from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
 from models.tables.accounts import AuditEntry, WebhookDelivery, WebhookEndpoint
@@ -35,6 +35,19 @@ Line = Annotated[
 Address = Annotated[
     str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(mail_address)
 ]
+
+
+class EnvelopeBody(BaseModel):
+    """What the service signed, in an envelope (DSSE)."""
+
+    payload_type: Annotated[str, Field(alias="payloadType")]
+    payload: str
+    """Canonical JSON, in base64."""
+    signatures: list[dict[Literal["keyid", "sig"], str]]
+    """One: the key's id, and the signature in base64."""
+
+
+SignedEnvelope = Annotated[dict[str, Any], stands_for(EnvelopeBody)]
 
 
 class PersonBody(BaseModel):
@@ -105,7 +118,7 @@ class KeyBody(RowBody):
     revoked_at: datetime | None
 
 
-class NewKeyBody(KeyBody):
+class KeyWithSecretBody(KeyBody):
     """A key that was just made."""
 
     key: str
@@ -198,7 +211,7 @@ class AuditLogVerification(BaseModel):
     faults: list[str]
     signed_entries: int
     """How many the newest signed head covers; later ones wait for the sweeper."""
-    signed_head: dict[str, Any] | None
+    signed_head: SignedEnvelope | None
     """That head (DSSE): keep it elsewhere, since only a kept one shows that entries it covers were
     cut off or written anew."""
 
@@ -239,7 +252,7 @@ class SignOffBody(BaseModel):
     """What the report had against being relied on."""
     report_hash: str
     signed_off_at: datetime
-    envelope: dict[str, Any] | None
+    envelope: SignedEnvelope | None
     """The same, chained to the one before and signed by the service (DSSE); null until it is."""
 
     @classmethod
@@ -287,7 +300,12 @@ class NewestSignOff(BaseModel):
         return cls.model_validate({name: fields[name] for name in cls.model_fields})
 
 
-Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
+Url = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=MAX_URL_CHARACTERS, json_schema_extra={"pattern": "^https?://."}
+    ),
+]
 Events = Annotated[list[WebhookEvent], Field(min_length=1, max_length=len(WEBHOOK_EVENTS))]
 Description = Annotated[
     str, Field(max_length=500), AfterValidator(partial(tidy_paragraphs, what="the description"))

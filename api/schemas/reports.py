@@ -32,7 +32,8 @@ from fedaudit.reports.comparison.fronts import ComparedGuarantee
 from fedaudit.reports.figures import FIGURES
 from fedaudit.reports.report import GateSection
 from fedaudit.reports.sections.part import Answer, GateOutcome
-from fedaudit.spec.base import Text
+from fedaudit.spec.audits import AuditSpec
+from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import FairnessFigure, Gate
 from models.repositories.reports import SORT_KEYS
@@ -179,7 +180,13 @@ class ComparisonParameters(Parameters):
     """Which reports are put side by side, and what their fronts weigh."""
 
     experiment_id: Annotated[
-        list[Text], Field(min_length=2, max_length=50, description="Repeat it for each experiment.")
+        list[Text],
+        Field(
+            min_length=2,
+            max_length=50,
+            description="Repeat it for each experiment.",
+            json_schema_extra={"uniqueItems": True},
+        ),
     ]
     fairness: Annotated[
         FairnessFigure | None,
@@ -251,7 +258,7 @@ class AuditBody(BaseModel):
     """Of a failed audit: `invalid-data`, `figures-disagree`, `worker-error` or `worker-lost`."""
     errors: list[AuditFault]
     """What is to be mended, every fault at once."""
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(AuditSpec)]
     """What was asked for, with every default explicit."""
     spec_hash: str
     data_fingerprint: str
