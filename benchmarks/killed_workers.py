@@ -2,10 +2,10 @@
 --data ../shared/data [--sweep examples/papers/hospital-table-1.yaml] [--workers 3] [--every 20]`.
 
 One `POST /v1/sweeps` on a service of its own: Postgres, Valkey, the API, a sweeper and workers.
-Every so many seconds, and once all workers listen, a random one gets SIGKILL and another is started
-in its place, until all cells have ended. The same sweep is played by a second service whose workers
-nobody kills, and some of its cells by this process alone. The drill fails, with a line for each
-fault, unless
+Every so many seconds, and once all workers listen, a random one of those that hold a unit gets
+SIGKILL and another is started in its place, until all cells have ended. The same sweep is played by
+a second service whose workers nobody kills, and some of its cells by this process alone. The drill
+fails, with a line for each fault, unless
 
 - every cell has succeeded, with the ledger hash that it has undisturbed, and alone;
 - the rounds of every cell are 1 to its last one, once each, in the tables of rounds and of the
@@ -43,7 +43,7 @@ from fedaudit_client.client import Client
 _POLL_SECONDS = 2.0
 _RUNNING = "SELECT count(*) FROM experiments WHERE status IN ('queued', 'running')"
 _ENDED = "SELECT count(*) FROM experiments WHERE status NOT IN ('queued', 'running')"
-_HELD = "SELECT count(*) FROM units WHERE state = 'leased'"
+_HOLDERS = "SELECT split_part(worker, ':', 2)::int FROM units WHERE state = 'leased'"
 
 SYNTHETIC: Mapping[str, Any] = {
     "name": "killed-workers",
@@ -123,11 +123,13 @@ def play(
         while number(database, _RUNNING):
             second = time.monotonic() - began
             due = every is not None and second >= last + every
-            if due and all(worker.ready for worker in running):
-                chosen = draws.randrange(workers)
-                ended, held = number(database, _ENDED), number(database, _HELD)
+            due = due and all(worker.ready for worker in running)
+            pids = {pid for (pid,) in database.execute(_HOLDERS)} if due else set()
+            if busy := [place for place, worker in enumerate(running) if worker.pid in pids]:
+                chosen = draws.choice(busy)
                 running[chosen].kill()
-                kills.append(Kill(round(second, 1), chosen, ended, held))
+                ended = number(database, _ENDED)
+                kills.append(Kill(round(second, 1), chosen, ended, held=len(pids)))
                 running[chosen], last = service.start(WORKER), second
             time.sleep(_POLL_SECONDS)
         seconds = time.monotonic() - began

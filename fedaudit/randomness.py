@@ -71,8 +71,6 @@ class Purpose(IntEnum):
     """Which clients take part in a round of Poisson sampling."""
     RECORD_BUDGETS = 17
     """Which privacy budget a record has, where budgets are drawn."""
-    PERMUTATION = 18
-    """Who changes groups where an attribute is taken to mean nothing."""
     LAYER_MAGNITUDE = 19
     """The norm of the noise of each layer behind the first."""
     HELD_OUT_RECORDS = 20

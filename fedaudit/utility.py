@@ -16,7 +16,7 @@ import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
-from fedaudit.fairness.permutation import Ranking, ScoredOutcomes, rank_rows
+from fedaudit.fairness.ranking import Ranking, ScoredOutcomes, rank_rows
 from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.native.library import PredictedAlike, best_number
 

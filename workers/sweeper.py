@@ -47,6 +47,7 @@ from models.repositories import (
     LedgerRepository,
     OldFileRepository,
     OutboxRepository,
+    ReportRepository,
     SweeperLeaseRepository,
     UnitRepository,
     UnitStackRepository,
@@ -58,6 +59,7 @@ from models.tables.experiments import Unit
 from models.values import FileKind, ReclaimedUnit
 from workers.context import start
 from workers.eraser import Eraser
+from workers.finish import answer_as_stored
 from workers.flush import charge_interrupted_rounds, context_of_interrupted
 from workers.proof.declared_signing import DeclaredLedgerSigner
 from workers.proof.signing import (
@@ -192,6 +194,7 @@ log = structlog.get_logger()
 
 _DUTY = "sweeper"
 _BATCH = 200
+_ANSWERED_AT_ONCE = 20
 _WAITING = 2_000
 """Waiting units looked at in a tick."""
 _DUTY_TICKS = 5
@@ -211,6 +214,8 @@ class Sweeper:
         self._storage = Storage(settings.storage_url)
         self._expiry = Expiry(settings, database, self._storage)
         self._sign_with(self._key_file.current())
+        self._all_answered = False
+        """Looked for once: whatever ends now has an answer."""
         self._refused: set[str] = set()
         """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
         interrupted rounds."""
@@ -240,6 +245,8 @@ class Sweeper:
         self._ledgers.sign_waiting(_BATCH)
         self._eraser.erase_waiting(_BATCH)
         self._expiry.expire()
+        if not self._all_answered:
+            self._answer_earlier()
         return True
 
     def _sign_with(self, key: SigningKey) -> None:
@@ -317,6 +324,19 @@ class Sweeper:
         for experiment in ExperimentRepository(session, owner).of_unit(unit.unit_id):
             if experiment.finished_at is None:
                 sign_as_stored(session, experiment.id, owner, key=self.key)
+
+    def _answer_earlier(self) -> None:
+        """Give experiments that ended before answers were stored that of their report."""
+        with self._database.read() as session:
+            reports = ReportRepository(session)
+            waiting = reports.unanswered(_ANSWERED_AT_ONCE, excluded=self._refused)
+        for id_, project_id in waiting:
+            with (
+                self._refusing(id_, "no answer found", experiment_id=id_),
+                self._database.write() as session,
+            ):
+                answer_as_stored(session, id_, project_id)
+        self._all_answered = not waiting
 
     def _enter_lost_rounds(self) -> None:
         """Enter interrupted rounds of runs that their callers ended without a worker; none are

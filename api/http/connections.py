@@ -5,6 +5,8 @@ import resource
 from http import HTTPStatus
 from typing import Any
 
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.observation import name_request
@@ -12,8 +14,11 @@ from api.http.problems import problem_response, unavailable
 
 HEADER_SECONDS = 15.0
 """How long the header of a request may take to arrive."""
+HEALTH_PLACES = 16
+"""Connections beyond the bound that are answered about the process's health alone: an orchestrator
+restarts what does not answer, and that frees no connection."""
 _SPARE_DESCRIPTORS = 128
-"""Kept for files, the database and the broker."""
+"""Kept for files, the database, the broker and the health's places."""
 
 
 def max_connections(wanted: int) -> int:
@@ -25,9 +30,11 @@ def max_connections(wanted: int) -> int:
 
 
 def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> type[H11Protocol]:
-    """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed. uvicorn
-    bounds requests in progress and connections between requests, and neither counts a connection
-    that sends half a header, or nothing."""
+    """uvicorn's protocol with bounds; beyond them a connection is answered 503 and closed, unless
+    it asks for /health/ and has a place of those that are kept for it. uvicorn bounds requests in
+    progress and connections between requests, and neither counts a connection that sends half a
+    header, or nothing."""
+    beyond: dict[Any, None] = {}
 
     class _Bounded(H11Protocol):
         _watch: asyncio.TimerHandle | None = None
@@ -35,10 +42,15 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > most:
-                transport.write(_too_many())
-                transport.close()
-            else:
-                self._watch_header()
+                self.app = _of_health(self.app)
+                beyond[self] = None
+                if len(beyond) > HEALTH_PLACES:
+                    # A health check sends its request at once, and has been silent for shortest.
+                    silent = next(one for one in beyond if not one._answering())
+                    silent.transport.write(_too_many())
+                    silent.transport.close()
+                    del beyond[silent]
+            self._watch_header()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -46,6 +58,7 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._unwatch()
+            beyond.pop(self, None)
             super().connection_lost(exc)
 
         def _watch_header(self) -> None:
@@ -71,15 +84,31 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
     return _Bounded
 
 
-def _too_many() -> bytes:
-    """The bytes of the answer to a connection too many, which also ends it."""
+def _of_health(app: ASGIApp) -> ASGIApp:
+    """The application for a connection too many: what is not about health is refused."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        about_health = scope.get("path", "").startswith("/health/")
+        await (app if about_health else _refusal())(scope, receive, send)
+
+    return answer
+
+
+def _refusal() -> Response:
+    """The answer to a connection too many, which also ends it."""
     scope: dict[str, Any] = {}
     name_request(scope)
     error = unavailable("there are too many connections", retry_seconds=5)
     response = problem_response(error, scope)
+    response.headers["Connection"] = "close"
+    return response
+
+
+def _too_many() -> bytes:
+    """The bytes of that answer."""
+    response = _refusal()
     head = [
         f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode(),
         *(name + b": " + value for name, value in response.raw_headers),
-        b"connection: close",
     ]
     return b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body)

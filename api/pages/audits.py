@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
+from api.http.answers import Appendix, pdf_response, picture_response
 from api.http.problems import ProblemError
 from api.pages.templates import new_once
 from api.pages.visits import (
@@ -21,7 +21,8 @@ from api.pages.visits import (
 )
 from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
 from api.services.report_pages import page_response
-from fedaudit.reports.page.html import Link, render_audit
+from fedaudit.reports.page.html import Link, audit_pictures, render_audit
+from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.errors import InvalidInputError
 
 router = APIRouter(prefix="/audits")
@@ -57,7 +58,7 @@ def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
         Link(f"{base}/report.pdf", "Save as PDF"),
         Link(f"{base}/bundle.zip", "Save the bundle"),
     ]
-    return page_response(render_audit(document, links=links))
+    return page_response(render_audit(document, links=links, files=f"{base}/pictures"))
 
 
 @router.get("/{audit_id}/report.pdf")
@@ -67,6 +68,14 @@ def audit_pdf(audit_id: str, visit: ReportsVisit, *, appendix: Appendix = False)
         document = find_audited(session, visit.caller, audit_id).report or {}
     page = render_audit(document, appendix=appendix)
     return pdf_response(visit.resources.printer.pdf(page), audit_id)
+
+
+@router.get("/{audit_id}/pictures/{name}.{form}")
+def audit_picture(audit_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
+    """A picture of the report's page, as a file."""
+    with visit.reading() as session:
+        document = find_audited(session, visit.caller, audit_id).report or {}
+    return picture_response(audit_pictures(document), name, form)
 
 
 @router.get("/{audit_id}/verification")

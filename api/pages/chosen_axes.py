@@ -1,13 +1,13 @@
 """What a page draws of several runs, as its reader chose by a form without a script."""
 
-import base64
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field
 
 from fedaudit.reports.charts.chosen_chart import Point, chosen, chosen_chart, offers
-from fedaudit.reports.page.style_sheets import chart_file
 
 _Name = Annotated[str | None, Field(max_length=400)]
 
@@ -24,18 +24,15 @@ class ChosenAxes(BaseModel):
     def picture(
         self, points: Sequence[Point], figures: Sequence[str], *, preferred: str
     ) -> dict[str, Any] | None:
-        """The chart, what was chosen and offered for it, and the chart as a file; None where
-        nothing can be drawn. `preferred`: how the name of the usual x ends."""
+        """The chart, what was chosen and offered for it, and the query that asks for the same; None
+        where nothing can be drawn. `preferred`: how the name of the usual x ends."""
         offered = offers(points, figures)
         choice = chosen(points, offered, self.model_dump(), preferred=preferred)
         if choice is None:
             return None
+        query = urlencode({**self.model_dump(exclude_none=True), **asdict(choice)}, doseq=True)
         chart = chosen_chart(points, choice)
-        file = None
-        if chart is not None:
-            encoded = base64.b64encode(chart_file(chart).encode()).decode()
-            file = f"data:image/svg+xml;base64,{encoded}"
-        return {"offered": offered, "choice": choice, "chart": chart, "file": file}
+        return {"offered": offered, "choice": choice, "chart": chart, "query": query}
 
 
 class ComparedAxes(ChosenAxes):

@@ -4,15 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
+from api.http.answers import picture_response
 from api.http.problems import ProblemError
 from api.pages.chosen_axes import ComparedAxes
-from api.pages.visits import ReportsVisit
+from api.pages.visits import ReportsVisit, Visit
 from api.services.reports import comparison_of
-from fedaudit.reports.charts.chosen_chart import Measured, Point
+from fedaudit.reports.charts.chosen_chart import CHOSEN, Measured, Point
 from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.fronts import Comparison, FigureRow, Front, FrontKind
+from fedaudit.reports.page.picture_files import PictureForm
 from models.repositories import ExperimentRepository
 from models.values import ExperimentFilters
 
@@ -141,9 +143,22 @@ def comparison_page(visit: ReportsVisit, asked: Annotated[ComparedAxes, Query()]
             experiments = ExperimentRepository(session, visit.project_id)
             offered = experiments.list(ExperimentFilters(status="succeeded"), limit=_MOST).items
         return visit.page("compare_choice.html", offered=offered, chosen=chosen, most=_MOST)
-    if len(chosen) > _MOST:
+    return visit.page("compare.html", view=_asked_view(visit, asked))
+
+
+@router.get("/compare/picture.{form}")
+def comparison_picture(
+    form: PictureForm, visit: ReportsVisit, asked: Annotated[ComparedAxes, Query()]
+) -> Response:
+    """What the page draws, as a file."""
+    picture = _asked_view(visit, asked)["picture"] or {}
+    return picture_response(filter(None, [picture.get("chart")]), CHOSEN, form)
+
+
+def _asked_view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
+    chosen = list(dict.fromkeys(asked.experiment_id))
+    if not 2 <= len(chosen) <= _MOST:
         raise ProblemError(
-            422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
+            422, "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
         )
-    found = comparison_of(visit.call, chosen)
-    return visit.page("compare.html", view=_view(found, asked))
+    return _view(comparison_of(visit.call, chosen), asked)

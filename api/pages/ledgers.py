@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
+from api.http.answers import Appendix, pdf_response, picture_response
 from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file
 from api.services.audit_log import note_export
 from api.services.ledgers.stored_ledgers import (
@@ -16,7 +16,8 @@ from api.services.ledgers.stored_ledgers import (
     verify_ledger,
 )
 from api.services.report_pages import page_response
-from fedaudit.reports.page.html import Link, render_declared
+from fedaudit.reports.page.html import Link, declared_pictures, render_declared
+from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.declared_ledgers import MAX_ROUND
 
 router = APIRouter(prefix="/ledgers/{ledger_id}")
@@ -51,7 +52,7 @@ def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
         Link(f"{base}/report.pdf", "Save as PDF"),
         *([Link(f"{base}/bundle.zip", "Save the bundle")] if visit.may("ledger:read") else []),
     ]
-    return page_response(render_declared(document, links=links))
+    return page_response(render_declared(document, links=links, files=f"{base}/pictures"))
 
 
 @router.get("/report.pdf")
@@ -62,6 +63,13 @@ def ledger_report_pdf(
     document = report_of(visit.call, ledger_id).document
     page = render_declared(document, appendix=appendix)
     return pdf_response(visit.resources.printer.pdf(page), ledger_id)
+
+
+@router.get("/pictures/{name}.{form}")
+def ledger_picture(ledger_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
+    """A picture of the report's page, as a file."""
+    charts = declared_pictures(report_of(visit.call, ledger_id).document)
+    return picture_response(charts, name, form)
 
 
 @router.get("/verification")

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
+from api.http.answers import Appendix, pdf_response, picture_response
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
@@ -33,9 +33,11 @@ from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page, stored_pdf
-from api.services.reports import sign_off_report, sign_offs_of
+from api.services.report_pages import stored_page, stored_pdf, stored_pictures
+from api.services.reports import claims_file, sign_off_report, sign_offs_of
+from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.page.html import Link
+from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
@@ -98,11 +100,27 @@ def saved_pdf(experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = F
     return pdf_response(pdf, experiment_id)
 
 
+@router.get(f"{_OF}/pictures/{{name}}.{{form}}")
+def saved_picture(
+    experiment_id: str, name: str, form: PictureForm, visit: ReportsVisit
+) -> Response:
+    """A picture of the report's page, as a file."""
+    charts = stored_pictures(visit.resources.database, visit.caller, experiment_id)
+    return picture_response(charts, name, form)
+
+
 @router.get(f"{_OF}/report.json")
 def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
-    """The report's document as a file, as it was stored."""
-    document = json.dumps(_document(visit, experiment_id))
+    """The report's document as a file, in the bytes that claims are about."""
+    document = canonical_json(_document(visit, experiment_id)).decode()
     return as_file(document, f"{experiment_id}-report.json", "application/json")
+
+
+@router.get(f"{_OF}/claims.jsonl")
+def saved_claims(experiment_id: str, visit: ReportsVisit) -> Response:
+    """What the report claims, as a file."""
+    lines = claims_file(visit.call, experiment_id).decode()
+    return as_file(lines, f"{experiment_id}-claims.jsonl", "application/jsonl")
 
 
 @router.get(f"{_OF}/model")
@@ -250,6 +268,7 @@ def _shown(
         links=links,
         tail=tail,
         appendix=appendix,
+        files=f"{base}/pictures",
     )
     answer.status_code = 200 if fault is None else 422
     return answer
@@ -304,6 +323,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
     ]
+    if claims_file(visit.call, experiment_id):
+        form = "JSONL: Sigstore bundles, for the verifiers of others"
+        found.append(("Claims", form, f"{base}/claims.jsonl"))
     for one in READINGS.values():
         found += _reading_files(base, one)
     if visit.may("ledger:read"):

@@ -10,7 +10,6 @@ from api.pages import spec_fields as fields
 from api.pages.spec_sheet import LABELS
 from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
-from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import (
@@ -27,6 +26,7 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason, nearest_power_of_two
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
+from fedaudit.utility import MIN_CLIENTS
 from models.tables.federations import Federation
 
 Tone = Literal["good", "note", "warn"]
@@ -298,5 +298,6 @@ def too_few_to_judge(held_out: int) -> str | None:
         return None
     return (
         f"Gaps will be hard to judge: {plural(held_out, 'client')} held out, whose intervals are "
-        f"wide, and comparing clients with chance needs {MIN_CLIENTS}."
+        f"wide; {MIN_CLIENTS} or more are better. Hold out rows of every client instead (Held out, "
+        "under Data): all then train, and each is measured."
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.http.answers import picture_response
 from api.pages.chosen_axes import ChosenAxes
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, ReportsVisit, Visit, as_file
@@ -18,6 +19,8 @@ from api.services.sweeps import (
     sweep_body,
     table_of,
 )
+from fedaudit.reports.charts.chosen_chart import CHOSEN
+from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.sweeps.sweep_costs import cost_cautions, cost_lines
 from fedaudit.sweeps.sweep_table import (
     SweepTable,
@@ -77,6 +80,16 @@ def sweep_table_markdown(sweep_id: str, visit: ReportsVisit) -> Response:
     """The table as Markdown."""
     id_, table = _table(visit, sweep_id)
     return as_file(as_markdown(table), f"sweep-{id_}.md", "text/markdown")
+
+
+@router.get("/picture.{form}")
+def sweep_picture(
+    sweep_id: str, form: PictureForm, visit: ReportsVisit, asked: Annotated[ChosenAxes, Query()]
+) -> Response:
+    """What the page draws, as a file."""
+    _, table = _table(visit, sweep_id)
+    picture = _view(table, asked)["picture"] or {}
+    return picture_response(filter(None, [picture.get("chart")]), CHOSEN, form)
 
 
 @router.post("/cancel")

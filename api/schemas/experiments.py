@@ -107,8 +107,8 @@ class ExperimentBody(BaseModel):
     """How many attacks found evidence against its guarantee; null where none was asked for, and
     before its end."""
     answer: Answer | None
-    """Whether its model may be released, with reasons in a few words; null before its end, without
-    a report, and where it ended before this was stored."""
+    """Whether its model may be released, with reasons in a few words; null before its end and
+    without a report."""
     retry_of: str | None
     created_at: datetime
     started_at: datetime | None

@@ -42,7 +42,11 @@ def client_lines(
             "nothing is kept of the clients of this experiment: they were erased, or an earlier "
             "version trained it; submit the spec again"
         )
-    names = names_of(session, experiment)[: len(columns["reason"])]
+    count, names = len(columns["reason"]), names_of(session, experiment)
+    if found := columns.get("client"):
+        names = tuple(found)
+    elif len(names) != count:  # of a version that kept no names where all are charged together
+        names = tuple(f"client {place}" for place in range(1, count + 1))
     places = range(start, min(start + limit, len(names)))
     quantiles: dict[str, list[float]] = {}
     if len(names) > MOST_SHOWN:

@@ -20,6 +20,7 @@ from models.tables.experiments import Experiment, LaterAttacks
 from models.values import FairnessRow, RoundRow
 
 if TYPE_CHECKING:
+    from fedaudit.reports.charts.drawing import Chart
     from fedaudit.reports.page.html import Link
     from fedaudit.reports.page.later_attempts import LaterAttempt
 
@@ -115,11 +116,14 @@ def stored_page(
     links: "Sequence[Link]" = (),
     tail: Markup | None = None,
     appendix: bool = False,
+    files: str = "",
 ) -> HTMLResponse:
     """The report with the curves of its rounds, between `links` and `tail`, with its appendix on
-    request; the page loads and runs nothing. Raises ProblemError where the caller's project has no
-    such report."""
-    page = page_html(database, caller, experiment_id, links=links, tail=tail, appendix=appendix)
+    request and links to its pictures below `files`; the page loads and runs nothing. Raises
+    ProblemError where the caller's project has no such report."""
+    page = page_html(
+        database, caller, experiment_id, links=links, tail=tail, appendix=appendix, files=files
+    )
     return page_response(page, has_forms=tail is not None)
 
 
@@ -149,6 +153,7 @@ def page_html(
     links: "Sequence[Link]" = (),
     tail: Markup | None = None,
     appendix: bool = False,
+    files: str = "",
 ) -> str:
     """The page's HTML. Raises ProblemError as above."""
     from fedaudit.reports.page.html import render
@@ -159,7 +164,19 @@ def page_html(
         series = _series(session, find_experiment(session, caller, experiment_id))
         rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
-    return render(report.document, series, links=links, tail=tail, later=later, appendix=appendix)
+    return render(
+        report.document, series, links=links, tail=tail, later=later, appendix=appendix, files=files
+    )
+
+
+def stored_pictures(database: Database, caller: Caller, experiment_id: str) -> "list[Chart]":
+    """Every picture of the page. Raises ProblemError as above."""
+    from fedaudit.reports.page.html import report_pictures
+
+    with database.read() as session:
+        report = find_report(session, caller, experiment_id)
+        series = _series(session, find_experiment(session, caller, experiment_id))
+    return report_pictures(report.document, series)
 
 
 def _attempt(row: LaterAttacks) -> "LaterAttempt":

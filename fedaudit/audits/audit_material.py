@@ -22,7 +22,7 @@ from fedaudit.fairness.noised_counts import (
     nearest,
     rounder_of,
 )
-from fedaudit.fairness.permutation import ScoredOutcomes
+from fedaudit.fairness.ranking import ScoredOutcomes
 from fedaudit.reports.audit_report import assemble_audit
 from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ScoredMaterial
@@ -108,6 +108,8 @@ def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSect
         if by_rows:
             interval = drawn_by_rows(one.accuracy_over_baseline_interval)
             update["accuracy_over_baseline_interval"] = interval
+            of_rates = (one.rate_intervals or {}).items()
+            update["rate_intervals"] = {name: drawn_by_rows(own) for name, own in of_rates} or None
         groups.append(one.model_copy(update=update))
     metrics = {name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()}
     return section.model_copy(update={"groups": groups, "metrics": metrics})
@@ -120,14 +122,11 @@ def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection
             reason=NO_LOSS,
             interval=None,
             interval_reason=NO_LOSS,
-            null_reason=NO_LOSS,
             last_rounds_reason=NO_ROUNDS,
         )
     update: dict[str, Any] = {"last_rounds": None, "last_rounds_reason": NO_ROUNDS}
     if by_rows:
         update["interval"] = drawn_by_rows(metric.interval)
-        if metric.null is not None:
-            update["null"] = metric.null.model_copy(update={"unit": "record"})
     return metric.model_copy(update=update)
 
 

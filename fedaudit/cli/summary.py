@@ -193,17 +193,16 @@ def _group_table(section: Mapping[str, Any]) -> Table:
 
 def _gap_table(section: Mapping[str, Any]) -> Table:
     table = Table(box=HORIZONTALS)
-    for name in ("gap", "value", "interval", "by chance, p"):
+    for name in ("gap", "value", "interval"):
         table.add_column(name, justify="left" if name == "gap" else "right")
     for name, metric in section["metrics"].items():
         if metric["value"] is None:
             continue
-        interval, null = metric["interval"], metric["null"]
+        interval = metric["interval"]
         table.add_row(
             name,
             _short(metric["value"]),
             "" if interval is None else f"{interval['low']:.3g} to {interval['high']:.3g}",
-            "" if null is None else _short(null["p_value"]),
         )
     return table
 

@@ -33,10 +33,12 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
-from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Count, Kind, Rate
+from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, Count, Kind, Rate
 
 METHOD = "score-pairs"
 """Of a gap between groups."""
+GROUP_METHOD = "score-clustered"
+"""Of the rate of one group."""
 GAIN_METHOD = "clustered-mean"
 """Of what a model gains over a constant."""
 MIN_WORTH = 2.0
@@ -124,11 +126,7 @@ def rate_intervals(
     rows of these counts."""
     if not disclosure.rule.has_favourable_outcome:
         return dict.fromkeys(METRICS, Interval(None, None, NO_OUTCOME))
-    counts = client_counts.sum(axis=0)
-    disclosure.check(scored_rows(counts))
-    shown = disclosure.shown
-    clustered = Clustered(client_counts[:, shown])
-    totals = (counts if published is None else published)[shown].astype(np.float64)
+    clustered, totals = _shown_counts(client_counts, disclosure, published)
     pairs = compared_pairs(disclosure)
     found, kept = {}, {}
     for name, metric in METRICS.items():
@@ -139,6 +137,38 @@ def rate_intervals(
                 kept[rate, share] = _rate_limits(RATES[rate], clustered, totals, share=share)
         found[name] = gap_interval([kept[rate, share] for rate in rates], pairs, metric.kind)
     return found
+
+
+def intervals_by_group(
+    client_counts: Ints, disclosure: Disclosure, *, level: float, published: Ints | None = None
+) -> dict[str, tuple[Floats, Floats]]:
+    """The ends of the interval of each of RATES, [groups] each, for one group at a time; NaN where
+    a group is not shown or lacks the rate, and no rates where no two groups are compared.
+    Parameters as in `rate_intervals`, whose design effects these have: they are wide enough for
+    all pairs, and so nothing further of clients is disclosed."""
+    pairs = compared_pairs(disclosure)
+    if not disclosure.rule.has_favourable_outcome or not pairs.any():
+        return {}
+    clustered, totals = _shown_counts(client_counts, disclosure, published)
+    found = {}
+    for name, rate in RATES.items():
+        together = max(len(one.rates) for one in FAMILIES if name in one.rates)
+        share = _share_of_each(pairs, level, together)
+        limits = _rate_limits(rate, clustered, totals, share=share, alone=1 - level)
+        ends = np.full((2, len(disclosure.shown)), np.nan)
+        ends[:, disclosure.shown] = limits.low, limits.high
+        found[name] = (ends[0], ends[1])
+    return found
+
+
+def _shown_counts(
+    client_counts: Ints, disclosure: Disclosure, published: Ints | None
+) -> tuple[Clustered, Floats]:
+    """Of the groups shown, by client and as they are published."""
+    counts = client_counts.sum(axis=0)
+    disclosure.check(scored_rows(counts))
+    totals = (counts if published is None else published)[disclosure.shown]
+    return Clustered(client_counts[:, disclosure.shown]), totals.astype(np.float64)
 
 
 def score_intervals(
@@ -181,13 +211,15 @@ def accuracy_interval(
     return gap_interval([limits], pairs, "difference")
 
 
-def _rate_limits(rate: Rate, clustered: Clustered, totals: Floats, *, share: float) -> Limits:
+def _rate_limits(
+    rate: Rate, clustered: Clustered, totals: Floats, *, share: float, alone: float | None = None
+) -> Limits:
     """See `share_limits`. A rate that is no share, N / M, is the odds of the share N / (N + M)."""
     part, whole = _kinds(rate.numerator), _kinds(rate.denominator)
     if rate.is_share:
-        return share_limits(clustered, totals, part, whole, share=share)
+        return share_limits(clustered, totals, part, whole, share=share, alone=alone)
     value, low, high, correlations = share_limits(
-        clustered, totals, part, part + whole, share=share
+        clustered, totals, part, part + whole, share=share, alone=alone
     )
     return Limits(odds(value), odds(low), odds(high), correlations)
 
@@ -198,11 +230,17 @@ def odds(shares: Floats) -> Floats:
 
 
 def share_limits(
-    clustered: Clustered, totals: Floats, part: Floats, whole: Floats, *, share: float
+    clustered: Clustered,
+    totals: Floats,
+    part: Floats,
+    whole: Floats,
+    *,
+    share: float,
+    alone: float | None = None,
 ) -> Limits:
     """The score interval of the share that the kinds in `part` [kinds] are of those in `whole`. It
-    misses in a `share` of cases. `totals` [groups, kinds]: what the share is computed from; the
-    design effect is that of `clustered`."""
+    misses in a `share` of cases, or with the design effect for these in a share `alone`. `totals`
+    [groups, kinds]: what the share is computed from; the design effect is that of `clustered`."""
     rows = totals @ whole
     value = np.minimum(1.0, _over(totals @ part, rows))
     own, worth = clustered.totals @ whole, clustered.worth(whole)
@@ -213,7 +251,7 @@ def share_limits(
         worth=worth,
         share=share,
     )
-    low, high = score_ends(value, _over(rows, effects), share=share)
+    low, high = score_ends(value, _over(rows, effects), share=alone or share)
     return Limits(value, low, high, clustered.correlations(part, whole))
 
 

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
-from fedaudit.fairness.permutation import Unit, unit_of
 from fedaudit.spec.experiment import ExperimentSpec
 
 
@@ -412,6 +412,10 @@ _EQUAL = 1e-9
 """Clients whose figures differ by no more than rounding, relative to their mean, are equal."""
 
 
+Unit = Literal["client", "record"]
+"""Whether clients belong to groups, or only rows do."""
+
+
 @dataclass(frozen=True, eq=False)
 class Membership:
     """Which clients belong to which groups, and which groups are disclosed."""
@@ -459,8 +463,8 @@ def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
     Suppressed are groups with too few rows or clients, and the smallest other where just one would
     be, or few rows together. Within the totals of an intersection's parts they are not looked at:
     the caller must show none of its figures where one is suppressed."""
-    unit = unit_of(rows)
     belongs = rows > 0
+    unit: Unit = "record" if (np.count_nonzero(belongs, axis=1) > 1).any() else "client"
     pooled, clients = rows.sum(axis=0, dtype=np.int64), np.count_nonzero(belongs, axis=0)
     by_rows = rule.alone().decide(pooled, of="training rows")
     return Membership(

@@ -36,7 +36,6 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cluster": [_P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P],
     "separation": [_P, _P, _P, _P, _I, _I, _I, _I, _P],
     "count": [_P, _P, _I, _I, _I, _P, _P, _P, _P, _I, _I, _P, _P],
-    "regroup": [_P, _I, _I, _P, _I, _I, _P],
     "near": [_P, _I, _I, _P, _I, _P, _I, _P, _P, _I, c_int32, c_int32, _P, _P],
     "best_number": [*[_P] * 4, _I, _P, _I, *[_P] * 4, _I, *[_D] * 4, _I, _P],
 }
@@ -195,18 +194,6 @@ def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> Ints 
 
 
 _NARROW = 2**31
-
-
-def regroup(group: Ints, own: NDArray[Any], groups: int) -> Floats | None:
-    """Sums [rows, groups, kinds] of what clients add, [clients, kinds], to the group of each
-    [rows, clients]."""
-    library = kernels()
-    if library is None:
-        return None
-    places, added = line(group, np.int64), line(own, np.float64)
-    found = np.zeros((len(places), groups, added.shape[1]))
-    call(library.fedaudit_regroup, places, *places.shape, added, added.shape[1], groups, found)
-    return found
 
 
 class NearRounds:

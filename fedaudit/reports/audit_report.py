@@ -49,7 +49,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 NOT_VERIFIED = (
-    "The rows are not here: that rates and accuracies of groups, intervals, nulls, averages over "
+    "The rows are not here: that rates and accuracies of groups, intervals, averages over "
     "clients, gaps at other thresholds, and accuracy over all rows follow from the table is what "
     "the signer states.",
     "That the table is the one with the fingerprint in the report, that its rows are a fair "

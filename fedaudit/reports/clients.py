@@ -4,7 +4,7 @@ A report is signed and read by everyone who may read reports. Figures of single 
 for those who may read the ledger, which names them too, so they are kept apart from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -32,12 +32,18 @@ COLUMNS = ("participations", "refused", "spent", "remaining", "accuracy")
 
 
 def client_columns(
-    material: ReportMaterial, scores: ClientScores, disclosure: Disclosure, *, trains: Bools
+    material: ReportMaterial,
+    scores: ClientScores,
+    disclosure: Disclosure,
+    *,
+    trains: Bools,
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """A column for each of COLUMNS, by the client's index, and `reason`, a place in `reasons` or
-    null, for what is null in its line; as JSON. `figure`: what is spent.
+    null, for what is null in its line; as JSON. `figure`: what is spent; `client`: the names where
+    the ledger has others, as where all are charged together.
 
-    `disclosure` of the clients of `scores`; `trains` [clients].
+    `disclosure` of the clients of `scores`; `trains` and `names` [clients].
     """
     clients = material.federation.clients
     every: dict[str, list[Any]] = {name: [None] * clients for name in COLUMNS}
@@ -72,7 +78,10 @@ def client_columns(
             reasons.append(text)
         numbers.append(reasons.index(text) if text else None)
     figure = None if found is None else material.inputs.cost_kind
-    return {**every, "reason": numbers, "reasons": reasons, "figure": figure}
+    columns = {**every, "reason": numbers, "reasons": reasons, "figure": figure}
+    if mechanism.facts.subject_kind != "client":
+        columns["client"] = list(names)
+    return columns
 
 
 def _accuracies(

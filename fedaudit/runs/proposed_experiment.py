@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from fedaudit.fairness.permutation import MIN_CLIENTS
 from fedaudit.federations.split import validation_clients
 from fedaudit.networks.shape import network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -33,6 +32,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import Linear, Logistic
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import EVERY_NUMBER, with_registration
+from fedaudit.utility import MIN_CLIENTS
 
 ProposedUnit = Literal["client", "record"]
 _EPSILON = 3.0
@@ -314,7 +314,10 @@ def _put_split(draft: _Draft) -> None:
             shares = (hundredths / 100 for hundredths in range(1, 51))
             share = next((one for one in shares if _held_out(facts, one) >= MIN_CLIENTS), share)
         if _held_out(facts, share) < MIN_CLIENTS:
-            why = f"{why}, and there are too few"
+            why = (
+                f"{why}, and there are too few: `validation_unit: record` holds out rows of each, "
+                "so that all train and are measured, by figures that no guarantee covers"
+            )
     draft.put("/federation/validation_unit", unit)
     draft.put("/federation/validation_fraction", share, why)
 

@@ -315,7 +315,8 @@ def _clients(run: Run, result: FinalResult, material: ReportMaterial) -> dict[st
         trains[:] = False
         trains[split_of(run.spec, run.federation)[0]] = True
     disclosure = decide_clients(run.cell, result.by_client, run.disclosures)
-    return client_columns(material, result.by_client, disclosure, trains=trains)
+    names = run.federation.client_names
+    return client_columns(material, result.by_client, disclosure, trains=trains, names=names)
 
 
 def checked_report(

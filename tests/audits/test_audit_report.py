@@ -121,6 +121,9 @@ def test_rounded_counts_are_multiples(folder: Path) -> None:
     assert section["cross_check"] is None
     for mine, theirs in zip(section["groups"], exact["groups"], strict=True):
         assert mine["selection_rate"] == pytest.approx(theirs["selection_rate"], abs=0.05)
+        for name, interval in mine["rate_intervals"].items():
+            assert interval["low"] <= mine[name] <= interval["high"]
+            assert interval["low"] * 100 == pytest.approx(round(interval["low"] * 100), abs=1e-9)
     assert section["groups"] != exact["groups"]
 
 
@@ -263,7 +266,13 @@ def test_small_groups_are_suppressed_with_what_gives_them_away(tmp_path: Path) -
     hidden = [group["value"] for group in groups if group["suppressed"]]
     assert "D" in hidden
     assert len(hidden) == 2
-    assert all(group["selection_rate"] is None for group in groups if group["suppressed"])
+    for group in groups:
+        if group["suppressed"]:
+            assert group["selection_rate"] is group["rate_intervals"] is None
+            assert group["reasons"]["rate_intervals"] == group["reasons"]["selection_rate"]
+        else:
+            interval = group["rate_intervals"]["selection_rate"]
+            assert interval["method"] == "score-clustered-by-rows"
 
 
 def test_rows_left_out_are_counted(tmp_path: Path) -> None:

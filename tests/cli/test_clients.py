@@ -221,6 +221,7 @@ def _held_out(seed: int) -> set[str]:
 )
 def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
     found = json.loads(call("clients", submit(privacy=privacy), "--json").stdout)
+    assert [one["client"] for one in found] == sorted(SITES)
     for one in found:
         assert reason in one["reason"]
         assert (one["spent"] is not None) is pays

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_rule
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.intervals import rate_intervals, score_intervals
-from fedaudit.fairness.permutation import NO_GAP, permutation_nulls, score_nulls
 from fedaudit.fairness.suppression import (
     IntersectionTable,
     combination_of,
@@ -18,7 +17,6 @@ from fedaudit.fairness.suppression import (
     with_complementary_suppression,
 )
 from fedaudit.spec.fairness import Groups
-from fedaudit.spec.metrics import METRICS
 from tests.fairness.disclosures import disclosed, disclosed_clients
 from tests.fairness.specs import GROUPS, spec
 
@@ -98,8 +96,6 @@ def test_a_decision_about_one_population_does_not_serve_another(other):
         lambda: score_gaps(scores, wrong, root_mean=False),
         lambda: rate_intervals(counts, wrong, level=0.9),
         lambda: score_intervals(scores, wrong, root_mean=False, level=0.9),
-        lambda: permutation_nulls(counts, wrong, seed=1),
-        lambda: score_nulls(scores, wrong, root_mean=False, seed=1),
     ):
         with pytest.raises(ValueError, match="are not those whose disclosure was decided"):
             use()
@@ -111,7 +107,6 @@ def test_without_a_favourable_outcome_rates_have_nothing_to_show():
     disclosure = DisclosureRule(1, has_favourable_outcome=False).decide(np.array([90, 60]))
     (figures,) = gaps(counts.sum(axis=0), disclosure)
     assert {figure.reason for figure in figures} == {NO_OUTCOME}
-    assert permutation_nulls(counts, disclosure, seed=1) == dict.fromkeys(METRICS, NO_GAP)
     intervals = rate_intervals(counts, disclosure, level=0.9)
     assert {interval.reason for interval in intervals.values()} == {NO_OUTCOME}
 

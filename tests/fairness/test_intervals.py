@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from benchmarks.interval_coverage import POPULATIONS, cell
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import gap_values
-from fedaudit.fairness.intervals import Interval, rate_intervals
+from fedaudit.fairness.intervals import Interval, intervals_by_group, rate_intervals
 from fedaudit.spec.metrics import FAIRNESS_FIGURES, METRICS
 from tests.fairness.disclosures import disclosed_clients
 
@@ -162,3 +163,44 @@ def test_intervals_hold_the_true_gap(population, groups, rows, of_client):
     for name, one in found.items():
         missed = round(one["draws"] * (1 - (one["coverage"] or 0.0)))
         assert missed <= 14, name
+
+
+def by_group(counts, **rule):
+    disclosure = disclosed_clients(counts, **{"minimum_group_size": 1, **rule})
+    return intervals_by_group(counts, disclosure, level=0.95)
+
+
+def test_a_group_of_single_rows_has_wilsons_interval_by_itself():
+    """However many groups it is compared with."""
+    for others in ([(48, 80)], [(48, 80), (9, 10), (5, 30)]):
+        low, high = by_group(of_shares((56, 70), *others))["selection_rate"]
+        wilson = binomtest(56, 70).proportion_ci(0.95, method="wilson")
+        assert (low[0], high[0]) == (pytest.approx(wilson.low), pytest.approx(wilson.high))
+
+
+def test_a_group_of_alike_clients_is_worth_as_many_rows_as_clients():
+    counts = of_shares((50, 100), (50, 100), of_client=10, alike=True)
+    low, high = by_group(counts)["selection_rate"]
+    few = binomtest(5, 10).proportion_ci(0.95, method="wilson")
+    assert (low[0], high[0]) == (pytest.approx(few.low), pytest.approx(few.high))
+
+
+def test_the_interval_of_a_group_covers_its_rate_where_rows_are_clustered():
+    generator, covered = np.random.default_rng(8), 0
+    for _ in range(300):
+        shares = generator.beta(3, 3, size=(40, 2))
+        hits = generator.binomial(8, shares)
+        counts = np.zeros((40, 2, 4), dtype=np.int64)
+        counts[..., 0], counts[..., 3] = hits, 8 - hits
+        low, high = by_group(counts)["selection_rate"]
+        covered += np.count_nonzero((low <= 0.5) & (high >= 0.5))
+    assert 0.93 <= covered / 600 <= 0.995
+
+
+def test_groups_that_are_hidden_or_not_compared_have_no_interval():
+    counts = of_shares((30, 60), (45, 60), (9, 20), (7, 16))
+    for low, high in by_group(counts, minimum_group_size=30).values():
+        assert np.isnan(low[2:]).all()
+        assert np.isnan(high[2:]).all()
+    assert np.isfinite(by_group(counts, minimum_group_size=30)["selection_rate"][0][:2]).all()
+    assert by_group(counts, minimum_group_size=900) == {}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from fedaudit.fairness.permutation import BINS, ScoredOutcomes, order_by_score, rank_rows
+from fedaudit.fairness.ranking import BINS, ScoredOutcomes, order_by_score, rank_rows
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 2), st.integers(0, 3)),

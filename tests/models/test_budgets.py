@@ -118,6 +118,27 @@ def test_settling_returns_what_was_not_spent_once(database: Database) -> None:
     assert (budget.reserved, budget.spent, budget.remaining) == (0.0, 3.0, 7.0)
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["settled", "given-back"])
+def test_no_rounding_stays_reserved_and_small_amounts_do(database: Database, together: bool):
+    """0.1 + 0.2 + 0.3 - 0.1 - 0.2 - 0.3 is 1e-16."""
+    owner = _federation(database, total=None)
+    for number, amount in enumerate((0.1, 0.2, 0.3, 1e10, 3.0)):
+        assert _reserve(database, owner, f"e{number}", amount)
+
+    def end(*numbers: int) -> float:
+        with database.write() as session:
+            budgets, ids = Budgets(session, owner[0]), [f"e{number}" for number in numbers]
+            if together:
+                budgets.give_back(ids)
+            for id_ in ids:
+                budgets.settle(id_, spent=0.0)
+        return _budget(database, owner).reserved
+
+    assert end(3) == pytest.approx(3.6)
+    assert end(4) == pytest.approx(0.6)
+    assert end(0, 1, 2) == 0.0
+
+
 def test_drawing_books_before_the_release_and_stops_at_the_bound(database: Database) -> None:
     owner = _federation(database, total=10.0)
     assert _reserve(database, owner, "e1", 6.0)

@@ -295,7 +295,8 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
     groups = sorted(known, key=lambda one: one[rate])
     ends = {pair.worse["value"], pair.better["value"]}
     outermost = _outermost(groups, {*ends, section["reference_group"]})
-    rows = [Row(one["value"], (one[rate],), stressed=one["value"] in ends) for one in outermost]
+    rows = [_group_row(one, rate, stressed=one["value"] in ends) for one in outermost]
+    levels = {100 * found["level"] for one in outermost if (found := _interval_of(one, rate))}
     edges = sorted((pair.worse[rate], pair.better[rate]))
     is_share = rate in RATES and RATES[rate].is_share
     stated = _treated_words(section, pair)
@@ -304,7 +305,7 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
         stated += f" {some} are drawn, the lowest and the highest."
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        said = label(doubt, _WIDTH, 13, anchor="end", kind="bad")
+        said = label(doubt, _WIDTH, top - 30, anchor="end", kind="bad")
         return together(_between(x, edges, f"gap {_gap_words(gap)}", (top, bottom)), said)
 
     return Chart(
@@ -317,10 +318,27 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
             kinds=(),
             unit="\n".join(one for one in (_rate_words(rate), _BETTER.get(rate), some) if one),
             whole=_SHARE if is_share else (0.0, 0.0),
-            ground=Ground(_WIDTH, behind=behind, above=46.0 if doubt else 28.0),
+            ground=Ground(
+                _WIDTH,
+                behind=behind,
+                above=46.0 if doubt else 28.0,
+                key=[(box_sample(), f"{level:g}% interval of each group") for level in levels],
+            ),
         ),
         table=_NO_TABLE,
     )
+
+
+def _group_row(group: Mapping[str, Any], rate: str, *, stressed: bool) -> Row:
+    found = _interval_of(group, rate)
+    box = None if found is None else (found["low"], found["high"])
+    return Row(group["value"], (group[rate],), box=box, span=box, stressed=stressed)
+
+
+def _interval_of(group: Mapping[str, Any], rate: str) -> Mapping[str, Any] | None:
+    """None of reports of earlier versions too."""
+    found: Mapping[str, Any] | None = (group.get("rate_intervals") or {}).get(rate)
+    return found
 
 
 def _outermost(groups: Sequence[Mapping[str, Any]], ends: set[str]) -> list[Mapping[str, Any]]:

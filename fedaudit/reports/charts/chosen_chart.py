@@ -33,6 +33,8 @@ from fedaudit.reports.charts.drawing import (
 )
 from fedaudit.spec.metrics import SHARES
 
+CHOSEN = "chart-chosen"
+"""Its name: there is one on a page."""
 _HEIGHT = 240.0
 
 
@@ -147,7 +149,7 @@ def chosen_chart(points: Sequence[Point], choice: Choice) -> Chart | None:
         body.append(_line(own, choice.y, place, y, kind=at, linked=not by_figure))
     what = "Scatter chart" if by_figure else "Line chart"
     return Chart(
-        name="chart-chosen",
+        name=CHOSEN,
         title=f"{choice.y} over {choice.x}",
         description=f"{what} of {choice.y} over {choice.x} with {len(shown)} points"
         f"{f', a line for each {choice.lines}' if choice.lines else ''}. The figures are in the "

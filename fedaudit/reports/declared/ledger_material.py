@@ -60,11 +60,7 @@ def _section(
     disclosure = DisclosureRule(minimum_group_size).decide(scored_rows(counts))
     metrics = {
         one.metric: MetricSection(
-            value=one.value,
-            reason=one.reason,
-            interval=None,
-            interval_reason=_NO_CLIENTS,
-            null_reason=_NO_CLIENTS,
+            value=one.value, reason=one.reason, interval=None, interval_reason=_NO_CLIENTS
         )
         for one in gaps(counts, disclosure)[0]
     }

@@ -95,40 +95,31 @@ def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
 
 
 def _gaps(section: Section, *, said: bool) -> PageTable:
-    nulls = [null for one in section["metrics"].values() if (null := one.get("null"))]
     levels = [one["interval"]["level"] for one in section["metrics"].values() if one["interval"]]
     head = ["Metric", "Value"]
     head += [f"{figure_text(100 * levels[0])} % interval"] if levels else []
-    head += ["By chance, mean", "By chance, 95 %", "p-value"] if nulls else []
     rows = []
     for name, metric in section["metrics"].items():
-        null = metric.get("null")
         row = [name.replace("_", " "), figure_text(metric["value"])]
         row += [_interval(metric["interval"])] if levels else []
-        row += _chance(null) if nulls else []
-        if metric["value"] is None:
-            reasons = [metric["reason"]]
-        else:
-            reasons = [metric["reason"], metric["interval_reason"], metric.get("null_reason")]
+        reasons = [metric["reason"]]
+        if metric["value"] is not None:
+            reasons.append(metric["interval_reason"])
         rows.append((*row, _joined(reasons)))
     return PageTable(
         caption=f"Gaps between groups of {section['attribute']}, pooled over records",
         head=(*head, "Note"),
         rows=rows,
-        remark=" ".join(filter(None, _remarks(section, nulls, said=said))),
+        remark="" if said else " ".join(filter(None, _remarks(section))),
     )
 
 
-def _remarks(section: Section, nulls: Sequence[Mapping[str, Any]], *, said: bool) -> list[str]:
-    chance = _chance_words(section["attribute"], nulls[0]) if nulls else ""
-    if said:
-        return [chance]
+def _remarks(section: Section) -> list[str]:
     headline = headline_metric(section)
     size = gap_sentence(section, headline)
     return [
         f"{headline.replace('_', ' ').capitalize()}: {size[0].lower()}{size[1:]}" if size else "",
         gap_sentence(section, OF_SELECTION),
-        chance,
     ]
 
 
@@ -139,26 +130,6 @@ def _interval(interval: Mapping[str, Any] | None) -> str:
     return f"{low} to {high}"
 
 
-def _chance(null: Mapping[str, Any] | None) -> list[str]:
-    if null is None:
-        return [NO_FIGURE] * 3
-    tail = f"≤ {figure_text(null['quantile_95'])}"
-    if null["quantile_95"] is None:
-        tail = f"≥ {figure_text(null['quantile_05'])}"
-    return [figure_text(null["mean"]), tail, figure_text(null["p_value"])]
-
-
-def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
-    who = "clients" if null["unit"] == "client" else "rows"
-    alike = " This takes rows of one client to be no more alike than those of different ones."
-    return (
-        f"By chance: how wide the gap comes out, on average and in 95 of 100 cases at most, if "
-        f"{attribute} has nothing to do with outcome and prediction, from {null['permutations']} "
-        f"exchanges of {who} between groups. The p-value is the share of gaps at least as wide."
-        f"{alike if who == 'rows' else ''}"
-    )
-
-
 def _rates(section: Section) -> PageTable:
     scores = [name for name in _SCORES if _some(section["groups"], name)]
     head = ["Group", *(rate.label for rate in RATES.values())]
@@ -167,15 +138,29 @@ def _rates(section: Section) -> PageTable:
     head += ["Rows, with noise"] if sized else []
     rows = []
     for group in section["groups"]:
-        row = [group["value"], *(figure_text(group[name]) for name in RATES)]
+        row = [group["value"], *(_with_interval(group, name) for name in RATES)]
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(group["rows"])] if sized else []
         reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
         rows.append((*row, _joined(reasons)))
+    levels = {
+        one["level"]
+        for group in section["groups"]
+        for one in (group.get("rate_intervals") or {}).values()
+    }
     return PageTable(
-        caption=f"Rates of the groups of {section['attribute']}", head=(*head, "Note"), rows=rows
+        caption=f"Rates of the groups of {section['attribute']}",
+        head=(*head, "Note"),
+        rows=rows,
+        remark="".join(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
     )
+
+
+def _with_interval(group: Mapping[str, Any], rate: str) -> str:
+    interval = (group.get("rate_intervals") or {}).get(rate)
+    shown = figure_text(group[rate])
+    return shown if interval is None else f"{shown} ({_interval(interval)})"
 
 
 def _privacy_costs(section: Section) -> PageTable | None:

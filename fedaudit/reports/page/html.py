@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,13 @@ def render(
     tail: Markup | None = None,
     later: LaterAttempts | None = None,
     appendix: bool = False,
+    files: str = "",
 ) -> str:
     """The page of a report document (version 1). Every value in it is escaped. `later`: what
     attacks found after it was signed. `series`: the figures of the rounds; without it there are no
     curves over rounds. `links` are shown above the report and `tail` below it; a page for download
-    has neither. `appendix`: with the figures of every round, and on paper with every table."""
+    has neither. `appendix`: with the figures of every round, and on paper with every table.
+    `files`: the address below which each picture is had as a file; '' for no links to them."""
     shown = for_readers(document)
     attacks = shown.get("attacks") or []
     return _page(
@@ -80,24 +83,67 @@ def render(
         links=links,
         tail=tail,
         later=later,
+        files=files,
     )
 
 
 def render_declared(
-    document: Mapping[str, Any], *, links: Sequence[Link] = (), appendix: bool = False
+    document: Mapping[str, Any],
+    *,
+    links: Sequence[Link] = (),
+    appendix: bool = False,
+    files: str = "",
 ) -> str:
     """The page of a declared ledger's report. Every value in it is escaped."""
-    return _page("declared.html", document, appendix=appendix, links=links)
+    return _page("declared.html", document, appendix=appendix, links=links, files=files)
 
 
 def render_audit(
-    document: Mapping[str, Any], *, links: Sequence[Link] = (), appendix: bool = False
+    document: Mapping[str, Any],
+    *,
+    links: Sequence[Link] = (),
+    appendix: bool = False,
+    files: str = "",
 ) -> str:
     """The page of an audit's report document. Every value in it is escaped. `links` are shown above
     the report; a page for download has none."""
-    shown = for_readers(as_report_of_run(document, parse_audit(document["spec"])))
+    shown = _audit_for_readers(document)
     charts: dict[str, list[list[Chart]]] = {"fairness": [[] for _ in shown["fairness"]]}
-    return _page("audit.html", shown, appendix=appendix, charts=charts, links=links)
+    return _page("audit.html", shown, appendix=appendix, charts=charts, links=links, files=files)
+
+
+def _audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
+    return for_readers(as_report_of_run(document, parse_audit(document["spec"])))
+
+
+def report_pictures(document: Mapping[str, Any], series: Series) -> list[Chart]:
+    """Every picture on the page of a report document."""
+    shown = for_readers(document)
+    charts = charts_of(shown, series)
+    return [*_unfolded(shown), *charts.privacy, *chain(*charts.fairness), *charts.training]
+
+
+def audit_pictures(document: Mapping[str, Any]) -> list[Chart]:
+    """Every picture on the page of an audit's report document."""
+    return _unfolded(_audit_for_readers(document))
+
+
+def declared_pictures(document: Mapping[str, Any]) -> list[Chart]:
+    """Every picture on the page of a declared ledger's report."""
+    return _unfolded(document)
+
+
+def _unfolded(report: Mapping[str, Any]) -> list[Chart]:
+    return [*answer_pictures(report), *(one for one in _rate_pictures(report) if one)]
+
+
+def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
+    """Of each attribute but that which is below the answer already."""
+    widest = by_unevenness(report["fairness"])[-1:]
+    return [
+        treated_picture(section, name=f"rates-{place}") if section not in widest else None
+        for place, section in enumerate(report["fairness"], start=1)
+    ]
 
 
 def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: Any) -> str:
@@ -106,10 +152,6 @@ def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: An
     which no value can have since all are escaped."""
     marks = ("", "") if appendix else (APPENDIX_BEGINS, APPENDIX_ENDS)
     widest = by_unevenness(report["fairness"])[-1:]
-    rates = [
-        treated_picture(section, name=f"rates-{place}") if section not in widest else None
-        for place, section in enumerate(report["fairness"], start=1)
-    ]
     said_of = widest[0] if widest and "verdict_parts" in report else None
     return (
         page_environment()
@@ -117,7 +159,7 @@ def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: An
         .render(
             report=report,
             seen=answer_pictures(report),
-            rates=[[] if one is None else [one] for one in rates],
+            rates=[[] if one is None else [one] for one in _rate_pictures(report)],
             tables=fairness_tables(report["fairness"], said_of=said_of),
             leave_out=Markup(marks[0]),
             go_on=Markup(marks[1]),

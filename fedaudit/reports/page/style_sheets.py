@@ -4,8 +4,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-from fedaudit.reports.charts.drawing import Chart
-
 _FOLDER = Path(__file__).parent / "style"
 _VARIABLE = re.compile(r"(--[\w-]+):\s*([^;}]+)[;}]")
 _USE = re.compile(r"var\((--[\w-]+)\)")
@@ -35,14 +33,6 @@ def paper_style() -> str:
 def paper_chart_style() -> str:
     """The rules of a chart on paper."""
     return _on_paper(style_sheet("charts.css"))
-
-
-def chart_file(chart: Chart) -> str:
-    """The chart as an SVG file that needs nothing else, in the style of paper."""
-    size = f'width="{chart.drawing.width:g}" height="{chart.drawing.height:g}"'
-    begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
-    style = " ".join(paper_chart_style().split())
-    return re.sub("^<svg ([^>]*)>", rf"{begin}\1><style>{style}</style>", str(chart.svg), count=1)
 
 
 def _on_paper(sheet: str) -> str:

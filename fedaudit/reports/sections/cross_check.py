@@ -3,7 +3,7 @@
 The report adds up counts. Here the rows themselves go to Fairlearn, group by group, and both must
 agree: a report whose figures do not follow from its rows is never published. It covers rates and
 accuracy of each group shown, and the gaps between these groups, pooled over records. Losses,
-intervals and nulls are not computed twice. Fairlearn
+intervals are not computed twice. Fairlearn
 answers where a figure is undefined (see `fedaudit.fairness.gaps`); which figures are defined is
 decided here from the rows, and the report must have the same ones.
 

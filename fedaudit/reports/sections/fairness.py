@@ -16,8 +16,9 @@ from fedaudit.fairness.gaps import (
     group_rates,
     group_scores,
 )
-from fedaudit.fairness.intervals import GAIN_METHOD, Interval
-from fedaudit.fairness.permutation import NO_GAP, TOO_FEW, Null, permutation_nulls, score_nulls
+from fedaudit.fairness.intervals import GAIN_METHOD, GROUP_METHOD, Interval
+from fedaudit.fairness.noised_counts import outward
+from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.fairness.scored_groups import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
@@ -32,25 +33,8 @@ from fedaudit.reports.sections.part import (
     with_rates,
 )
 from fedaudit.spec.fairness import Intervals
-from fedaudit.spec.metrics import RATES, is_ratio
+from fedaudit.spec.metrics import RATES
 from fedaudit.utility import NO_INTERVALS, ConstantByGroup, ConstantComparison, group_intervals
-
-
-class NullSection(Part):
-    """How large a gap comes out if the attribute has nothing to do with outcome and prediction."""
-
-    unit: Literal["client", "record"]
-    """What was exchanged between groups: whole clients with all their rows, or single rows."""
-    permutations: int
-    """How many assignments to groups the figures below are taken over."""
-    mean: float
-    quantile_95: float | None
-    """For a difference: exceeded in one of twenty assignments."""
-    quantile_05: float | None
-    """For a ratio: one of twenty assignments lies below it."""
-    p_value: Share
-    """(1 + assignments with a gap at least as wide) / (1 + permutations)."""
-    reasons: Reasons
 
 
 class MetricSection(Part):
@@ -60,8 +44,6 @@ class MetricSection(Part):
     reason: str | None
     interval: IntervalSection | None
     interval_reason: str | None
-    null: NullSection | None = None
-    null_reason: str | None = None
     last_rounds: LastRounds | None = None
     """How far it moved at the end of training, which the interval takes as it ended."""
     last_rounds_reason: str | None = None
@@ -82,6 +64,8 @@ class GroupSection(Part):
     accuracy_over_baseline_interval: IntervalSection | None = None
     auc: Share | None = None
     """Of the group's rows, as `utility.auc`."""
+    rate_intervals: dict[str, IntervalSection] | None = None
+    """Of the rates by their names, each by itself; without those that have none."""
     loss: Annotated[float, Field(ge=0)] | None = None
     """With the group's rows taken as those of one client, in the unit of the validation loss."""
     rows: int | None = None
@@ -153,6 +137,10 @@ class FiguresDisagreeError(Exception):
 
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
+NO_GROUP_INTERVALS = "no two groups are compared by client, or the spec asks for no intervals"
+_ENDS = 0.001
+"""Ends of intervals from exact counts are rounded outward to it, so that no size of a group can be
+solved from them."""
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
 _NOT_FINITE = "the loss is not finite"
 _SCORES = ("accuracy", "loss")
@@ -187,12 +175,40 @@ def group_sections(
         if not shown:
             figures, reasons = _missing(figures, disclosure.reason(place))
         reasons["rows"] = SIZES_CONFIDENTIAL
+        reasons["rate_intervals"] = NO_GROUP_INTERVALS if shown else disclosure.reason(place)
         sections.append(
             GroupSection(
                 value=value, label=None, suppressed=not shown, rows=None, reasons=reasons, **figures
             )
         )
     return sections
+
+
+def with_rate_intervals(
+    groups: Sequence[GroupSection],
+    ends: Mapping[str, tuple[Floats, Floats]],
+    *,
+    level: float,
+    step: float = _ENDS,
+    method: str = GROUP_METHOD,
+) -> list[GroupSection]:
+    """The groups with the intervals of their rates, whose `ends` [groups] are rounded outward to
+    whole steps and hold the rate itself."""
+    found = []
+    for place, group in enumerate(groups):
+        own = {}
+        for name, (lows, highs) in ends.items():
+            value, bounds = getattr(group, name), (float(lows[place]), float(highs[place]))
+            if value is None or not np.isfinite(bounds).all():
+                continue
+            low, high = outward(min(bounds[0], value), max(bounds[1], value), step)
+            if RATES[name].is_share:
+                low, high = max(0.0, low), min(1.0, high)
+            own[name] = IntervalSection(low=low, high=high, level=level, method=method)
+        kept = {name: why for name, why in group.reasons.items() if name != "rate_intervals"}
+        update = {"rate_intervals": own, "reasons": kept} if own else {}
+        found.append(group.model_copy(update=update))
+    return found
 
 
 def _missing(names: Collection[str], reason: str) -> Shown:
@@ -320,52 +336,6 @@ def metric_section(
     return MetricSection(
         value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
     )
-
-
-_OTHER_TAIL = {
-    "quantile_05": "of a difference the upper tail counts",
-    "quantile_95": "of a ratio the lower tail counts",
-}
-
-
-def with_nulls(
-    metrics: Mapping[str, MetricSection],
-    material: ScoredMaterial,
-    attribute: str,
-    disclosure: Disclosure,
-    *,
-    stream: int,
-) -> dict[str, MetricSection]:
-    """The metrics of one attribute, each with its null or the reason why it has none. `stream`: the
-    attribute's position, which gives it random numbers of its own."""
-    seed, scores = material.spec.seed, material.result.scores.get(attribute)
-    nulls = permutation_nulls(
-        material.result.fairness[attribute], disclosure, seed=seed, stream=stream
-    )
-    if scores is not None:
-        nulls |= score_nulls(
-            scores, disclosure, root_mean=material.spec.training.root_mean, seed=seed, stream=stream
-        )
-    return {
-        name: metric.model_copy(update=_null(name, nulls.get(name, NO_GAP)))
-        for name, metric in metrics.items()
-    }
-
-
-def _null(metric: str, found: Null | str) -> dict[str, NullSection | str | None]:
-    if isinstance(found, str):
-        return {"null": None, "null_reason": found}
-    tails = ("quantile_05", "quantile_95")
-    own, other = tails if is_ratio(metric) else reversed(tails)
-    section = NullSection(
-        unit=found.unit,
-        permutations=found.permutations,
-        mean=found.mean,
-        p_value=found.p_value,
-        reasons={other: _OTHER_TAIL[other]},
-        **{own: found.tail, other: None},
-    )
-    return {"null": section, "null_reason": None}
 
 
 _NO_TRAINING = "the training is not known here"

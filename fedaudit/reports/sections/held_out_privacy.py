@@ -285,7 +285,7 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     left_out = "" if publishes_noised_rounds(spec.fairness) else "figures of rounds "
     found = [
         "Fairness figures are those of counts with noise, and everything else that was computed "
-        f"from the data of held-out people is left out: losses, accuracy, {left_out}and nulls.",
+        f"from the data of held-out people is left out: losses, {left_out}and accuracy.",
         "fairness_privacy covers these figures, given the model and the split. It does not cover "
         "the numbers of clients and rows, the values of the attributes, nor the hash of the data, "
         "which are taken to be known, and nothing that other reports on the same people say: the "

@@ -22,12 +22,14 @@ from fedaudit.fairness.noised_counts import (
 )
 from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.reports.sections.fairness import (
+    NO_GROUP_INTERVALS,
     ROW_FIELDS,
     FairnessSection,
     GroupSection,
     metric_section,
     privacy_cost_by_group,
     shown_rates,
+    with_rate_intervals,
 )
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.spec.metrics import COUNTS, RATES, SCORE_METRICS
@@ -57,7 +59,13 @@ def noised_section(
     combined = material.spec.fairness.combinations.get(attribute)
     asked = material.spec.fairness.intervals
     intervals = {}
+    groups = _groups(values, counts, shown, too_few=rule.few("rows by the noised counts"))
     if asked is not None:
+        ends = {
+            rate: rate_bounds(noised.counts[attribute], rate, noised, share=1 - asked.level)
+            for rate in RATES
+        }
+        groups = with_rate_intervals(groups, ends, level=asked.level, method=METHOD)
         intervals = noised_intervals(
             noised.counts[attribute], noised, shown, reference=rule.reference, level=asked.level
         )
@@ -65,11 +73,11 @@ def noised_section(
         attribute=attribute,
         intersection_of=None if combined is None else list(combined),
         reference_group=None if rule.reference is None else values[rule.reference],
-        groups=_groups(values, counts, shown, too_few=rule.few("rows by the noised counts")),
+        groups=groups,
         metrics={
             one.metric: metric_section(
                 one, _with_value(one, intervals.get(one.metric)), asked, method=METHOD
-            ).model_copy(update={"null_reason": WITHHELD})
+            )
             for one in (*figures, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS))
         },
         privacy_cost_by_group=costs,
@@ -107,7 +115,11 @@ def _groups(
                 label=None,
                 suppressed=not shown[place],
                 rows=int(counts[place].sum()),
-                reasons={**reasons, **dict.fromkeys(_NOT_NOISED, WITHHELD)},
+                reasons={
+                    **reasons,
+                    **dict.fromkeys(_NOT_NOISED, WITHHELD),
+                    "rate_intervals": NO_GROUP_INTERVALS,
+                },
                 **figures,
             )
         )

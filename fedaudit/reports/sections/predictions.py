@@ -411,8 +411,8 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
         *found,
         "The figures say how truth and prediction compare, group by group. They do not say why, "
         "nor whether the truth itself, or the rule for a favourable outcome, is fair.",
-        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-        "show that there is no gap. A null shows how wide it comes out by chance alone.",
+        "Among many groups the largest gap is wide by chance alone; its interval holds for all "
+        "pairs together.",
         *comparison_limits(audit.fairness),
         _drawn_limit(material),
         _counts_limit(material.audit.fairness.rounded_to),

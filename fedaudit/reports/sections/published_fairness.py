@@ -4,7 +4,7 @@ from typing import assert_never
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps
-from fedaudit.fairness.intervals import METHOD, rate_intervals, score_intervals
+from fedaudit.fairness.intervals import METHOD, intervals_by_group, rate_intervals, score_intervals
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -16,7 +16,7 @@ from fedaudit.reports.sections.fairness import (
     group_sections,
     metric_section,
     privacy_cost_by_group,
-    with_nulls,
+    with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
@@ -60,11 +60,10 @@ def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
 def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
     """The sections from the counts as they are, whatever is published."""
     attributes = material.spec.fairness.attributes
-    return [_section(material, name, stream) for stream, name in enumerate(attributes)]
+    return [_section(material, name) for name in attributes]
 
 
-def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessSection:
-    """`stream`: the attribute's position, by which its permutations are drawn."""
+def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
     costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
@@ -73,20 +72,23 @@ def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessS
     material.progressed()
     metrics = _metrics(material, attribute, disclosure)
     material.progressed()
-    metrics = with_nulls(metrics, material, attribute, disclosure, stream=stream)
-    material.progressed()
+    counts, asked = material.result.fairness[attribute], material.spec.fairness.intervals
+    groups = group_sections(
+        values,
+        counts.sum(axis=0),
+        disclosure,
+        scores=material.result.scores.get(attribute),
+        root_mean=material.spec.training.root_mean,
+        gains=gains,
+    )
+    if asked is not None:
+        ends = intervals_by_group(counts, disclosure, level=asked.level)
+        groups = with_rate_intervals(groups, ends, level=asked.level)
     return FairnessSection(
         attribute=attribute,
         intersection_of=None if combined is None else list(combined),
         reference_group=None if disclosure.reference is None else values[disclosure.reference],
-        groups=group_sections(
-            values,
-            material.result.fairness[attribute].sum(axis=0),
-            disclosure,
-            scores=material.result.scores.get(attribute),
-            root_mean=material.spec.training.root_mean,
-            gains=gains,
-        ),
+        groups=groups,
         metrics=metrics,
         privacy_cost_by_group=costs,
         privacy_cost_by_group_reason=why_no_costs,
@@ -151,6 +153,12 @@ def _validation_limits(material: ReportMaterial) -> list[str]:
     rows, who = "the real rows of the validation clients", "validation clients"
     if material.spec.federation.holds_out_rows:
         rows, who = "the rows held out of every client", "held-out rows"
+    if not material.spec.chooses_by_losses:
+        return [
+            f"Losses, accuracy and fairness figures, of rounds too, use {rows}, without noise or "
+            "guarantee. These clients train, and the guarantee is of the models alone: those of "
+            "the last round, as nothing would cover a choice by these figures."
+        ]
     return [
         f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
         "guarantee.",
@@ -210,9 +218,8 @@ def _limit_groups(material: ReportMaterial) -> list[str]:
         )
     if any(sum(one.shown) > 2 for one in shown):
         found.append(
-            "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-            "show that there is no gap. A null shows how wide it comes out by chance alone; a "
-            "small p-value shows that groups differ, not why."
+            "Among many groups the largest gap is wide by chance alone; its interval holds for all "
+            "pairs together. Where it excludes 0, groups differ; it does not show why."
         )
     return found
 
@@ -228,7 +235,7 @@ def _limit_counts(material: ReportMaterial) -> str:
     return (
         f"Rates and gaps follow from counts that were rounded at random to multiples of {base}, "
         "without bias; the same people are rounded alike in every report of one service. "
-        f"Intervals and nulls are given in steps of about {base} rows, "
+        f"Intervals are given in steps of about {base} rows, "
         f"losses of groups to two digits. Each rounded count lies within {base - 1} rows of the "
         "exact one; several figures of one report, or the exact accuracy and loss over all people, "
         "can narrow that down, at times to one number: this is rounding and no noise with an "

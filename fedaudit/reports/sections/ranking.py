@@ -12,7 +12,7 @@ from fedaudit.fairness.noised_counts import (
     outward,
     step_of,
 )
-from fedaudit.fairness.permutation import METHOD, TOO_FEW, Ordering
+from fedaudit.fairness.ranking import METHOD, TOO_FEW, Ordering
 from fedaudit.judgement import NEARLY_CONSTANT
 from fedaudit.reports.sections.fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial

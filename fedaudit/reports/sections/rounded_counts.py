@@ -6,7 +6,13 @@ import numpy as np
 
 from fedaudit.arrays import Ints
 from fedaudit.fairness.gaps import gaps_between, scored_rows, spread
-from fedaudit.fairness.intervals import METHOD, Interval, accuracy_interval, rate_intervals
+from fedaudit.fairness.intervals import (
+    METHOD,
+    Interval,
+    accuracy_interval,
+    intervals_by_group,
+    rate_intervals,
+)
 from fedaudit.fairness.noised_counts import (
     ROUNDED_AWAY,
     Rounder,
@@ -20,9 +26,9 @@ from fedaudit.reports.sections.fairness import (
     FairnessSection,
     GroupSection,
     MetricSection,
-    NullSection,
     interval_section,
     shown_rates,
+    with_rate_intervals,
 )
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
@@ -65,6 +71,14 @@ class Rounding:
         """All parts that say something of held-out people."""
         exact = self._exact
         groups = [self._group(place) for place in range(len(exact.groups))]
+        if self._asked is not None:
+            ends = intervals_by_group(
+                self._material.result.fairness[self._name],
+                self._material.disclosures[self._name],
+                level=self._asked.level,
+                published=self._counts,
+            )
+            groups = with_rate_intervals(groups, ends, level=self._asked.level, step=self._step)
         return exact.model_copy(
             update={
                 "groups": groups,
@@ -81,7 +95,7 @@ class Rounding:
         [(rates, reasons)] = shown_rates(
             self._counts[[place]], has_favourable_outcome=self._has_outcome
         )
-        update: dict[str, object] = dict(rates)
+        update: dict[str, object] = {**rates, "rate_intervals": None}
         if exact.accuracy is not None and self._right is not None:
             rows = int(self._rows[place])
             update["accuracy"] = min(1.0, int(self._right[place]) / rows) if rows else None
@@ -131,17 +145,14 @@ class Rounding:
                         "reason": exact.reason if exact.value is None else reason,
                         "interval": None,
                         "interval_reason": "there is no value to be sure of",
-                        "null": None,
-                        "null_reason": exact.null_reason or "there is no gap to compare with",
                     }
                 )
                 continue
-            interval, null = intervals.get(name, exact.interval), exact.null
+            interval = intervals.get(name, exact.interval)
             found[name] = exact.model_copy(
                 update={
                     "value": value,
                     "interval": None if interval is None else self._interval(name, interval, value),
-                    "null": None if null is None else self._null(name, null),
                 }
             )
         return found
@@ -198,16 +209,6 @@ class Rounding:
         if _is_share(name):
             high = min(1.0, high)
         return exact.model_copy(update={"low": max(0.0, low), "high": high})
-
-    def _null(self, name: str, exact: NullSection) -> NullSection:
-        step = self._step_of(name, exact.mean)
-        tails = {
-            tail: None if (value := getattr(exact, tail)) is None else nearest(value, step)
-            for tail in ("quantile_95", "quantile_05")
-        }
-        p_value = min(1.0, max(_LEAST_P, outward(0.0, exact.p_value, _LEAST_P)[1]))
-        update = {"mean": nearest(exact.mean, step), "p_value": p_value, **tails}
-        return exact.model_copy(update=update)
 
     def _step_of(self, name: str, value: float) -> float:
         """Shares in steps of the base's rows; losses to two digits, other rates at most so."""

@@ -11,8 +11,6 @@ from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
 
-_BY_CHANCE = 0.05
-"""A gap that more assignments than this share match or exceed may well be chance."""
 _SHOWN = 3
 
 
@@ -64,7 +62,7 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
         )
         interval = gap["interval"]
-        if by_gate or interval is None or interval["low"] <= size or _chance(section, metric):
+        if by_gate or interval is None or interval["low"] <= size or _was_by_chance(gap):
             continue
         if words := gap_size(metric, gap["value"]):
             ends = f"{_figure(interval['low'])} to {_figure(interval['high'])}"
@@ -74,6 +72,13 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             )
             found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+def _was_by_chance(gap: Mapping[str, Any]) -> bool:
+    """Whether a report of an earlier version says that chance gives a gap as wide: its answer was
+    signed with that."""
+    null = gap.get("null")
+    return null is not None and bool(null["p_value"] > 0.05)
 
 
 def headline_metric(section: Mapping[str, Any]) -> str:
@@ -124,8 +129,7 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     if not size and interval is not None and interval["low"] <= 0:
         size = "The interval reaches 0, so the groups may fare alike."
     sentences.append(size)
-    sentences += [_chance(section, metric), _rarely(section, metric)]
-    if interval is None and _by_chance(section, metric) is None:
+    if interval is None:
         sentences.append("Whether it may be chance is not known.")
     sentences += [gap_sentence(section, OF_SELECTION)]
     accuracy = section["metrics"]["accuracy_difference"]["value"]
@@ -273,39 +277,13 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
 
 
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
-    """How much a gap of a report's section is; '' where it has none, or no words for it. Where
-    chance gives as much, no interval is called evidence."""
+    """How much a gap of a report's section is; '' where it has none, or no words for it."""
     found = section["metrics"][metric]
     if found["value"] is None:
         return ""
     interval = found["interval"]
     ends = None if interval is None else (interval["low"], interval["high"])
-    if ends is not None and ends[0] > 0 and _chance(section, metric):
-        ends = None
     return gap_words(metric, found["value"], interval=ends)
-
-
-def _chance(section: Mapping[str, Any], metric: str) -> str:
-    found = _by_chance(section, metric)
-    return "" if found is None or found <= _BY_CHANCE else f"It may be chance: {_assigned(found)}."
-
-
-def _by_chance(section: Mapping[str, Any], metric: str) -> float | None:
-    """The share of random assignments of the groups that give a gap at least as wide."""
-    null = section["metrics"][metric].get("null")
-    return None if null is None else float(null["p_value"])
-
-
-def _assigned(share: float) -> str:
-    return f"{_percent(share)} of random assignments of the groups give a gap at least as wide"
-
-
-def _rarely(section: Mapping[str, Any], metric: str) -> str:
-    """Where chance seldom gives as much, that it does; whatever an interval includes."""
-    found = _by_chance(section, metric)
-    return (
-        "" if found is None or found > _BY_CHANCE else f"Chance is not likely: {_assigned(found)}."
-    )
 
 
 def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:

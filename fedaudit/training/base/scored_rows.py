@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16
 from fedaudit.fairness.gaps import ClientScores, GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
-from fedaudit.fairness.permutation import ScoredOutcomes
+from fedaudit.fairness.ranking import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
 from fedaudit.native.library import call, kernels, line

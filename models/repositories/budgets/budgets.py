@@ -8,7 +8,6 @@ caller's `Price`. A held reservation counts with the worst case of its whole run
 what was spent.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,12 +34,14 @@ from models.repositories.budgets.counting import (
     after_releases,
     agree,
     amounts,
+    check_amount,
     comparable,
     counts_for,
     counts_report,
     curve_of,
     enlarged,
     fits,
+    unpriced,
 )
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
@@ -63,11 +64,6 @@ _BOOK = _BY_KEY.values(
     reserved=case((_REST < 0, 0.0), else_=_REST),
     spent=_BUDGET.c.spent + bindparam("spend", type_=Double),
 )
-
-
-def unpriced(_curve: Curve, _delta: float) -> float:
-    """For a caller that composes no epsilon."""
-    raise ValueError("an epsilon is composed by a price; give one")
 
 
 class Budgets(ScopedRepository):
@@ -205,7 +201,7 @@ class Budgets(ScopedRepository):
         if (figure == "leakage") != (terms is not None):
             raise ValueError("terms: leakage, and nothing else, has a radius and a clip")
         if total is not None:
-            _check_amount("total", total)
+            check_amount("total", total)
         self.hold(federation_id)
         key = self._key(
             federation_id,
@@ -260,9 +256,9 @@ class Budgets(ScopedRepository):
         take the last room. Without a bound the amount is reserved all the same. `unit_key`: how its
         clients are identified; '' counts as the same as any. Raises LookupError where the project
         has no such federation, ValueError for an amount that is negative or infinite."""
-        _check_amount("amount", amount)
+        check_amount("amount", amount)
         if of_one_release is not None:
-            _check_amount("of_one_release", of_one_release)
+            check_amount("of_one_release", of_one_release)
         self.hold(federation_id)
         key = self._key(
             federation_id,
@@ -292,7 +288,7 @@ class Budgets(ScopedRepository):
         reserved is taken from what is left of the budgets; False, and nothing changed, where one
         has no room for it: nothing may then be released. True where the experiment has nothing
         reserved."""
-        _check_amount("spent", spent)
+        check_amount("spent", spent)
         drawn = [
             (one, max(one.spent, after_releases(one, leakage=spent, releases=releases)))
             for one in self.held(experiment_id, *SUMS)
@@ -337,7 +333,7 @@ class Budgets(ScopedRepository):
         reserved counts as spent where it is not known how much was. Never less than was drawn
         already. False where nothing was held, so that a second call changes nothing."""
         if spent is not None:
-            _check_amount("spent", spent)
+            check_amount("spent", spent)
         held = self.held(experiment_id, *SUMS)
         for one in held:
             paid = one.amount
@@ -345,6 +341,7 @@ class Budgets(ScopedRepository):
                 paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
             self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
             self._change(one, state=SETTLED, spent=paid)
+            self._without_rounding(_key_of(one), one.amount)
         return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
@@ -354,11 +351,14 @@ class Budgets(ScopedRepository):
         held = and_(Reservation.experiment_id.in_(experiment_ids), Reservation.state == HELD)
         amount = func.sum(Reservation.amount - Reservation.spent).label("unreserve")
         sums = select(*columns, amount).where(held, Reservation.figure.in_(SUMS))
-        found = self.session.execute(sums.group_by(*columns).order_by(*columns))
+        sums = sums.group_by(*columns).order_by(*columns)
+        found = [one._asdict() for one in self.session.execute(sums)]
         nothing: dict[str, object] = {"enlarge": 0.0, "spend": 0.0}
-        if back := [nothing | _by_key(one._asdict()) for one in found]:
+        if back := [nothing | _by_key(one) for one in found]:
             self.session.execute(_BOOK, back)
         self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
+        for key in found:
+            self._without_rounding(key, key.pop("unreserve"))
         of_epsilon = and_(held, Reservation.figure == "epsilon")
         ids_by_size = defaultdict(list)
         for one in self._all(select(Reservation).where(of_epsilon)):
@@ -560,6 +560,13 @@ class Budgets(ScopedRepository):
         key = _by_key(_key_of(reservation))
         self.session.execute(_BOOK, [{**key, "enlarge": enlarge, **amounts}])
 
+    def _without_rounding(self, key: Mapping[str, object], returned: float) -> None:
+        """Adds up anew what is reserved where less is left than sums of floats may have lost; not
+        always, for that reads all reservations."""
+        left = self.session.scalar(select(FederationBudget.reserved).where(_is_budget(key)))
+        if left and left < 1e-9 * returned:
+            self._book_anew(key, spend=0.0)
+
     def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
         and give it back, and taken off a sum it would take along what the sum had lost of smaller
@@ -574,11 +581,6 @@ class Budgets(ScopedRepository):
         values = {"reserved": left.scalar_subquery(), "spent": FederationBudget.spent + spend}
         self._set(FederationBudget, mine, **values)
         self._reader.forget()
-
-
-def _check_amount(field: str, amount: float) -> None:
-    if not (math.isfinite(amount) and amount >= 0):
-        raise ValueError(f"{field}: {amount} is not a finite number of at least 0")
 
 
 def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:

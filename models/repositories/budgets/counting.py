@@ -4,6 +4,7 @@ Figures of clients that are identified by different keys do not add up (`unit_ke
 separate amount. What was charged before keys were recorded has the key '' and counts with all.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -391,3 +392,14 @@ def comparable(budget: Budget, costs: Sequence[EpsilonCost]) -> EpsilonCost | Sh
 def fits(in_all: float, budget: Budget) -> bool:
     """Whether a budget has room for all that it would count."""
     return budget.total is None or in_all <= budget.total * _ROUNDING
+
+
+def unpriced(_curve: Curve, _delta: float) -> float:
+    """For a caller that composes no epsilon."""
+    raise ValueError("an epsilon is composed by a price; give one")
+
+
+def check_amount(field: str, amount: float) -> None:
+    """Raises ValueError for what no budget can bear."""
+    if not (math.isfinite(amount) and amount >= 0):
+        raise ValueError(f"{field}: {amount} is not a finite number of at least 0")

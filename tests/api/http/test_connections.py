@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from api.http.connections import bounded_protocol
+from api.http.connections import HEALTH_PLACES, bounded_protocol
 
 HEADER_SECONDS = 0.5
 MOST = 4
@@ -32,9 +32,9 @@ def address() -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def served() -> Iterator[tuple[str, int]]:
+def served(header_seconds: float = HEADER_SECONDS) -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        protocol = bounded_protocol(MOST, header_seconds=HEADER_SECONDS)
+        protocol = bounded_protocol(MOST, header_seconds=header_seconds)
         server = uvicorn.Server(
             uvicorn.Config(hello, http=protocol, lifespan="off", log_config=None)
         )
@@ -89,12 +89,23 @@ def still_open(client: socket.socket) -> bool:
         return False
 
 
-def test_beyond_the_bound_a_connection_is_told_so(address: tuple[str, int]) -> None:
-    with ExitStack() as held:
+def test_beyond_the_bound_only_health_is_answered() -> None:
+    with served(20.0) as address, ExitStack() as held:
         for _ in range(MOST):
             held.enter_context(socket.create_connection(address, timeout=20))
-        with socket.create_connection(address, timeout=20) as client:
-            head, _, body = everything(client).partition(b"\r\n\r\n")
+        asked = (WHOLE, b"")  # The second says nothing until newer ones need its place.
+        clients = [socket.create_connection(address, timeout=20) for _ in asked]
+        for client, sent in zip(clients, asked, strict=True):
+            held.enter_context(client).sendall(sent)
+        answers = [everything(clients[0])]
+        for _ in range(2 * HEALTH_PLACES):
+            held.enter_context(socket.create_connection(address, timeout=20))
+        health = held.enter_context(socket.create_connection(address, timeout=20))
+        health.sendall(WHOLE.replace(b"GET /", b"GET /health/live"))
+        assert health.recv(65536).startswith(b"HTTP/1.1 200 ")
+        answers.append(everything(clients[1]))
+    for answer in answers:
+        head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 5" in head
         assert b"content-type: application/problem+json" in head
@@ -108,12 +119,3 @@ def test_beyond_the_bound_a_connection_is_told_so(address: tuple[str, int]) -> N
             "status": 503,
             "detail": "there are too many connections",
         }
-    # They were silent: soon there is room.
-    deadline = monotonic() + 20
-    while monotonic() < deadline:
-        with socket.create_connection(address, timeout=20) as client:
-            client.sendall(WHOLE)
-            if client.recv(65536).startswith(b"HTTP/1.1 200 "):
-                return
-        sleep(0.1)
-    pytest.fail("there was no room again")

@@ -43,6 +43,10 @@ def test_every_file_of_a_report_is_what_the_api_says(api: Api, tmp_path: Path) -
         else:
             assert files[f"{base}/files/{name}.json"].json() == said.json()
             assert yaml.safe_load(files[f"{base}/files/{name}.yaml"].text) == said.json()
+    for name in ("picture-spent", "picture-quality", "chart-loss"):
+        assert files[f"{base}/pictures/{name}.svg"].content.startswith(b"<svg xmlns")
+        assert files[f"{base}/pictures/{name}.png"].content.startswith(b"\x89PNG")
+    assert visitor.get(f"{base}/pictures/none.svg").status_code == 404
     kept = tmp_path / "bundle.zip"
     kept.write_bytes(files[f"{base}/bundle.zip"].content)
     with opened_bundle(kept) as evidence:

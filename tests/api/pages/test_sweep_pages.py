@@ -1,9 +1,9 @@
 """The pages of sweeps: what a sweep costs, its table and drawing, its end, and what a key opens."""
 
-import base64
 import csv
 import io
 import re
+from html import unescape
 from typing import Any
 
 from tests.api.pages.browser import Browser, signed_in, text_of
@@ -52,8 +52,11 @@ def test_a_sweep_from_its_first_cell_to_its_table(api: Api) -> None:
     drawn = browser.get(f"{path}?x={NU}&y=validation_loss&lines=&only={NU} = 3").text
     assert "<strong>validation_loss over privacy.noise_multiplier</strong>" in drawn
     assert '<option value="validation_loss" selected>' in drawn
-    [file] = re.findall('href="data:image/svg[+]xml;base64,([^"]*)" download=', drawn)
-    assert base64.b64decode(file).startswith(b"<svg xmlns")
+    files = re.findall('href="([^"]*/picture[.][^"]*)" download', drawn)
+    svg, png = (browser.get(unescape(file)) for file in files)
+    assert "validation_loss over privacy.noise_multiplier</title>" in svg.text
+    assert png.content.startswith(b"\x89PNG")
+    assert browser.get(f"{path}/picture.gif").status_code == 422
     lines = list(csv.DictReader(io.StringIO(browser.get(f"{path}/table.csv").text)))
     assert [line[NU] for line in lines] == ["1", "3"]
     assert browser.get(f"{path}/table.md").text.startswith(f"| {NU}")

@@ -1,8 +1,18 @@
 """Charts of what a reader chooses among fields and figures of several runs."""
 
+import io
 import re
+import sys
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
+
+import pytest
+import resvg_py
+from markupsafe import Markup
+from PIL import Image, ImageChops
+from resvg_py import svg_to_bytes
 
 from fedaudit.reports.charts.chosen_chart import (
     Choice,
@@ -12,7 +22,7 @@ from fedaudit.reports.charts.chosen_chart import (
     chosen_chart,
     offers,
 )
-from fedaudit.reports.page.style_sheets import chart_file
+from fedaudit.reports.page.picture_files import PictureUnavailableError, picture_file
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"
 GAP = "equalized_odds_difference[group]"
@@ -89,9 +99,30 @@ def test_values_that_are_no_numbers_stand_side_by_side() -> None:
 def test_a_picture_is_a_file_that_needs_nothing_else() -> None:
     chart = chosen_chart(points(), choice(y=GAP))
     assert chart is not None
-    text = chart_file(chart)
+    text = picture_file(chart, "svg").decode()
     root = ElementTree.fromstring(text)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert float(root.attrib["width"]) > 0
     assert "var(" not in text
     assert "#0072b2" in text
+
+
+def test_letters_are_seen_on_a_machine_without_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(svg_to_bytes, skip_system_fonts=True))
+    chart = chosen_chart(points(), choice(y=GAP))
+    assert chart is not None
+    mute = re.sub("<text[^>]*>[^<]*</text>", "", chart.drawing.body)
+    silent = replace(chart, drawing=replace(chart.drawing, body=Markup(mute)))
+    shown, empty = (Image.open(io.BytesIO(picture_file(one, "png"))) for one in (chart, silent))
+    assert shown.size == empty.size == tuple(3 * round(one) for one in (420, chart.drawing.height))
+    ink = ImageChops.difference(shown.convert("L"), empty.convert("L")).histogram()
+    assert sum(ink[128:]) > 2000
+
+
+def test_without_its_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    chart = chosen_chart(points(), choice(y=GAP))
+    assert chart is not None
+    with pytest.raises(PictureUnavailableError, match=r"fedaudit\[pdf\]"):
+        picture_file(chart, "png")
+    assert picture_file(chart, "svg")

@@ -1,19 +1,6 @@
-/* Sums over clients that are exchanged between groups, and rounds that drew nearly the same of them.
-   Losses are added client by client, as numpy's bincount adds them; all else is whole numbers, whose
-   order does not matter. */
+/* Which rounds drew nearly the same of a group as an earlier one. */
 
 #include "kernels.h"
-
-/* Adds each client's numbers to its group's: group [rows][clients], own [clients][kinds], found
-   [rows][groups][kinds]. */
-KERNEL void fedaudit_regroup(const int64_t *group, int64_t rows, int64_t clients, const double *own,
-                             int64_t kinds, int64_t groups, double *found)
-{
-    for (int64_t row = 0; row < rows; row++, group += clients, found += groups * kinds)
-        for (int64_t c = 0; c < clients; c++)
-            for (int64_t k = 0; k < kinds; k++)
-                found[group[c] * kinds + k] += own[c * kinds + k];
-}
 
 /* Which rounds drew nearly the same of a group as an earlier one that drew many of it, as `_near`.
 
