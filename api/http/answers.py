@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from fedaudit.reports.page.picture_files import PictureForm
 
 JSON, HTML = "application/json", "text/html"
-ZIP, PDF, BYTES = "application/zip", "application/pdf", "application/octet-stream"
-"""`BYTES`: for clients that have no media type for zip files or PDF."""
 _PICTURES = {"svg": "image/svg+xml", "png": "image/png"}
 _ANY = "*/*"
 _VERSION = 1
@@ -44,11 +42,10 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     return max(offered, key=quality)
 
 
-def bundle_response(chunks: Iterator[bytes], name: str, accept: str) -> StreamingResponse:
+def bundle_response(chunks: Iterator[bytes], name: str) -> StreamingResponse:
     """The bundle of what has this name, as a file."""
     headers = {"Content-Disposition": f'attachment; filename="{name}-bundle.zip"'}
-    media_type = preferred(accept, (ZIP, BYTES))
-    return StreamingResponse(chunks, media_type=media_type, headers=headers)
+    return StreamingResponse(chunks, media_type="application/zip", headers=headers)
 
 
 def pdf_response(pdf: bytes, name: str) -> Response:
@@ -57,7 +54,7 @@ def pdf_response(pdf: bytes, name: str) -> Response:
         "Content-Disposition": f'attachment; filename="{name}-report.pdf"',
         "Cache-Control": "no-store",
     }
-    return Response(pdf, media_type=PDF, headers=headers)
+    return Response(pdf, media_type="application/pdf", headers=headers)
 
 
 def earlier_name(successor: str) -> dict[str, str]:

@@ -145,14 +145,14 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
 
 
 @router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
-def get_audit_bundle(audit_id: str, call: ReportsReader, accept: Accept) -> StreamingResponse:
+def get_audit_bundle(audit_id: str, call: ReportsReader) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
     It holds nothing beyond the report.
     """
     with call.reading() as session:
         chunks = audit_bundle(session, call.caller, audit_id)
-    return bundle_response(chunks, audit_id, accept)
+    return bundle_response(chunks, audit_id)
 
 
 def _body(row: PredictionAudit, *, caller: Caller) -> AuditBody:

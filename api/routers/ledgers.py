@@ -218,14 +218,14 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
 
 
 @router.get("/{ledger_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
-def get_ledger_bundle(ledger_id: str, call: LedgerReader, accept: Accept) -> StreamingResponse:
+def get_ledger_bundle(ledger_id: str, call: LedgerReader) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, entries, checkpoints, keys.
 
     Up to the newest signed report.
     """
     chunks = ledger_bundle(call, ledger_id)
     note_export(call, ledger_id, "bundle")
-    return bundle_response(chunks, ledger_id, accept)
+    return bundle_response(chunks, ledger_id)
 
 
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:

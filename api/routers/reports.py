@@ -198,7 +198,7 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
 
 
 @router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=BUNDLE)
-def get_bundle(experiment_id: str, call: LedgerReader, accept: Accept) -> StreamingResponse:
+def get_bundle(experiment_id: str, call: LedgerReader) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
     Also of an experiment that failed or was cancelled, then without a report.
@@ -207,7 +207,7 @@ def get_bundle(experiment_id: str, call: LedgerReader, accept: Accept) -> Stream
         experiment = find_experiment(session, call.caller, experiment_id)
         chunks = bundle_of(call.resources.database, session, experiment)
     note_export(call, experiment.id, "bundle")
-    return bundle_response(chunks, experiment.id, accept)
+    return bundle_response(chunks, experiment.id)
 
 
 @router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)

@@ -19,7 +19,6 @@ from api.schemas.people import (
     KeyBody,
     KeyList,
     KeyRequest,
-    KeyRotationParameters,
     KeyWithSecretBody,
     NewSecretBody,
     RotationParameters,
@@ -54,7 +53,7 @@ def list_keys(call: Administrator) -> KeyList:
     """Every key of the project, without its secret."""
     with call.reading() as session:
         keys = ApiKeyRepository(session).list(call.project_id)
-    return KeyList(items=[KeyBody.of(key) for key in keys])
+    return KeyList(items=[KeyBody.of(key) for key in keys], next_cursor=None)
 
 
 @keys_router.post(
@@ -95,7 +94,7 @@ def _earlier_rotation(response: Response) -> None:
     "/api-keys/{key_id}/rotate-secret", name="rotate_api_key", responses=problems(404)
 )
 def rotate_key(
-    key_id: str, call: Administrator, parameters: Annotated[KeyRotationParameters, Query()]
+    key_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
 ) -> KeyWithSecretBody:
     """Replace a key's secret; the new one is shown this once.
 
@@ -148,7 +147,7 @@ def list_signing_keys(call: ReportsReader) -> SigningKeyList:
     """
     with call.reading() as session:
         keys = SigningKeyRepository(session).list()
-    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys])
+    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys], next_cursor=None)
 
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])

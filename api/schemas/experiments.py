@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from api.schemas.base import (
     AdjacencyName,
@@ -54,20 +54,7 @@ class ExperimentEvent(BaseModel):
     id: str
     """Counts from 1 within the experiment: send it as `Last-Event-ID` to go on behind it."""
     event: Literal["status.changed", "round.completed", "gate.evaluated", "alarm.raised"]
-    data: Annotated[
-        str,
-        WithJsonSchema(
-            {
-                "type": "string",
-                "contentMediaType": "application/json",
-                "contentSchema": {
-                    "type": "object",
-                    "properties": {"at": {"type": "string", "format": "date-time"}},
-                    "required": ["at"],
-                },
-            }
-        ),
-    ]
+    data: Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
     """An object in JSON. Beside `at`, the time: `status` and `status_reason`; a round's `round`,
     losses and costs; a gate as reports have it; or an attack's `position` and `kind`."""
 

@@ -38,38 +38,19 @@ from models.values import (
 )
 
 
-class RowsPerClient(BaseModel):
-    """How many rows clients have."""
-
-    minimum: int
-    median: float
-    maximum: int
-
-
-class AttributeProfile(BaseModel):
-    """One sensitive attribute; what is suppressed is null."""
-
-    of: Literal["client", "record"]
-    groups: dict[str, int | None] | None
-    """Rows by value."""
-    missing: int | None
-    base_rates: dict[str, float | None] | None
-    """Shares of favourable outcomes by value."""
-    reasons: Reasons
-
-
 class Profile(BaseModel):
     """What data look like: sizes, names, and shares of groups that are large enough."""
 
     rows: int
     clients: int
-    rows_per_client: RowsPerClient | None = None
+    rows_per_client: dict[Literal["minimum", "median", "maximum"], float] = {}
     features: list[str] = []
     target: str | None = None
     classes: list[str] = []
     class_balance: dict[str, int | None] | None = None
     missing: dict[str, int] = {}
-    attributes: dict[str, AttributeProfile] = {}
+    attributes: dict[str, dict[str, Any]] = {}
+    """Of each sensitive attribute the rows and base rates of its groups; what is hidden is null."""
     warnings: list[ProblemFault] = []
     notes: list[str] = []
     reasons: Reasons = {}
@@ -276,17 +257,10 @@ class SpecProposalBody(BaseModel):
     """What would make a useful model of it; null where one is expected."""
 
 
-class DisclosureFloorBody(BaseModel):
-    """What no submission or profile of this service may go below."""
-
-    minimum_group_size: int
-    minimum_group_clients: int
-
-
 class DisclosureBody(DisclosurePolicy):
     """The policy, field by field; null is left to whoever asks."""
 
-    floor: DisclosureFloorBody
+    floor: DisclosureFloor
     set_at: datetime | None
     """When it was changed last; null where nobody ever set one."""
 
@@ -295,7 +269,7 @@ class DisclosureBody(DisclosurePolicy):
         cls, policy: DisclosurePolicy, *, floor: DisclosureFloor, set_at: datetime | None
     ) -> Self:
         """The body of a policy."""
-        return of_row(cls, policy, floor=vars(floor), set_at=set_at)
+        return of_row(cls, policy, floor=floor, set_at=set_at)
 
 
 class ErasureRequest(Body):

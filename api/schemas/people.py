@@ -125,19 +125,8 @@ class KeyWithSecretBody(KeyBody):
     """The secret: shown this once and stored as a hash."""
 
 
-class KeyList(BaseModel):
-    """The project's keys, also the revoked ones, oldest first."""
-
-    items: list[KeyBody]
-    next_cursor: str | None = None
-    """Null: there is one page."""
-
-
-class KeyRotationParameters(Parameters):
-    """How a key's secret is replaced."""
-
-    overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY)] = _DAY
-    """For how long the old secret opens the key too; 0 ends it at once."""
+class KeyList(Page[KeyBody]):
+    """The project's keys, also the revoked ones, oldest first, on one page."""
 
 
 class KeyRequest(Body):
@@ -263,13 +252,11 @@ class SignOffBody(BaseModel):
         )
 
 
-class SignOffList(BaseModel):
-    """A report's sign-offs, oldest first."""
+class SignOffList(Page[SignOffBody]):
+    """A report's sign-offs, oldest first, on one page."""
 
-    items: list[SignOffBody]
     unreadable: int
     """Stored ones that are no sign-offs any more: the verification names what was altered."""
-    next_cursor: str | None = None
 
     @classmethod
     def of(cls, rows: Sequence[SignOff]) -> Self:
@@ -278,7 +265,7 @@ class SignOffList(BaseModel):
         for row in rows:
             with suppress(ValueError):
                 items.append(SignOffBody.of(row))
-        return cls(items=items, unreadable=len(rows) - len(items))
+        return cls(items=items, unreadable=len(rows) - len(items), next_cursor=None)
 
 
 class NewestSignOff(BaseModel):
@@ -335,7 +322,7 @@ class RotationParameters(Parameters):
     """How a secret is replaced."""
 
     overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY)] = _DAY
-    """For how long deliveries are signed with the old secret as well; 0 ends it at once."""
+    """For how long the old secret opens the key too, or signs deliveries; 0 ends it at once."""
 
 
 class WebhookBody(BaseModel):
