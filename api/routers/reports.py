@@ -1,5 +1,6 @@
 """Audit reports: read, verified, signed off, listed, compared, and judged by gates."""
 
+import sys
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -29,7 +30,7 @@ from api.openapi import (
     schema_of,
 )
 from api.schemas.base import IdempotencyHeader
-from api.schemas.experiment_tables import Verification
+from api.schemas.experiment_tables import ClientBody, Verification
 from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
 from api.schemas.reports import (
     ComparisonParameters,
@@ -41,6 +42,7 @@ from api.schemas.reports import (
 from api.services.artifacts import SAFETENSORS, model_file, stored_layout
 from api.services.attacks import find_judged, judged_document
 from api.services.audit_log import note_export
+from api.services.clients import client_lines
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
@@ -123,6 +125,16 @@ def _form_of(one: ReportReading) -> tuple[str, Any]:
 _REPORT = contents("The report.", JSON, schema_of(ReportDocument), 404)
 _READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()}, 404)
 _MODEL = contents("The hypotheses.", SAFETENSORS, BINARY, 404, 409)
+_BESIDE = {
+    "type": "object",
+    "required": ["report", "clients", "figure"],
+    "properties": {
+        "report": schema_of(ReportDocument),
+        "clients": {"type": "array", "items": schema_of(ClientBody)},
+        "figure": {"type": ["string", "null"], "description": "What clients spent."},
+    },
+}
+_WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 404, 409)
 _JSONL = "application/jsonl"
 _CLAIMS = contents("The claims, a line each.", _JSONL, TEXT, 404)
 
@@ -152,6 +164,15 @@ def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> R
     if isinstance(found, str):
         return Response(found, media_type=_MARKDOWN)
     return JSONResponse(found)
+
+
+@router.get(f"{_OF}/report/with-clients", response_class=Response, responses=_WITH_CLIENTS)
+def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
+    """The signed report as it is and, beside it, what each client paid and how it fares."""
+    with call.reading() as session:
+        report = find_stored_report(session, call.caller, experiment_id).document
+        beside = client_lines(session, call.caller, experiment_id, limit=sys.maxsize)
+    return JSONResponse({"report": report, "clients": list(beside.lines), "figure": beside.figure})
 
 
 @router.get(f"{_OF}/report.json", response_class=Response, include_in_schema=False)

@@ -233,20 +233,24 @@ def allowed(scope: Scope) -> Callable[..., Call]:
         if request.method not in _READING:
             resources.check_schema(within=SCHEMA_SECONDS)
         count_request(resources, caller.project_id, request.scope)
-        if not caller.may(scope):
-            raise ProblemError(
-                403,
-                "forbidden",
-                ("your groups lack" if caller.elsewhere else "the API key lacks")
-                + f" the scope {scope}",
-                headers={
-                    "WWW-Authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
-                },
-                scope=scope,
-            )
+        require(caller, scope)
         return Call(resources, caller)
 
     return check
+
+
+def require(caller: Caller, scope: Scope) -> None:
+    """Raises ProblemError where the caller lacks the scope."""
+    if not caller.may(scope):
+        challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
+        raise ProblemError(
+            403,
+            "forbidden",
+            ("your groups lack" if caller.elsewhere else "the API key lacks")
+            + f" the scope {scope}",
+            headers={"WWW-Authenticate": challenge},
+            scope=scope,
+        )
 
 
 def _unauthorised(detail: str, *, error: str | None = None) -> ProblemError:

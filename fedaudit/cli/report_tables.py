@@ -33,7 +33,8 @@ _ALWAYS = ("leakage_max", "log_ratio_max", "epsilon_max", "validation_loss", "ac
 def show_clients(clients: Sequence[Json]) -> None:
     """What each client paid and how it fares, on standard output."""
     table = Table(box=HORIZONTALS)
-    for title in ("client", "participations", "refused", "spent", "remaining", "accuracy"):
+    titles = "client", "participations", "refused", "spent", "remaining", "accuracy", "95 %"
+    for title in titles:
         table.add_column(title, justify="left" if title == "client" else "right")
     table.add_column("note", overflow="fold")
     for one in clients:
@@ -44,9 +45,14 @@ def show_clients(clients: Sequence[Json]) -> None:
             *(_NO_FIGURE if number is None else str(number) for number in left),
             _NO_FIGURE if one["spent"] is None else at_most(one["spent"], digits=4),
             *(_NO_FIGURE if number is None else f"{number:.4g}" for number in figures),
+            _interval(one.get("accuracy_interval")),
             escape(one["reason"] or ""),
         )
     print_records(table)
+
+
+def _interval(found: Json | None) -> str:
+    return _NO_FIGURE if found is None else f"{found['low']:.3g} to {found['high']:.3g}"
 
 
 def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:

@@ -38,7 +38,7 @@ def _needed(method: str, path: str) -> str:
         return "reports:read"  # It has no ledger, and nothing that the report does not say.
     found_later = path.endswith(("/attacks/later", "/attacks/later/{later_id}"))
     of_attacks = "/attacks" in path and method == "GET" and not found_later
-    confidential = path.endswith("/clients") or "/privacy-ledger" in path or of_attacks
+    confidential = path.endswith("clients") or "/privacy-ledger" in path or of_attacks
     if confidential or path.endswith(("/bundle", "/record-table")):
         return "ledger:read"
     if path.endswith("/sign-offs"):
