@@ -253,9 +253,9 @@ def ledger_page(
     salt = asked.salt
     value = {
         "items": page.lines,
+        "next_cursor": encode_cursor(route, page.next),
         "salt": None if salt is None else salt.hex(),
         "reasons": page_reasons(page.lines, salt=salt),
-        "next_cursor": encode_cursor(route, page.next),
     }
     return Response(orjson.dumps(value), media_type=JSON)
 

@@ -46,7 +46,12 @@ def _needed(method: str, path: str) -> str:
     if path.endswith(("/erasure", "/model-layout", "{federation_id}/proposals")):
         of_proposal = path.endswith("/proposals")  # It stores nothing.
         return "federations:read" if method == "GET" or of_proposal else "admin"
-    if found_later or "/report" in path or path.endswith("/model") or "/table" in path:
+    if (
+        found_later
+        or "/report" in path
+        or path.endswith(("/model", "/claims.jsonl"))
+        or "/table" in path
+    ):
         return "reports:read"
     reads, writes = next(scopes for begin, scopes in NEEDED.items() if path.startswith(begin))
     return reads if method == "GET" else writes
