@@ -561,7 +561,7 @@ class RecordPersonalised(MechanismPart):
         elif column in training_columns:
             yield refuse_at(
                 "/privacy/budgets/column",
-                f"{column!r} is a feature or the target; budgets need a column of their own",
+                f"{column!r} is a feature or the target; budgets need a separate column",
             )
 
 

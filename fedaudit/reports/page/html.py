@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fedaudit.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
@@ -185,6 +186,13 @@ def _moment(time: str | None) -> str:
     return f"{found.day} {found:%b %Y, %H:%M} UTC"
 
 
+def _with_code(value: Any) -> Any:
+    """A text with what is between backticks as code; Markup stays as it is."""
+    if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
+        return value
+    return Markup(re.sub("`([^`\n]+)`", r"<code>\1</code>", str(escape(value))))
+
+
 @cache
 def page_environment() -> Environment:
     """Where the templates of report pages are found, with the filters and names that they use."""
@@ -194,6 +202,7 @@ def page_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_with_code,
     )
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text

@@ -365,7 +365,7 @@ def _predictions(material: AuditMaterial) -> Predictions:
 
 def _prediction_limits(material: AuditMaterial) -> list[str]:
     found = [
-        "Whoever made the table chose its rows: that they are a fair sample of the people "
+        "Its maker chose the table's rows: that they are a fair sample of the people "
         "concerned, that the predictions are those of the model in use, and that the model had not "
         "seen the rows, is taken on trust.",
         *([f"Beware: {EQUAL_TRUTH}."] if material.all_right else []),

@@ -163,7 +163,7 @@ class Utility(RankingFigures, Measured):
 
 
 _TUNED = (
-    "each held-out client made a model of its own by {steps} steps of {words} from "
+    "each held-out client made its own model by {steps} steps of {words} from "
     "{start}, on rows of its own that are not scored, and every figure of held-out rows is of "
     "these models, which stay with the clients"
 )

@@ -32,7 +32,7 @@ def test_a_row_says_what_one_decides_by(api: Api) -> None:
     assert first in rows["one"]
     assert document["verdict"] not in rows["one"]
     assert "Ada key Ada's key" in rows["one"]
-    assert "nobody named key tests" in rows["two"]
+    assert "no person named key tests" in rows["two"]
     assert "heuristic, not in force" in rows["one"]
     assert "by group" in rows["one"]
     assert "pass" in rows["one"]
