@@ -100,7 +100,8 @@ def _points(comparison: Comparison, differences: Sequence[DifferenceRow]) -> lis
 
 
 def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
-    """Rows of one table, and each reason of its empty cells with the numbers of experiments."""
+    """Rows of one table with a figure, and each reason of empty cells with the experiments'
+    numbers."""
     missing: dict[str, list[int]] = {}
     for row in rows:
         for number, cell in enumerate(row.cells, start=1):
@@ -108,7 +109,10 @@ def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
                 numbers = missing.setdefault(cell.reason, [])
                 if number not in numbers:
                     numbers.append(number)
-    return {"title": title, "rows": rows, "missing": list(missing.items())}
+    filled = [
+        row for row in rows if any(one.value is not None or one.unbounded for one in row.cells)
+    ]
+    return {"title": title, "rows": filled, "missing": list(missing.items())}
 
 
 def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:

@@ -165,8 +165,8 @@ def _guarantee_checks(found: DeclaredEvidence) -> Iterator[Check]:
 def _guarantee_limits(material: DeclaredMaterial) -> Iterator[str]:
     terms = material.terms
     yield (
-        "Clips, noise, samples, participants and counts are as the trainer declares them. Nobody "
-        "here saw the training; a signature says what was declared, and not that it is true."
+        "Clips, noise, samples, participants and counts are as the trainer declares them. The "
+        "training was not observed here; a signature says what was declared, not that it is true."
     )
     yield (
         "A round that ran and was never declared is in no figure. Missing numbers are listed; a "

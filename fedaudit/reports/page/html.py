@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -57,60 +57,50 @@ class Link:
     """Whether it is behind *More*."""
 
 
+class PageOptions(TypedDict, total=False):
+    """How a report's page is shown; a page for download has none of these but its appendix."""
+
+    links: Sequence[Link]
+    """Above the report."""
+    tail: Markup | None
+    """Below it."""
+    files: str
+    """The address below which each picture is had as a file."""
+    appendix: bool
+    """With the figures of every round, and on paper with every table."""
+
+
 def render(
     document: Mapping[str, Any],
     series: Series | None = None,
     *,
-    links: Sequence[Link] = (),
-    tail: Markup | None = None,
     later: LaterAttempts | None = None,
-    appendix: bool = False,
-    files: str = "",
+    **options: Unpack[PageOptions],
 ) -> str:
     """The page of a report document (version 1). Every value in it is escaped. `later`: what
     attacks found after it was signed. `series`: the figures of the rounds; without it there are no
-    curves over rounds. `links` are shown above the report and `tail` below it; a page for download
-    has neither. `appendix`: with the figures of every round, and on paper with every table.
-    `files`: the address below which each picture is had as a file; '' for no links to them."""
+    curves over rounds."""
     shown = for_readers(document)
     attacks = shown.get("attacks") or []
-    return _page(
-        "report.html",
-        shown,
-        appendix=appendix,
-        charts=charts_of(shown, series),
-        attacks=attack_tables(attacks),
-        false_alarm_chance=false_alarm_chance(attacks),
-        links=links,
-        tail=tail,
-        later=later,
-        files=files,
-    )
+    more = {
+        "charts": charts_of(shown, series),
+        "attacks": attack_tables(attacks),
+        "false_alarm_chance": false_alarm_chance(attacks),
+        "later": later,
+    }
+    return _page("report.html", shown, more, options)
 
 
-def render_declared(
-    document: Mapping[str, Any],
-    *,
-    links: Sequence[Link] = (),
-    appendix: bool = False,
-    files: str = "",
-) -> str:
+def render_declared(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
     """The page of a declared ledger's report. Every value in it is escaped."""
-    return _page("declared.html", document, appendix=appendix, links=links, files=files)
+    return _page("declared.html", document, {}, options)
 
 
-def render_audit(
-    document: Mapping[str, Any],
-    *,
-    links: Sequence[Link] = (),
-    appendix: bool = False,
-    files: str = "",
-) -> str:
-    """The page of an audit's report document. Every value in it is escaped. `links` are shown above
-    the report; a page for download has none."""
+def render_audit(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
+    """The page of an audit's report document. Every value in it is escaped."""
     shown = _audit_for_readers(document)
     charts: dict[str, list[list[Chart]]] = {"fairness": [[] for _ in shown["fairness"]]}
-    return _page("audit.html", shown, appendix=appendix, charts=charts, links=links, files=files)
+    return _page("audit.html", shown, {"charts": charts}, options)
 
 
 def _audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,27 +137,28 @@ def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
     ]
 
 
-def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: Any) -> str:
+def _page(
+    name: str, report: Mapping[str, Any], more: Mapping[str, Any], options: PageOptions
+) -> str:
     """What all pages have: the pictures below the answer, and the tables of groups with the
     pictures of the attributes that those leave out. Paper leaves out what is between two marks,
     which no value can have since all are escaped."""
-    marks = ("", "") if appendix else (APPENDIX_BEGINS, APPENDIX_ENDS)
+    shown: PageOptions = {"links": (), "tail": None, "files": "", "appendix": False, **options}
+    marks = ("", "") if shown["appendix"] else (APPENDIX_BEGINS, APPENDIX_ENDS)
     widest = by_unevenness(report["fairness"])[-1:]
-    said_of = widest[0] if widest and "verdict_parts" in report else None
-    return (
-        page_environment()
-        .get_template(name)
-        .render(
-            report=report,
-            seen=answer_pictures(report),
-            rates=[[] if one is None else [one] for one in _rate_pictures(report)],
-            tables=fairness_tables(report["fairness"], said_of=said_of),
-            leave_out=Markup(marks[0]),
-            go_on=Markup(marks[1]),
-            appendix=appendix,
-            **context,
-        )
-    )
+    context = {
+        "report": report,
+        "seen": answer_pictures(report),
+        "rates": [[] if one is None else [one] for one in _rate_pictures(report)],
+        "tables": fairness_tables(
+            report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
+        ),
+        "leave_out": Markup(marks[0]),
+        "go_on": Markup(marks[1]),
+        **more,
+        **shown,
+    }
+    return page_environment().get_template(name).render(context)
 
 
 @cache
