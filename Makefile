@@ -13,6 +13,8 @@ INTEGRATIONS_STAMP = $(INTEGRATIONS_VENV)/.fedaudit-integrations-installed
 FLOWER = flwr==1.42.0
 FLOWER_NEEDS = ray==2.55.1 'protobuf>=5.28,<7' 'grpcio-health-checking<2' iterators pathspec \
 	prompt-toolkit pycryptodome requests tomli tomli-w
+# Installed into the environment's folder `node`, where there is npm.
+SIGSTORE = @sigstore/verify@4.1.3 @sigstore/bundle@5.0.1
 # What VENV is made with.
 BASE_PYTHON ?= $(shell for name in python3.11 python3; do $$name -c \
 	'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -57,7 +59,7 @@ help:
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make test-gpu   run the tests of tensors on cuda:0"
-	@echo "make test-integrations  against MLflow and Flower"
+	@echo "make test-integrations  against MLflow, Flower and verifiers of claims"
 	@echo "make test-data  train on the real data by a running service: one line for each file"
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
@@ -105,6 +107,7 @@ $(INTEGRATIONS_STAMP): pyproject.toml
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --editable '.[dev,integrations]'
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --no-deps $(FLOWER)
 	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet $(FLOWER_NEEDS)
+	! command -v npm >/dev/null || npm install --silent --prefix $(INTEGRATIONS_VENV)/node $(SIGSTORE)
 	@touch $(INTEGRATIONS_STAMP)
 
 test-gpu: $(ENVIRONMENT)
@@ -113,7 +116,7 @@ test-gpu: $(ENVIRONMENT)
 
 test-integrations: $(INTEGRATIONS_STAMP)
 	$(INTEGRATIONS_VENV)/bin/python -m pytest -m integrations \
-		tests/publishing tests/reports/readings tests/client/adapters $(PYTEST_ARGS)
+		tests/publishing tests/reports tests/client/adapters $(PYTEST_ARGS)
 
 test-data: $(ENVIRONMENT)
 	FEDAUDIT_TEST_DATA_DIR="$(abspath $(DATA))" $(PYTHON) -m pytest -m slow \

@@ -1,12 +1,13 @@
 """End an experiment: with its report, or with the reason why there is none."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.attack_files import packed
+from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Checkpoint, SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.figures import ReportFigure, figures_of, parsed
@@ -49,11 +50,25 @@ from models.repositories import (
 )
 from models.values import FinalFigures, IndexedFigure, ReportIndex
 from models.vocabulary import ENDED
+from workers.claim_signing import signed_claims
 from workers.flush import DatabaseSink, RunningExperiment, charge_interrupted_rounds
-from workers.proof.signing import sign_as_stored, sign_checkpoint
+from workers.proof.signing import sign_as_stored, sign_checkpoint, use_claims_key
 
 if TYPE_CHECKING:  # profiling loads no torch
     from fedaudit.attacks.attack import AttackOutcome
+
+
+@dataclass(frozen=True)
+class FinishedReport:
+    """The signed report of a finished run, and what is stored with it."""
+
+    document: dict[str, Any]
+    claims: list[dict[str, Any]]
+    """Signed bundles."""
+    material: ReportMaterial
+    key: SigningKey
+    """That signed both."""
+
 
 GATE_EVALUATED = "gate.evaluated"
 ALARM_RAISED = "alarm.raised"
@@ -75,8 +90,8 @@ def report_of(
     budgets_apart: bool,
     attacks: Sequence[AttackSection] = (),
     progressed: Progressed = unfollowed,
-) -> tuple[dict[str, Any], ReportMaterial]:
-    """The signed report of a finished run, and what it was made from.
+) -> FinishedReport:
+    """The signed report of a finished run, with its claims.
     `budgets_apart`: projects' spending is counted apart. `progressed` is called between parts.
     Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
@@ -99,7 +114,9 @@ def report_of(
             repeats = repeats_of(session, experiment, document)
         if repeats is not None:
             document = with_repeats(document, repeats)
-    return sign_report(document, key), material
+    signed = sign_report(document, key, claims_key_id=ClaimsKey(key).public.key_id)
+    claims = signed_claims(database, experiment, signed, key, progressed=progressed)
+    return FinishedReport(signed, claims, material, key)
 
 
 def alarm_events(
@@ -145,16 +162,12 @@ def store_model(storage: Storage, experiment: RunningExperiment, model: ModelFil
 
 
 def succeed(
-    session: Session,
-    experiment: RunningExperiment,
-    document: dict[str, Any],
-    *,
-    material: ReportMaterial,
-    key: SigningKey,
+    session: Session, experiment: RunningExperiment, report: FinishedReport, *, key: SigningKey
 ) -> bool:
     """Store the report, its companions, gates and last checkpoint, settle the reservation,
     and publish the end. No change if the experiment has ended; False if its sweep now costs more
-    than the report states, which must then be made again."""
+    than the report states, which must then be made again. `key`: for the checkpoint."""
+    document, material = report.document, report.material
     experiments = ExperimentRepository(session, experiment.project_id)
     owner = (experiment.id, experiment.project_id)
     row = experiments.get(experiment.id)
@@ -169,6 +182,7 @@ def succeed(
         index=report_index(document),
         model_layout=None if isinstance(material.model, str) else material.model.layout,
         clients=material.clients,
+        claims=report.claims,
     )
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     events += alarm_events(document["attacks"])
@@ -183,6 +197,7 @@ def succeed(
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
+    use_claims_key(session, report.key)
     CheckpointRepository(session).delete(experiment.id)
     return True
 

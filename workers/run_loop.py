@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
@@ -14,7 +13,6 @@ from fedaudit.attacks.carried_out import carry_out
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
-from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
@@ -27,6 +25,7 @@ from workers.attacks.attacked_experiment import AttacksCancelledError, FollowedR
 from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError
 from workers.context import WorkerContext
 from workers.finish import (
+    FinishedReport,
     end_without_report,
     report_of,
     store_attack_files,
@@ -264,15 +263,15 @@ class RunLoop:
             self._end(position, status="cancelled", reason="cancelled-by-caller")
             return
         try:
-            document, material = self._report(experiment, result, attacks)
+            report = self._report(experiment, result, attacks)
         except FiguresDisagreeError as error:
             # Another attempt would give the same figures.
             log.error("figures disagree", experiment_id=experiment.id)
             self._end(position, status="failed", reason="figures-disagree", detail=str(error))
             return
         # Before the end is published, so that readers of it find these files.
-        if not isinstance(material.model, str):
-            store_model(self._context.storage, experiment, material.model)
+        if not isinstance(report.material.model, str):
+            store_model(self._context.storage, experiment, report.material.model)
         if attacks:
             store_attack_files(self._context.storage, experiment.project_id, experiment.id, attacks)
         if result.records is not None:
@@ -280,15 +279,15 @@ class RunLoop:
                 self._context.storage, experiment, result.records, progressed=self._lease.progressed
             )
         while not self._writer.write(
-            partial(succeed, experiment=experiment, document=document, material=material, key=key)
+            partial(succeed, experiment=experiment, report=report, key=key)
         ):
             log.info("sweep has grown; the report is made again", experiment_id=experiment.id)
-            document, _ = self._report(experiment, result, attacks)
+            report = self._report(experiment, result, attacks)
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
 
     def _report(
         self, experiment: RunningExperiment, result: FinalResult, attacks: Sequence[AttackOutcome]
-    ) -> tuple[dict[str, Any], ReportMaterial]:
+    ) -> FinishedReport:
         device = self._context.device
         return report_of(
             self._context.database,

@@ -34,7 +34,8 @@ from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf, stored_pictures
-from api.services.reports import sign_off_report, sign_offs_of
+from api.services.reports import claims_file, sign_off_report, sign_offs_of
+from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
@@ -110,9 +111,16 @@ def saved_picture(
 
 @router.get(f"{_OF}/report.json")
 def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
-    """The report's document as a file, as it was stored."""
-    document = json.dumps(_document(visit, experiment_id))
+    """The report's document as a file, in the bytes that claims are about."""
+    document = canonical_json(_document(visit, experiment_id)).decode()
     return as_file(document, f"{experiment_id}-report.json", "application/json")
+
+
+@router.get(f"{_OF}/claims.jsonl")
+def saved_claims(experiment_id: str, visit: ReportsVisit) -> Response:
+    """What the report claims, as a file."""
+    lines = claims_file(visit.call, experiment_id).decode()
+    return as_file(lines, f"{experiment_id}-claims.jsonl", "application/jsonl")
 
 
 @router.get(f"{_OF}/model")
@@ -315,6 +323,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
     ]
+    if claims_file(visit.call, experiment_id):
+        form = "JSONL: Sigstore bundles, for the verifiers of others"
+        found.append(("Claims", form, f"{base}/claims.jsonl"))
     for one in READINGS.values():
         found += _reading_files(base, one)
     if visit.may("ledger:read"):

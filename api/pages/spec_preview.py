@@ -298,5 +298,6 @@ def too_few_to_judge(held_out: int) -> str | None:
         return None
     return (
         f"Gaps will be hard to judge: {plural(held_out, 'client')} held out, whose intervals are "
-        f"wide; {MIN_CLIENTS} or more are better."
+        f"wide; {MIN_CLIENTS} or more are better. Hold out rows of every client instead (Held out, "
+        "under Data): all then train, and each is measured."
     )

@@ -37,7 +37,13 @@ from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf
-from api.services.reports import comparison_of, report_page, sign_off_report, sign_offs_of
+from api.services.reports import (
+    claims_file,
+    comparison_of,
+    report_page,
+    sign_off_report,
+    sign_offs_of,
+)
 from api.services.sweeps import with_costs_of_now
 from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison
@@ -109,6 +115,8 @@ _DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
 _PAGE = contents("The report.", {HTML: TEXT}, 404)
 _PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
 _BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404, 409)
+_JSONL = "application/jsonl"
+_CLAIMS = contents("The claims, a line each.", {_JSONL: TEXT}, 404)
 _MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
 
 
@@ -165,6 +173,16 @@ def get_report_pdf(
 def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
     return verification_of(call.resources.database, call.caller, experiment_id)
+
+
+@router.get(f"{_OF}/claims.jsonl", response_class=Response, responses=_CLAIMS)
+def get_claims(experiment_id: str, call: ReportsReader) -> Response:
+    """What the report claims, for the verifiers of others: a Sigstore bundle a line, each an
+    in-toto Statement.
+
+    Empty for reports of before there were any.
+    """
+    return Response(claims_file(call, experiment_id), media_type=_JSONL)
 
 
 @router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=_BUNDLE)

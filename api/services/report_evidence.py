@@ -68,6 +68,7 @@ def evidence_of(
         checkpoints = LedgerCheckpointRepository(session, project_id)
         sign_offs = read("sign-offs", lambda: SignOffRepository(session, project_id).list(id_))
         later = read("later attacks", lambda: LaterAttacksRepository(session, project_id).list(id_))
+        stored = read("claims", lambda: ReportRepository(session, project_id).claims(id_))
         keys = SigningKeyRepository(session).list()
         return Evidence(
             experiment_id=id_,
@@ -77,6 +78,7 @@ def evidence_of(
             checkpoints=read("checkpoints", lambda: checkpoints.envelopes(id_)),
             sign_offs=[row.envelope for row in sign_offs if row.envelope is not None],
             later_attacks=[row.envelope for row in later if row.envelope is not None],
+            claims=stored if report is not None else (),
             salt=experiment.ledger_salt,
             erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
@@ -142,7 +144,7 @@ def readable_keys(texts: list[str], faults: list[Fault]) -> list[PublicKey]:
         try:
             found.append(PublicKey.from_pem(text.encode()))
         except ValueError:
-            faults.append(Fault("signing keys", "include one that is no Ed25519 key"))
+            faults.append(Fault("signing keys", "include one that is no public key of these kinds"))
     return found
 
 

@@ -20,9 +20,10 @@ from api.schemas.reports import (
 )
 from api.services.attacks import find_judged, judged_document
 from api.services.dispatch import IdempotentRequest, earlier_result
-from api.services.lookups import find_experiment, find_report, list_page, note
+from api.services.lookups import find_experiment, find_report, find_stored_report, list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller
+from fedaudit.ledger.bundle import claim_lines
 from fedaudit.ledger.statements import Concern
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.comparison.compared_reports import compare_reports
@@ -159,6 +160,13 @@ def comparison_of(
                 detail = f"{id_}: the stored report cannot be read; see its verification"
                 raise conflict(detail) from None
     return compare_reports(reports, fairness=fairness, utility=utility)
+
+
+def claims_file(call: Call, experiment_id: str) -> bytes:
+    """What a report claims, a line each; empty for reports of before there were claims. Raises
+    ProblemError where there is no report."""
+    with call.reading() as session:
+        return claim_lines(find_stored_report(session, call.caller, experiment_id).claims or ())
 
 
 def sign_off_report(

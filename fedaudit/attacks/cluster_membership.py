@@ -32,7 +32,7 @@ from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import Cell, cohort_clients, split_cells
 from fedaudit.training.base.cohort import Block
 from fedaudit.training.base.records import training_records
-from fedaudit.training.engine import build_engine
+from fedaudit.training.engine import build_engines
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 
 CONFIDENCE = 0.95
@@ -131,7 +131,7 @@ def _play(
     """The uploads of the clients from the hypotheses [k, n], without those that are withheld."""
     size, parts = cohort_clients(cell), list[_Uploads]()
     theta = torch.from_numpy(hypotheses)[None].to(device)
-    engine = build_engine([cell], split_cells([cell]), device)
+    engine, _ = build_engines([cell], split_cells([cell]), device)
     engine.arrange([0])
     for first in range(0, len(clients), size):
         own = np.sort(clients[first : first + size])

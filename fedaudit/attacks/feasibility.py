@@ -5,8 +5,6 @@ The service asks when a spec is submitted, a worker and `fedaudit run` before th
 
 from typing import assert_never
 
-import numpy as np
-
 from fedaudit.arrays import Ints
 from fedaudit.attacks.canaries import canary_pool
 from fedaudit.attacks.membership import shadow_design
@@ -19,7 +17,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.records import split_of
+from fedaudit.training.base.records import split_of, training_records
 
 
 def check_attacks(cell: Cell) -> None:
@@ -68,7 +66,7 @@ def _gradient_leakage_faults(spec: GradientLeakageSpec, cell: Cell, *, at: str) 
             "[images, height, width], or leave the attack out"
         )
         found.append(FieldError(f"{at}/kind", message, of_spec=True))
-    own = cell.federation.counts[attackable_clients(cell)]
+    own = training_records(cell.spec, cell.federation).counts
     updates = int((own // spec.images_per_update).sum())
     if updates * spec.images_per_update < spec.images:
         # Without the number: numbers for every `images_per_update` are the clients' sizes.
@@ -82,6 +80,4 @@ def _gradient_leakage_faults(spec: GradientLeakageSpec, cell: Cell, *, at: str) 
 
 def attackable_clients(cell: Cell) -> Ints:
     """The clients that train, whose updates a server sees: indices, ascending."""
-    if cell.spec.federation.holds_out_rows:
-        return np.arange(cell.federation.clients)
     return split_of(cell.spec, cell.federation)[0]

@@ -511,7 +511,7 @@ def _signing_key(key: Json) -> str:
     state = f"retired {key['retired_at']}" if key["retired_at"] else "in use"
     if key["compromised_at"]:
         state += f", compromised since {key['compromised_at']}"
-    return f"{key['key_id']}  {state}"
+    return f"{key['key_id']}  {key['algorithm']}  {state}"
 
 
 _signing_keys = group(app, "signing-keys")

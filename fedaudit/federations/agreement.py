@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.levels import find_classes
-from fedaudit.federations.split import validation_clients
+from fedaudit.federations.split import training_clients
 from fedaudit.spec.errors import FieldError, listed, pointer, raise_errors
 from fedaudit.spec.experiment import Decision, ExperimentSpec
 from fedaudit.spec.labels import label_of, repeated_labels
@@ -93,16 +93,13 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
 
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
     asked = spec.training.asked_clients
-    held_out = validation_clients(
-        federation.clients, validation_fraction=spec.federation.validation_fraction
-    )
-    training = federation.clients - held_out
+    training = training_clients(federation.clients, spec.federation)
     if asked is None or asked <= training:
         return []
     message = (
         f"a cohort of {asked} clients is more than the {training} training clients "
-        f"({federation.clients} clients, {held_out} of them held out for validation); ask for at "
-        f"most {training}"
+        f"({federation.clients} clients, {federation.clients - training} of them held out for "
+        f"validation); ask for at most {training}"
     )
     return [FieldError("/training/cohort/clients", message, of_spec=True)]
 

@@ -234,9 +234,8 @@ class Federation:
             left_out=None,
         )
 
-    def without_rows(self, removed: NDArray[np.bool_]) -> "Federation":
-        """Without some of the rows [rows]; every client must keep one."""
-        kept = np.flatnonzero(~removed)
+    def of_rows(self, kept: NDArray[np.int64]) -> "Federation":
+        """The rows at these places, ascending, and the clients that have any of them."""
         features = self.features
         own: Features
         if isinstance(features, ClientRows):
@@ -245,13 +244,15 @@ class Federation:
             own = no_cells(rows=len(kept), features=self.width)
         else:
             own = features[kept]
-        counts = np.bincount(self.client_of[kept], minlength=self.clients)
+        clients, counts = np.unique(self.client_of[kept], return_counts=True)
         return replace(
             self,
             features=own,
             target=self.target[kept],
             raw_target=self.raw_target[kept],
             first=np.concatenate([[0], np.cumsum(counts)]),
+            client_names=tuple(self.client_names[client] for client in clients.tolist()),
+            truth=self.truth if len(clients) == self.clients else None,
             attributes=tuple(attribute.of_rows(kept) for attribute in self.attributes),
             record_budgets=_taken(self.record_budgets, kept),
             row_numbers=_taken(self.row_numbers, kept),

@@ -106,6 +106,12 @@ def _asked(spec: ExperimentSpec, files: Files) -> LoadRequest:
 def _agreed(spec: ExperimentSpec, federation: Federation) -> Federation:
     if spec.privacy.draws_by_record:
         federation = replace(federation, record_keys=record_keys(federation))
+    elif spec.federation.holds_out_rows and federation.is_large:
+        raise error_at(
+            "/federation/validation_unit",
+            f"these data are read from disk, and {spec.privacy.mechanism} cannot hold rows out "
+            "there; use `client`",
+        )
     groups = compared(federation.attributes, spec.fairness)
     federation = with_pooled_sites(spec, replace(federation, attributes=groups))
     federation = with_intersections(federation, spec.fairness.combinations)
@@ -197,4 +203,4 @@ def without_left_out(spec: ExperimentSpec, federation: Federation) -> Federation
     held_out = np.zeros(federation.clients, dtype=np.bool_)
     held_out[split.validation] = True
     of_scored = (held_out & (kept > 0))[federation.client_of]
-    return federation.without_rows(left_out & of_scored)
+    return federation.of_rows(np.flatnonzero(~(left_out & of_scored)))

@@ -8,8 +8,7 @@ import numpy as np
 from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import compared, left_out_rows
-from fedaudit.federations.record_keys import record_keys
-from fedaudit.federations.split import held_out_rows, split_clients
+from fedaudit.federations.split import held_out, split_clients
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.labels import as_read
@@ -55,8 +54,7 @@ def _scored(spec: ExperimentSpec, federation: Federation, sites: Attribute) -> I
     """About how many rows of each group are scored: [groups]."""
     source = spec.federation
     if source.holds_out_rows:
-        keys = record_keys(federation)
-        scored = held_out_rows(keys, fraction=source.validation_fraction, seed=spec.seed)
+        scored = held_out(spec, federation)
     else:
         split = split_clients(
             federation.clients, validation_fraction=source.validation_fraction, seed=spec.seed

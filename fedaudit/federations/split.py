@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Ints, Ints32
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.record_keys import record_keys
 from fedaudit.randomness import CounterSource, Purpose, keyed_words, permutation, wide_uniforms
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.sources import Source
@@ -66,6 +67,28 @@ def scored_rows(rows: Ints, *, clients: Ints, fraction: float, seed: int) -> Boo
         first = ends[own] - length
         scored[first[:, None] + np.arange(length)] = rank < count[own, None]
     return scored
+
+
+def share_of_rows(rows: Ints, *, fraction: float, seed: int) -> Bools:
+    """Which rows of clients validate and do not train, client after client: bool [their rows].
+
+    `rows` [clients]: how many rows each client has, ascending by client. The nearest whole number
+    of them is held out, at least one and never all; the only row of a client trains. So which
+    clients train does not depend on the data, and a client's draw on nothing but how many rows it
+    has.
+    """
+    clients = np.arange(len(rows))
+    held_out = scored_rows(rows, clients=clients, fraction=fraction, seed=seed)
+    return held_out & np.repeat(rows > 1, rows)
+
+
+def held_out(spec: ExperimentSpec, federation: Federation) -> Bools:
+    """Which rows are held out where rows of every client are, by a coin for each record if the
+    unit of privacy is a record, or else by `share_of_rows`: bool [rows]."""
+    fraction, seed = spec.federation.validation_fraction, spec.seed
+    if spec.privacy.draws_by_record:
+        return held_out_rows(record_keys(federation), fraction=fraction, seed=seed)
+    return share_of_rows(federation.counts, fraction=fraction, seed=seed)
 
 
 def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> Bools:

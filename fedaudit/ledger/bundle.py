@@ -21,7 +21,7 @@ import rfc8785
 
 from fedaudit.ledger.encoding import SALT_BYTES
 from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
-from fedaudit.ledger.statements import ALGORITHM, PublicKey
+from fedaudit.ledger.statements import PublicKey
 from fedaudit.spec.audits import is_audit
 
 
@@ -54,6 +54,8 @@ class Evidence:
     """DSSE envelopes, oldest first."""
     later_attacks: Sequence[Any] = ()
     """DSSE envelopes of what attacks found after the report, oldest first."""
+    claims: Sequence[Any] = ()
+    """Sigstore bundles of what the report claims, in their order."""
     salt: bytes | None = None
     """That the digests of the rows are keyed with; None where they are not, or it was erased."""
     erased: Any = None
@@ -198,7 +200,7 @@ Without the software:   docs/ledger-encoding.md says how each hash and signature
 This file holds confidential figures: what each named client spent in each round.
 """
 _SIGN_OFFS, _LATER_ATTACKS, _ERASED = "sign-offs.json", "later-attacks.json", "erased-names.json"
-_SALT = "salt.json"
+_SALT, _CLAIMS = "salt.json", "claims.jsonl"
 _LINES = {
     _SIGN_OFFS: """\
   sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
@@ -215,6 +217,10 @@ _LINES = {
     _SALT: """\
   salt.json         the secret that the digests of ledger.ndjson are keyed with: anyone with it can
                     try guesses of who took part on the hashes of the report
+""",
+    _CLAIMS: """\
+  claims.jsonl      what the report claims, for the verifiers of others: in-toto statements in
+                    Sigstore bundles
 """,
 }
 """Of bundles that have these members; others are as they were before there were any."""
@@ -265,6 +271,7 @@ _MAX_BYTES = {
     _LATER_ATTACKS: 1 << 28,
     _ERASED: 1 << 16,
     _SALT: 1 << 12,
+    _CLAIMS: 1 << 28,
     "keys.json": 1 << 20,
 }
 """Bytes of each member that is read as a whole."""
@@ -337,18 +344,25 @@ def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
     for name, value in contents.items():
         if value is not None:
             yield name, rfc8785.dumps(value)
+    if evidence.claims:
+        yield _CLAIMS, claim_lines(evidence.claims)
+
+
+def claim_lines(claims: Iterable[Any]) -> bytes:
+    """Claims as they are in a bundle: a line each, in canonical JSON."""
+    return b"".join(rfc8785.dumps(one) + b"\n" for one in claims)
 
 
 def _readme(evidence: Evidence) -> bytes:
     if is_audit(evidence.spec):
         return _README_OF_AUDIT.encode("ascii")
-    certain = (evidence.erased is not None, evidence.salt is not None)
+    certain = (evidence.erased is not None, evidence.salt is not None, bool(evidence.claims))
     has = (bool(evidence.sign_offs), bool(evidence.later_attacks), *certain)
     return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
 
 
 def _key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
-    fields = {"algorithm": ALGORITHM, "key_id": key.key_id, "public_key": key.pem}
+    fields = {"algorithm": key.algorithm, "key_id": key.key_id, "public_key": key.pem}
     since = compromised.get(key.key_id)
     return fields if since is None else {**fields, "compromised_at": since}
 
@@ -421,6 +435,7 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
         later_attacks=_list(archive, _LATER_ATTACKS, faults),
         erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
         salt=_salt(archive, faults),
+        claims=_claims(archive, faults),
         keys=keys,
         compromised=compromised,
         rows=_rows(archive, faults),
@@ -472,6 +487,20 @@ def _salt(archive: zipfile.ZipFile, faults: list[Fault]) -> bytes | None:
     return None
 
 
+def _claims(archive: zipfile.ZipFile, faults: list[Fault]) -> list[Any]:
+    if _CLAIMS not in archive.namelist():
+        return []
+    content = _read(archive, _CLAIMS, faults)
+    try:
+        found = [json.loads(line) for line in content.splitlines()]
+        if claim_lines(found) == content:
+            return found
+    except (ValueError, RecursionError):
+        pass
+    faults.append(Fault(_CLAIMS, "is no canonical JSON (RFC 8785), a line for each claim"))
+    return []
+
+
 def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
     """That of a member, which need not be there unless every bundle has it."""
     if name in _OPTIONAL and name not in archive.namelist():
@@ -506,7 +535,7 @@ def _keys(values: list[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict
             found.append(key)
             compromised |= leaked
         else:
-            faults.append(Fault("keys.json", "has an entry that is no Ed25519 key with its id"))
+            faults.append(Fault("keys.json", "has an entry that is no key with its id"))
     return found, compromised
 
 

@@ -21,7 +21,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import rfc8785
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
@@ -31,6 +33,8 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import Field, TypeAdapter, ValidationError
 
 ALGORITHM = "ed25519"
+CLAIMS_ALGORITHM = "ecdsa-p256-sha256"
+"""Of claims, which other people's verifiers read: few of them know Ed25519."""
 
 _PUBLIC_BLOCK = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 _PRIVATE_BLOCK = re.compile(
@@ -44,38 +48,50 @@ _DERIVED_BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A public key, by its 32 raw bytes."""
+    """A public key: the 32 raw bytes of Ed25519, or the PEM of ECDSA over P-256."""
 
     raw: bytes
+    algorithm: str = ALGORITHM
 
     @classmethod
     def from_pem(cls, pem: bytes) -> "PublicKey":
-        """Raises ValueError where the text is not the PEM of an Ed25519 public key."""
+        """Raises ValueError where the text is not the PEM of a public key of these kinds."""
         try:
             key = load_pem_public_key(pem)
         except (ValueError, UnsupportedAlgorithm):
             raise ValueError("this is no public key in PEM") from None
-        if not isinstance(key, Ed25519PublicKey):
-            raise ValueError("this is a public key of another kind; Ed25519 is used here")
-        return cls(key.public_bytes_raw())
+        if isinstance(key, Ed25519PublicKey):
+            return cls(key.public_bytes_raw())
+        if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
+            encoded = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            return cls(encoded, CLAIMS_ALGORITHM)
+        raise ValueError(
+            "this is a public key of another kind; Ed25519, and P-256 for claims, are used here"
+        )
 
     @property
     def key_id(self) -> str:
-        """SHA-256 of the raw key, in hexadecimal."""
+        """SHA-256 of `raw`, in hexadecimal; model-signing computes it of P-256 in the same way."""
         return hashlib.sha256(self.raw).hexdigest()
 
     @cached_property
     def pem(self) -> str:
         """The key as PEM (SubjectPublicKeyInfo)."""
-        encoded = Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(
-            Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
-        )
+        encoded = self.raw
+        if self.algorithm == ALGORITHM:
+            key = Ed25519PublicKey.from_public_bytes(self.raw)
+            encoded = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         return encoded.decode("ascii")
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Whether the signature of the message was made with this key."""
         try:
-            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+            if self.algorithm == ALGORITHM:
+                Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+            else:
+                key = load_pem_public_key(self.raw)
+                assert isinstance(key, ec.EllipticCurvePublicKey)
+                key.verify(signature, message, ec.ECDSA(SHA256()))
         except InvalidSignature:
             return False
         return True

@@ -314,7 +314,10 @@ def _put_split(draft: _Draft) -> None:
             shares = (hundredths / 100 for hundredths in range(1, 51))
             share = next((one for one in shares if _held_out(facts, one) >= MIN_CLIENTS), share)
         if _held_out(facts, share) < MIN_CLIENTS:
-            why = f"{why}, and there are too few"
+            why = (
+                f"{why}, and there are too few: `validation_unit: record` holds out rows of each, "
+                "so that all train and are measured, by figures that no guarantee covers"
+            )
     draft.put("/federation/validation_unit", unit)
     draft.put("/federation/validation_fraction", share, why)
 

@@ -128,7 +128,7 @@ class ExperimentSpec(SpecPart):
             ({"federation", "model", "training", "privacy", "decision"}, self._check_decision),
             ({"federation", "model", "training"}, self._check_loss),
             ({"federation", "fairness"}, self._check_fairness),
-            ({"federation", "model", "training", "fairness"}, self._check_count_noise),
+            ({"federation", "model", "training", "privacy", "fairness"}, self._check_count_noise),
             ({"fairness", "gates"}, self._check_gates),
             ({"repeats", "seed", "fairness"}, self._check_repeats),
             ({"federation", "training", "privacy"}, self._check_mechanism),
@@ -182,6 +182,7 @@ class ExperimentSpec(SpecPart):
             training=self.training,
             source=self.federation,
             has_outcome=self.declares_outcome,
+            by_record=self.privacy.draws_by_record,
         )
 
     def _check_repeats(self) -> Refusals:
@@ -288,6 +289,23 @@ class ExperimentSpec(SpecPart):
                     f"/gates/{position}/figure",
                     f"no attribute has {gate.figure}; name a sensitive one in fairness.sensitive",
                 )
+
+    @property
+    def chooses_by_losses(self) -> bool:
+        """Whether losses of held-out rows choose the round that is released, and may end training.
+
+        Not where noise protects these rows, nor where they are of clients whom the mechanism
+        protects: what is chosen by a loss without noise reveals it. The last round is then kept.
+        """
+        if self.fairness.noise is not None:
+            return False
+        by_record = self.privacy.draws_by_record
+        return by_record or not self.scores_training_clients or not self.privacy.protects
+
+    @property
+    def scores_training_clients(self) -> bool:
+        """Whether figures are of held-out rows of clients that train, whose unit is the client."""
+        return self.federation.holds_out_rows and not self.privacy.draws_by_record
 
     @property
     def classifies(self) -> bool:

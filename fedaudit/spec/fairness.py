@@ -405,10 +405,10 @@ def publishes_noised_rounds(fairness: Fairness) -> bool:
 
 
 def check_count_noise(
-    fairness: Fairness, *, training: Training, source: Source, has_outcome: bool
+    fairness: Fairness, *, training: Training, source: Source, has_outcome: bool, by_record: bool
 ) -> Refusals:
     """Where something would escape `fairness.noise`, or nothing is counted: errors of a spec's
-    validation, at the fields."""
+    validation, at the fields. `by_record`: whether each record has a coin of its own."""
     noise = fairness.noise
     if noise is None:
         return
@@ -448,6 +448,12 @@ def check_count_noise(
                     "/fairness/noise/unit",
                     f"with {training.method.kind} one record moves the model that predicts its "
                     "client's other records; use the unit `client`, or the method `hypotheses`",
+                )
+            if source.holds_out_rows and not by_record:
+                yield refuse_at(
+                    "/fairness/noise/unit",
+                    "one record more or less changes which of its client's other rows are held "
+                    "out; use the unit `client`",
                 )
             if source.traits.statistics == "of each client" and not source.holds_out_rows:
                 yield refuse_at(

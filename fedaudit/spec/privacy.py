@@ -29,6 +29,9 @@ from fedaudit.spec.training import PoissonCohort, Training
 class MechanismPart(SpecPart):
     """A mechanism, which has no answer by default: one that leaves any out cannot be made."""
 
+    protects: ClassVar[bool] = True
+    """Whether anything bounds what the models disclose."""
+
     @property
     @abstractmethod
     def has_noise_per_layer(self) -> bool:
@@ -72,11 +75,7 @@ class UpdateMechanism(MechanismPart):
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         if federation.holds_out_rows:
-            yield refuse_at(
-                "/federation/validation_unit",
-                f"{self.mechanism} does not cover rows of training clients that choose the best "
-                "round and are scored; use `client`, or the mechanism `record-personalised`",
-            )
+            yield from self._check_held_out_rows(training)
         if training.asked_clients is None and not self.gains_from_coins:
             yield refuse_at(
                 "/training/cohort/sampling",
@@ -87,6 +86,22 @@ class UpdateMechanism(MechanismPart):
             )
         if not self.hides_choices:
             yield from check_one_hypothesis(self.mechanism, training)
+
+    def _check_held_out_rows(self, training: Training) -> Refusals:
+        """Held-out rows of clients that train must decide nothing of what is released."""
+        if self.protects and training.stopping.patience is not None:
+            yield refuse_at(
+                "/training/stopping/patience",
+                "would end training by held-out rows of clients that train, without noise; "
+                f"{self.mechanism} then covers no model; use null, or "
+                "`federation.validation_unit: client`",
+            )
+        if training.method.personalises:
+            yield refuse_at(
+                "/federation/validation_unit",
+                f"{training.method.kind} scores models that held-out clients make of a part of "
+                "their rows; use `client`, or the method `hypotheses`",
+            )
 
 
 def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:
@@ -189,7 +204,7 @@ def _adaptive_or_a_radius(value: object) -> object:
 class NoMechanism(UpdateMechanism):
     """Updates leave as they are: no guarantee."""
 
-    gains_from_coins, hides_choices = False, True
+    gains_from_coins, hides_choices, protects = False, True, False
     mechanism: Literal["none"]
     noise: Annotated[Noise, NOISE] = "simulation"
 

@@ -135,13 +135,13 @@ class Source(SpecPart):
             words={
                 "": "as registered",
                 "client": "whole clients",
-                "record": "rows of every client, with record-personalised",
+                "record": "rows of every client: all train, and the last round is released",
             },
             only=(UPLOADED,),
         ),
     ] = "client"
-    """What is held out: whole clients, or (with `record-personalised`) rows of every client, all
-    of which then train."""
+    """What is held out: whole clients, or rows of every client, all of which then train. Beside a
+    mechanism that protects clients, held-out rows then decide nothing of what is released."""
     scoring: Annotated[
         Scoring,
         InForm(

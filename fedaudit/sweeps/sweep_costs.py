@@ -224,6 +224,10 @@ def _alone(one: BookedCost) -> float:
 
 
 _FIGURES = ("log_ratio_max", "epsilon_max")
+UNCOVERED_CHOICE = (
+    "it covers all models, and no choice among cells by their figures, which are of rows of the "
+    "clients that train"
+)
 
 
 class SweepFacts(TypedDict):
@@ -250,6 +254,8 @@ def sweep_facts(cells: Sequence[tuple[ExperimentSpec, LedgerContext]]) -> SweepF
         inputs = context.inputs
         found = mechanism_of(spec).guarantee(n=inputs.n, layers=inputs.component_sizes)
         guarantees.add(found.kind)
+        if spec.scores_training_clients and spec.privacy.protects:
+            conditions.add(UNCOVERED_CHOICE)
         for name, condition in found.conditions.items():
             if name in _FIGURES:
                 conditions.add(condition)

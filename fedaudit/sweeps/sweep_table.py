@@ -100,8 +100,8 @@ SELECTED = (
     "has seen"
 )
 COVERED = (
-    "choosing among the cells costs no more privacy than all cells together: state the sweep's "
-    "costs, not those of the chosen cell"
+    "choosing among the cells by held-out clients costs no more privacy than all cells together: "
+    "state the sweep's costs, not those of the chosen cell"
 )
 SURVIVORS = (
     "cells that failed, were cancelled or go on have no figures: a row that lacks some is called "

@@ -23,6 +23,7 @@ from fedaudit.training.base.cell import (
     Cell,
     LengthClass,
     Splits,
+    cells_apart,
     expected_cohort,
     is_by_length,
     is_client_by_client,
@@ -356,19 +357,26 @@ def score_rounds(engine: Engine, asked: Scoring, *, by_client: bool) -> Figures:
     return joined_figures([engine.score(asked.of(row), per_client=True) for row in rows])
 
 
-def build_engine(cells: Sequence[Cell], splits: Splits, device: torch.device) -> Engine:
-    """Client by client where rows are wide, by length where they are uneven, otherwise side by
-    side.
+def build_engines(
+    cells: Sequence[Cell], splits: Splits, device: torch.device
+) -> tuple[Engine, Engine]:
+    """The engine that plays rounds and that which scores them: one and the same, unless rows are
+    held out.
 
+    Client by client where rows are wide, by length where they are uneven, otherwise side by side.
     Raises ValueError for several cells of the first two kinds.
     """
     if len(cells) > 1 and stands_alone(cells[0]):
         raise ValueError("a cell whose clients are not side by side is trained in a stack of one")
+    kind: type[Engine] = SideBySide
     if is_client_by_client(cells[0]):
-        return ClientByClient(cells, splits, device)
-    if is_by_length(cells[0]):
-        return ByLength(cells, splits, device)
-    return SideBySide(cells, splits, device)
+        kind = ClientByClient
+    elif is_by_length(cells[0]):
+        kind = ByLength
+    taught, scored = cells_apart(cells)
+    player = kind(taught, splits, device)
+    same = not cells[0].spec.federation.holds_out_rows
+    return player, player if same else kind(scored, splits, device)
 
 
 def backend(device: str = "cpu") -> dict[str, str]:

@@ -23,6 +23,7 @@ from fedaudit.training.base.cell import (
     stack_key,
 )
 from fedaudit.training.base.cohort import Block, draw_block
+from fedaudit.training.base.records import validation_rows
 from fedaudit.training.base.rounds import (
     NEVER,
     Checkpoints,
@@ -34,7 +35,7 @@ from fedaudit.training.base.rounds import (
     Trainer,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.engine import build_engine, score_rounds
+from fedaudit.training.engine import build_engines, score_rounds
 from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Scoring, build_draws
 from fedaudit.training.stacked.stack_state import (
@@ -83,7 +84,7 @@ class Stack:
         self._audited = np.full(len(self._cells), NEVER)
         """[cells]: the round that an audit beside each ends it with."""
         self._splits = split_cells(cells)
-        self._engine = build_engine(cells, self._splits, self._device)
+        self._engine, self._scorer = build_engines(cells, self._splits, self._device)
         self.n = cells[0].shape.n
         self._secret = draws_in_secret(cells[0])
         self._together = charges_population(cells[0])
@@ -248,7 +249,7 @@ class Stack:
         else:
             clients = np.concatenate(block.validation[steps])
         return score_rounds(
-            self._engine,
+            self._scorer,
             Scoring(
                 joined([part.hypotheses for part in played]),
                 clients,
@@ -261,8 +262,7 @@ class Stack:
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`, at its best hypotheses."""
         state, cell = self._state.of_cell(position), self._cells[position]
-        clients = self._splits.validation[position]
-        place = cell.federation.rows_of(clients)
+        held_out = validation_rows(cell.spec, cell.federation)
         figures = self._scored(position, state, per_client=True, tuned=True)
         if figures.final is None:
             raise RuntimeError("the last evaluation is made client by client")
@@ -278,10 +278,10 @@ class Stack:
             validation_loss=float(figures.validation_loss[0]),
             accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
             fairness={name: count[0] for name, count in figures.counts.items()},
-            single_row_clients=int((cell.federation.counts[clients] == 1).sum()),
+            single_row_clients=int((np.bincount(held_out.client_of) == 1).sum()),
             collapsed_rounds=state.collapsed_rounds,
             start_loss=float(started.selection_loss[0]),
-            **vars(row_figures(cell, figures.final, place, by_client=True)),
+            **vars(row_figures(cell, figures.final, held_out.place, by_client=True)),
         )
 
     def _scored(self, position: int, state: CellState, *, per_client: bool, tuned: bool) -> Figures:
@@ -294,7 +294,7 @@ class Stack:
             sizes = torch.from_numpy(state.best_sizes)[None].to(self._device)
             clients = self._splits.validation[[position]]
             asked = Scoring(theta, clients, [position], sizes, tuned)
-            return self._engine.score(asked, per_client=per_client)
+            return self._scorer.score(asked, per_client=per_client)
 
     # -- state and layout -------------------------------------------------------------------------
 
@@ -362,7 +362,8 @@ class Stack:
         self._block: Block | None = None
         if not self.active:
             return
-        self._engine.arrange(self.active)
+        for engine in {self._engine, self._scorer}:
+            engine.arrange(self.active)
         self._rule = self._stopping.of(self.active)
         self._draws = build_draws([self._cells[position] for position in self.active])
         self._theta = torch.from_numpy(self._state.hypotheses[self._running]).to(self._device)

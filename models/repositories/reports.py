@@ -47,14 +47,16 @@ class ReportRepository(ExperimentPartRepository):
         index: ReportIndex | None = None,
         model_layout: Mapping[str, Any] | None = None,
         clients: Mapping[str, Any] | None = None,
+        claims: Sequence[Mapping[str, Any]] | None = None,
     ) -> bool:
         """Stores the report; False if there is one, which stays. Without an index no figure finds
         it, and lists show little of it."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         hashed = {**owner, "report_hash": report_hash}
         beside = {"model_layout": model_layout, "clients": clients}
-        content = {name: None if one is None else dict(one) for name, one in beside.items()}
-        content |= {"document": dict(document)}
+        content: dict[str, Any] = {"document": dict(document)}
+        content |= {name: None if one is None else dict(one) for name, one in beside.items()}
+        content |= {"claims": None if claims is None else [dict(one) for one in claims]}
         stored = self._insert_absent(Report, {**hashed, **content, "created_at": utc_now()})
         if not stored:
             return False
@@ -73,6 +75,11 @@ class ReportRepository(ExperimentPartRepository):
     def get(self, experiment_id: str) -> Report | None:
         """The report as stored."""
         return self._one(self._select(Report, experiment_id))
+
+    def claims(self, experiment_id: str) -> "Sequence[dict[str, Any]]":
+        """What it claims, in signed bundles; none without a report, and of earlier ones."""
+        row = self.get(experiment_id)
+        return [] if row is None else row.claims or []
 
     def unanswered(self, limit: int, *, excluded: Collection[str] = ()) -> list[tuple[str, str]]:
         """Experiments with a report that ended before answers were stored: (id, project id)."""

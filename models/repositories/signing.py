@@ -15,27 +15,39 @@ from models.tables.ledger import LedgerCheckpoint, SigningKey
 class SigningKeyRepository(Repository):
     """The service's keys; they belong to no project."""
 
-    def use(self, key_id: str, *, algorithm: str, public_key: str) -> None:
-        """Makes this the key in use, listed if it is new, and retires all others. No change if it
-        is in use."""
+    def use(
+        self, key_id: str, *, algorithm: str, public_key: str, derived_from: str | None = None
+    ) -> bool:
+        """Makes this the key in use, listed if it is new, and retires all others of its algorithm.
+        False, and no change, if it is in use. `derived_from`: the key that it follows from."""
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
         if known is not None and known.retired_at is None:
-            return
-        row = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
+            return False
+        row: dict[str, Any] = {"key_id": key_id, "algorithm": algorithm, "public_key": public_key}
+        row |= {"derived_from": derived_from}
         new: dict[str, Any] = dict.fromkeys(("compromised_at", "compromised_note", "retired_at"))
         self._insert_absent(SigningKey, {**row, **new, "created_at": utc_now()})
         self._set(SigningKey, SigningKey.key_id == key_id, retired_at=None)
-        others = (SigningKey.key_id != key_id, SigningKey.retired_at.is_(None))
+        alike = (SigningKey.algorithm == algorithm, SigningKey.retired_at.is_(None))
+        others = (SigningKey.key_id != key_id, *alike)
         self._set(SigningKey, *others, retired_at=utc_now())
+        return True
 
     def mark_compromised(
         self, key_id: str, *, since: datetime, note: str | None
     ) -> tuple[SigningKey, bool] | None:
-        """Marks a key as known to others since then; returns the key, and whether this is news.
-        None for an unknown key. The time can be moved earlier, never later."""
+        """Marks a key as known to others since then, and with it the keys that follow from it or
+        from which it follows; returns the key, and whether this is news. None for an unknown key.
+        The time can be moved earlier, never later."""
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id).with_for_update())
         if known is None:
             return None
+        origin = known.derived_from or key_id
+        lost = (SigningKey.key_id == origin) | (SigningKey.derived_from == origin)
+        for other in self._all(select(SigningKey).where(lost, SigningKey.key_id != key_id)):
+            if other.compromised_at is None or since < other.compromised_at:
+                other.compromised_at = since
+            other.compromised_note = note if note is not None else other.compromised_note
         is_news = known.compromised_at is None or since < known.compromised_at
         if is_news:
             known.compromised_at = since

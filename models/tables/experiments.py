@@ -235,6 +235,8 @@ class Report(Base):
     clients: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """What each client paid and how it fares, by its index, confidential; null in old rows, and
     after erasure."""
+    claims: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What it claims, in Sigstore bundles; null in old rows."""
 
 
 class ReportFigure(Base):

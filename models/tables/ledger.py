@@ -163,6 +163,8 @@ class SigningKey(Base):
     compromised_at: Mapped[datetime | None]
     """From when others may have the key, as the operator states; else null."""
     compromised_note: Mapped[str | None] = mapped_column(Text)
+    derived_from: Mapped[str | None] = mapped_column(String(64))
+    """The key that it follows from, and is lost with; null for a key that was made."""
 
 
 class LedgerCheckpoint(Base):

@@ -47,6 +47,7 @@ from tests.attacks.zoo.cells import (
     local,
     moving,
     of_baseline,
+    of_rows,
     records,
     rotation,
     updates,
@@ -58,6 +59,8 @@ CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
     "laplace-adaptive": (adaptive, ("radius", "noise added", "norms of layer 1")),
     "laplace-fixed": (fixed, ("norm of an update", "distance of the unit's updates")),
     "laplace-layers": (layered, ("norms of layers 1 and 2", "noise added")),
+    "laplace-rows": (of_rows(fixed), ("training without those held out", "noise added")),
+    "central-rows": (of_rows(moving), ("released hypotheses without those held out",)),
     "laplace-budget": (lambda: fixed(budget=3.0), ("uploads of clients that are not charged",)),
     "laplace-reported": (
         lambda: adaptive(training__clustering={"method": "reported"}),

@@ -86,7 +86,7 @@ def check_bundle(service: Service, experiment_id: str, report: dict[str, Any], p
     headers = {"Authorization": f"Bearer {service.api_key}"}
     with httpx.Client(base_url=f"{service.url}/v1", headers=headers, timeout=30) as client:
         path.write_bytes(client.get(f"/experiments/{experiment_id}/bundle").content)
-        [key] = client.get("/signing-keys").json()["items"]
+        key, _ = client.get("/signing-keys").json()["items"]
     trusted = PublicKey.from_pem(key["public_key"].encode())
     with opened_bundle(path) as evidence:
         verification = verify(evidence, trusted=[trusted])

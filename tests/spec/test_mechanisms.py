@@ -164,12 +164,6 @@ def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
         (LOCAL, "training.hypotheses", 2, "use 1"),
         (RECORDS, "training.hypotheses", 2, "use 1"),
         (RECORDS, "training.loss", "rmse", "use `mse` or `cross-entropy`"),
-        (
-            LOCAL,
-            "federation.validation_unit",
-            "record",
-            "use `client`, or the mechanism `record-personalised`",
-        ),
         (RECORDS, "privacy.budgets", {}, "either a `distribution` or a"),
         (
             RECORDS,
@@ -328,6 +322,7 @@ def test_what_does_not_fit_is_refused_with_the_remedy(
         (LOCAL, {"privacy.accountant": "pld", "privacy.epsilon_budget": 3.0}),
         (RECORDS, {"training.local": {"steps": 5, "optimiser": "rmsprop"}}),
         (RECORDS, {"federation.validation_unit": "record"}),
+        (LOCAL, {"federation.validation_unit": "record"}),
         (RECORDS, {"privacy.baseline": "filter", "training.local": {"steps": 5, "batch_size": 16}}),
         (RECORDS, {"privacy.delta": 0.5}),
     ],

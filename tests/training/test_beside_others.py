@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.engine import ByLength, SideBySide, build_engine
+from fedaudit.training.engine import ByLength, SideBySide, build_engines
 from fedaudit.training.stacked.stack_round import Cohort
 from tests.accelerator import DEVICE
 from tests.training.federations import random_federation, table_cell
@@ -44,7 +44,7 @@ CELLS: dict[str, Cell] = {
 
 def learned(cell: Cell, clients: NDArray[np.int64]) -> Tensor:
     """What these clients make of the same hypotheses: [clients, n]."""
-    engine = build_engine([cell], split_cells([cell]), torch.device(DEVICE))
+    engine, _ = build_engines([cell], split_cells([cell]), torch.device(DEVICE))
     assert isinstance(engine, SideBySide | ByLength)
     random = torch.Generator().manual_seed(3)
     hypotheses = cell.spec.training.hypotheses

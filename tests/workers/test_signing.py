@@ -58,8 +58,8 @@ def test_a_finished_run_is_valid_under_its_key(database, context, mechanism):
     [end] = checkpoints_of(database, submitted)
     assert (end.status, end.entries, end.last_round) == ("succeeded", 12, 12)
     with database.read() as session:
-        [key] = SigningKeyRepository(session).list()
-    assert key.key_id == context.signing_key.key_id
+        key, of_claims = SigningKeyRepository(session).list()
+    assert key.key_id == context.signing_key.key_id == of_claims.derived_from
 
 
 @pytest.mark.parametrize("seed", [2, 17])

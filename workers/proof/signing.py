@@ -15,9 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.encoding import genesis, salt_hash
 from fedaudit.ledger.statements import (
     ALGORITHM,
+    CLAIMS_ALGORITHM,
     DATABASE,
     WORKER,
     AuditChain,
@@ -107,6 +109,7 @@ def announce_key(database: Database, key: SigningKey) -> None:
                     "`fedaudit signing-keys rotate`"
                 )
             use_key(session, key)
+            use_claims_key(session, key)
     except SQLAlchemyError as error:
         log.warning("database away; key not listed yet", error=type(error).__name__)
 
@@ -192,7 +195,17 @@ class CheckpointClock:
 
 def use_key(session: Session, key: SigningKey) -> None:
     """List the key as the one in use, in the transaction of what it signs."""
-    SigningKeyRepository(session).use(key.key_id, algorithm=ALGORITHM, public_key=key.public.pem)
+    keys, pem = SigningKeyRepository(session), key.public.pem
+    if keys.use(key.key_id, algorithm=ALGORITHM, public_key=pem):
+        use_claims_key(session, key)
+
+
+def use_claims_key(session: Session, key: SigningKey) -> None:
+    """List the key of claims that follows from it."""
+    public = ClaimsKey(key).public
+    SigningKeyRepository(session).use(
+        public.key_id, algorithm=CLAIMS_ALGORITHM, public_key=public.pem, derived_from=key.key_id
+    )
 
 
 def witness_of_resumed(

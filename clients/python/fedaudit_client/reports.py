@@ -88,6 +88,11 @@ class ReportCalls(Calls):
         "Write the bundle for offline verification, a zip, into a file.",
     )
 
+    download_claims = downloads(
+        "experiments/{experiment_id}/claims.jsonl",
+        "Write what the report claims, a Sigstore bundle a line, into a file.",
+    )
+
     @call
     def signing_keys(self) -> Request[Sequence[Json]]:
         """The service's public keys, retired ones included, as the service states them."""

@@ -39,6 +39,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, first_hypotheses
+from fedaudit.training.base.records import training_records
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.one_by_one import ClientData, ClientScorer, ClientUpdate
@@ -88,6 +89,7 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
     if not isinstance(features, ClientRows) or features.image is None:
         raise ValueError("these rows are no images")
     together, turns = spec.images_per_update, []
+    trains = training_records(cell.spec, federation).place
     for client in attackable_clients(cell).tolist():
         own = federation.own(client)
         words = source.wide_words(
@@ -95,6 +97,7 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
         )
         keys = wide_uniforms(words).ravel()
         order = own.start + np.argsort(keys[1:], kind="stable")
+        order = order[np.isin(order, trains)]
         whole = order[: len(order) // together * together].reshape(-1, together)
         turns += [(turn, float(keys[0]), rows) for turn, rows in enumerate(whole)]
     updates = spec.images // together

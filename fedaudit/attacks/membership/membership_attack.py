@@ -311,10 +311,13 @@ def _statement(
             else "The limits that one row of each client gives do not contradict it, which does "
             "not prove it."
         )
+    choice = (
+        "; held-out rows do help to choose the round that is kept, which no claim covers, and "
+        "which makes their losses a little smaller"
+    )
     sentences += [
         "Members and non-members differ by the split alone, which draws them at random, so nothing "
-        "but training distinguishes them; held-out rows do help to choose the round that is kept, "
-        "which no claim covers, and which makes their losses a little smaller.",
+        f"but training distinguishes them{choice if attacked.chooses_by_losses else ''}.",
         "A better attack may find more, so a small rate is no guarantee.",
     ]
     if spec.shadows is not None:

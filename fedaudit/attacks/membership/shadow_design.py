@@ -66,11 +66,13 @@ def trained_rows(cell: Cell) -> Bools:
 def choose_rows(cell: Cell, source: Source, *, models: int) -> AttackedRows:
     """Members and non-members of the cell's run, a random sample if there are very many.
 
-    Records that never enter a step, because their budgets are too small, are neither. `models`:
-    how many are evaluated.
+    Records that never enter a step, because their budgets are too small, are neither, nor are only
+    rows of clients where rows are held out of those with more. `models`: how many are evaluated.
     """
     trained = trained_rows(cell)
     candidates = np.ones(cell.federation.rows, dtype=np.bool_)
+    if cell.spec.scores_training_clients:
+        candidates = cell.federation.counts[cell.federation.client_of] > 1
     use = record_use_of(cell.spec, cell.federation)
     if use is not None:
         place = training_records(cell.spec, cell.federation).place

@@ -50,6 +50,7 @@ from fedaudit.training.base.cohort import Block, draw_block, drawn_clients
 from fedaudit.training.base.records import (
     TrainingRecords,
     record_use_of,
+    split_of,
     training_records,
     validation_rows,
 )
@@ -90,18 +91,19 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
     inputs = ledger_context.inputs
     sends_nothing = inputs.adjacency == "add-or-remove-one"
     often = _participations(cell, rounds)
-    record = None
+    record, records = None, training_records(cell.spec, keyed)
+    client_of = records.clients[records.client_of]
     if mechanism_of(cell.spec).facts.applied_by == "local-steps":
         # The record that is expected in most steps.
-        records, use = training_records(cell.spec, keyed), record_use_of(cell.spec, keyed)
+        use = record_use_of(cell.spec, keyed)
         assert use is not None
-        client_of = records.clients[records.client_of]
         weight: Floats = use.plan.rates * use.plan.rounds * (often[client_of] + 0.5)
         record = int(weight.argmax())
         client, place = int(client_of[record]), records.place[[record]]
     else:
         client = int(often.argmax())
-        place = keyed.rows_of(np.array([client]))
+        # Its held-out rows, if any, differ in the run of those alone.
+        place = records.place[client_of == client]
     bounded = mechanism_of(cell.spec).cost_kind == "epsilon" or inputs.clip
     factor = 1.0 if not bounded else _LOUD
     # A root of a mean, and a cross-entropy, have slopes that no target makes larger.
@@ -111,7 +113,11 @@ def neighbour_pair(cell: Cell, ledger_context: LedgerContext, *, rounds: int) ->
         other = _with_silent_rows(base, place)
     else:
         other = _with_loud_rows(keyed, place, (factor, scale), sign=-1)
-    held_out = _with_loud_rows(base, _held_out_rows(cell), (1.0, 1.0), sign=-1)
+    of_unit = _held_out_rows(cell, client)
+    if cell.spec.scores_training_clients:  # their losses must not even end the run
+        held_out = _with_silent_rows(base, of_unit)
+    else:
+        held_out = _with_loud_rows(base, of_unit, (1.0, 1.0), sign=-1)
     unit = "a client" if record is None else "a record"
     difference = "sends nothing" if sends_nothing else "has other values"
     return NeighbourPair(
@@ -174,14 +180,12 @@ def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
     )
 
 
-def _held_out_rows(cell: Cell) -> Ints:
-    """The rows of one unit that is held out."""
-    if mechanism_of(cell.spec).facts.applied_by == "local-steps":
-        rows = validation_rows(cell.spec, cell.federation)
-        of_client: Ints = rows.place[rows.client_of == 0]
-        return of_client
-    client: Ints = split_cells([cell]).validation[0, :1]
-    return cell.federation.rows_of(client)
+def _held_out_rows(cell: Cell, client: int) -> Ints:
+    """The rows of one unit that is held out: of this client, if any of its rows are."""
+    rows = validation_rows(cell.spec, cell.federation)
+    own = client if client in rows.clients else rows.clients[0]
+    of_client: Ints = rows.place[rows.clients[rows.client_of] == own]
+    return of_client
 
 
 def _with_loud_rows(
@@ -383,8 +387,8 @@ def units(cell: Cell) -> Iterator[ChangedUnit]:
     """One that trains and one that is held out, where there are such, in each way to differ."""
     federation = cell.federation
     if not cell.spec.privacy.draws_by_record:
-        split = split_cells([cell])
-        for clients, trains in ((split.training[0], True), (split.validation[0], False)):
+        split = split_of(cell.spec, federation)
+        for clients, trains in ((split[0], True), (split[1], False)):
             yield ChangedUnit(federation.client_of == clients[0], "other values", trains)
         return
     training = np.zeros(federation.rows, dtype=np.bool_)

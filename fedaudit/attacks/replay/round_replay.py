@@ -496,6 +496,15 @@ def _check_held_out(replayed: Replayed, findings: Findings) -> list[str]:
     base, other = replayed.base, replayed.held_out
     named: dict[str, None] = {}
     protected = replayed.spec.fairness.noise is not None
+    if replayed.spec.scores_training_clients and replayed.spec.privacy.protects:
+        last = max(one.round for one in base.records if one.validation_loss is not None)
+        findings.at("release").expect(
+            "released hypotheses without those held out",
+            base.best_round == other.best_round == last and np.array_equal(base.kept, other.kept),
+            allowed=f"those of round {last}, whatever is held out",
+            measured=f"those of rounds {base.best_round} and {other.best_round}",
+        )
+        findings.at("release").equal("rounds without those held out", other.rounds, base.rounds)
     for round_ in range(1, min(base.rounds, other.rounds) + 1):
         at = findings.at("release", round_)
         at.expect(

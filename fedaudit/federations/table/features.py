@@ -24,7 +24,7 @@ from fedaudit.federations.mapped import (
     scaled,
 )
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.split import held_out_rows, split_clients
+from fedaudit.federations.split import held_out_rows, share_of_rows, split_clients
 from fedaudit.federations.table.columns import Columns, FeatureColumn
 from fedaudit.spec.sources import Source
 from fedaudit.spec.table import Table
@@ -74,8 +74,8 @@ def standardiser(
     """Standardisation over the rows of all training clients, or within each client.
 
     Held-out clients or rows depend on the experiment's seed. If rows are held out, only training
-    rows are counted, which follow from the rows' `keys` [rows]. There must be at least two clients.
-    Raises ValueError where keys are needed and missing.
+    rows are counted, which follow from the rows' `keys` [rows], or without these from how many each
+    client has. There must be at least two clients.
     """
     fraction = source.validation_fraction
     match how:
@@ -90,8 +90,11 @@ def standardiser(
             assert_never(how)
     if source.holds_out_rows:
         if keys is None:
-            raise ValueError("which rows are held out follows from their keys")
-        counted = ~held_out_rows(keys, fraction=fraction, seed=seed)
+            counts = np.bincount(clients.codes, minlength=len(clients.values))
+            counted = np.empty(len(groups), dtype=np.bool_)
+            counted[client_order(clients)] = ~share_of_rows(counts, fraction=fraction, seed=seed)
+        else:
+            counted = ~held_out_rows(keys, fraction=fraction, seed=seed)
         whose = "the rows that train"
     note = f"features standardised{among} by the mean and deviation of {whose}, taken without noise"
     return Standardiser(groups, counted, note)

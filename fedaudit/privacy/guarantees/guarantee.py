@@ -89,6 +89,23 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
     )
 
 
+def scored_clients_train(spec: ExperimentSpec) -> str | None:
+    """What the guarantee does not cover of clients that train and are scored, too; None where
+    others are scored, or single records are what it protects."""
+    if not spec.scores_training_clients:
+        return None
+    if spec.fairness.noise is not None:
+        return (
+            "No held-out row decided anything that was released. Counts with noise are of held-out "
+            "rows of the clients that train, so a client is charged this and fairness_privacy."
+        )
+    return (
+        "No held-out row decided anything that was released: the models are those of the last "
+        "round. Losses, accuracy and figures of groups and clients follow without noise from "
+        "held-out rows of the very clients that train, and the guarantee covers none of them."
+    )
+
+
 _FIGURES = ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max")
 _ADDED_ONLY = (
     "it counts what this run adds to the artifact that it started from, whose own cost is not known"

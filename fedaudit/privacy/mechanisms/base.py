@@ -30,6 +30,7 @@ from fedaudit.privacy.guarantees.guarantee import (
     Guarantee,
     no_guarantee,
     of_the_run,
+    scored_clients_train,
 )
 from fedaudit.privacy.planning.cost_projection import (
     NO_MECHANISM,
@@ -287,7 +288,9 @@ class EpsilonMechanism(PrivacyMechanism):
         # Without patience a loss can still end the run, by not being finite.
         if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
-        if self.spec.fairness.noise is None:
+        if (own := scored_clients_train(self.spec)) is not None:
+            sentences.append(own)
+        elif self.spec.fairness.noise is None:
             units = _UNITS[self.spec.federation.validation_unit]
             sentences.append(_HELD_OUT.format(units=units))
         else:

@@ -22,6 +22,7 @@ from fedaudit.privacy.guarantees.guarantee import (
     choice_sentences,
     of_the_run,
     release_sentences,
+    scored_clients_train,
     within_the_radius,
 )
 from fedaudit.privacy.leakage import largest_participation, leakage
@@ -215,7 +216,8 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         )
         sentences.append(_NOT_COVERED)
         with_noise = self.spec.fairness.noise is not None
-        sentences.append(_HELD_OUT_WITH_NOISE if with_noise else _HELD_OUT)
+        others = _HELD_OUT_WITH_NOISE if with_noise else _HELD_OUT
+        sentences.append(scored_clients_train(self.spec) or others)
         if not self.noise_is_secret:
             sentences.append(SIMULATED)
         found = Guarantee(

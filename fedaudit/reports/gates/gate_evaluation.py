@@ -7,6 +7,7 @@ bundle is verified.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never, cast
 
+from fedaudit.number_text import at_most
 from fedaudit.reports.gates.gate_evidence import (
     LEAST_LEVEL,
     alarm_doubt,
@@ -110,7 +111,7 @@ def _judge(
     if value == gate.value:
         shown = bound
     elif alike or _is_met(float(shown), gate) is not met:
-        shown, bound = str(value), str(gate.value)
+        shown, bound = _told_apart(value, gate)
     sentence = f"{shown} {relation} {SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
         guarantee = report["guarantee"]
@@ -135,6 +136,18 @@ def _is_met(value: float, gate: Gate) -> bool:
             return value >= gate.value
         case _:
             assert_never(gate.op)
+
+
+def _told_apart(value: float, gate: Gate) -> tuple[str, str]:
+    """A value and its bound with the fewest digits that show on which side of it the value is."""
+    for digits in range(5, 17):
+        # A cost that meets its bound is rounded up, as in the tables.
+        rounded_up = gate.op == "le" and _is_met(value, gate)
+        shown = at_most(value, digits=digits) if rounded_up else f"{value:.{digits}g}"
+        bound = f"{gate.value:.{digits}g}"
+        if float(shown) != float(bound) and _is_met(float(shown), gate) is _is_met(value, gate):
+            return shown, bound
+    return str(value), str(gate.value)
 
 
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:

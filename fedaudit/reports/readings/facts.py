@@ -107,6 +107,10 @@ HELD_OUT = (
     "Losses, the choice of the best round and the fairness rates are taken from held-out rows "
     "without noise or guarantee."
 )
+HELD_OUT_ROWS = (
+    "Losses and the fairness rates are taken, without noise or guarantee, from held-out rows of "
+    "the clients that train."
+)
 HELD_OUT_WITH_NOISE = (
     "Fairness rates are computed from counts of held-out rows with noise, whose epsilon the report "
     "gives under fairness_privacy; nothing else is published of these rows, and no loss chose the "
@@ -116,8 +120,11 @@ HELD_OUT_WITH_NOISE = (
 
 def held_out(document: Document) -> str:
     """How the figures of held-out rows came about."""
-    noised = part_at(document, "fairness_privacy")
-    return HELD_OUT_WITH_NOISE if noised else HELD_OUT
+    if part_at(document, "fairness_privacy"):
+        return HELD_OUT_WITH_NOISE
+    by_row = text_at(document, "spec", "federation", "validation_unit") == "record"
+    by_record = text_at(document, "guarantee", "unit") == "record"
+    return HELD_OUT_ROWS if by_row and not by_record else HELD_OUT
 
 
 def attacks(document: Document) -> list[str]:

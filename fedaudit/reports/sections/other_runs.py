@@ -24,7 +24,7 @@ class ModelSection(Part):
     """Of the whole file, in hexadecimal."""
     size_bytes: int
     round: int
-    """After which the hypotheses are kept: the best one, or the last with `fairness.noise`."""
+    """After which the hypotheses are kept: the best, or the last where losses choose nothing."""
     hypotheses: int
     tensors: list[TensorSection]
 
@@ -34,8 +34,8 @@ _CHOSEN_BY_LOSSES = (
     "validation, without noise; the guarantee does not speak of them."
 )
 _LAST_ROUND = (
-    "The hypotheses are those of the last validated round: with fairness.noise no loss of a "
-    "held-out person decides anything."
+    "The hypotheses are those of the last validated round: no loss of a held-out person or row "
+    "decided anything."
 )
 _PERSONAL = (
     "The report's figures are of models that held-out clients made of these hypotheses for "
@@ -49,7 +49,7 @@ _BEFOREHAND = (
 
 def model_limits(spec: ExperimentSpec) -> list[str]:
     """One sentence each; for the file of a model that may leave."""
-    chosen = _CHOSEN_BY_LOSSES if spec.fairness.noise is None else _LAST_ROUND
+    chosen = _CHOSEN_BY_LOSSES if spec.chooses_by_losses else _LAST_ROUND
     start = start_limit(spec.model.start)
     if spec.training.method.personalises:
         chosen = f"{chosen} {_PERSONAL}"

@@ -39,6 +39,8 @@ class Integrity(Part):
     signature: str | None
     """Ed25519, in base64, over the DSSE encoding of the report without this field."""
     key_id: str | None
+    claims_key_id: Annotated[str | None, WHERE_GIVEN] = None
+    """Of the key that signs the claims beside the report; absent where there are none."""
     reasons: Reasons
 
 
@@ -55,10 +57,15 @@ def report_payload(document: Mapping[str, Any]) -> bytes:
     return canonical_json({**document, "integrity": unsigned})
 
 
-def sign_report(document: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
-    """The report with its signature. Raises ValueError where the report was not assembled for this
-    key, whose id is part of the signed content."""
+def sign_report(
+    document: Mapping[str, Any], key: SigningKey, *, claims_key_id: str | None = None
+) -> dict[str, Any]:
+    """The report with its signature. `claims_key_id`: of the key that signs what it claims. Raises
+    ValueError where the report was not assembled for this key, whose id is part of the signed
+    content."""
     integrity = {**document["integrity"]}
+    if claims_key_id is not None:
+        integrity["claims_key_id"] = claims_key_id
     if integrity["key_id"] != key.key_id:
         raise ValueError(f"the report names the key {integrity['key_id']}, not {key.key_id}")
     integrity["reasons"] = {

@@ -153,6 +153,12 @@ def _validation_limits(material: ReportMaterial) -> list[str]:
     rows, who = "the real rows of the validation clients", "validation clients"
     if material.spec.federation.holds_out_rows:
         rows, who = "the rows held out of every client", "held-out rows"
+    if not material.spec.chooses_by_losses:
+        return [
+            f"Losses, accuracy and fairness figures, of rounds too, use {rows}, without noise or "
+            "guarantee. These clients train, and the guarantee is of the models alone: those of "
+            "the last round, as nothing would cover a choice by these figures."
+        ]
     return [
         f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
         "guarantee.",

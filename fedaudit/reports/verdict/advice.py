@@ -301,10 +301,16 @@ def _too_few(run: _Run) -> Advice | None:
     clients, held_out = (run.report["data"][f"{name}clients"] for name in ("", "validation_"))
     if utility["degenerate"] is not None or not (utility.get("accuracy_over_baseline") or 0) > 0:
         return None
+    if run.spec.federation.holds_out_rows:
+        return Advice(
+            text="The model seems better than a constant, and too few rows are held out to show "
+            "it: hold out a larger share, or use data with more rows."
+        )
     if share >= 0.5 or clients < 2 * MIN_CLIENTS:
         return Advice(
             text=f"The model seems better than a constant, and {held_out} held-out clients are too "
-            "few to show it: no setting of training helps, data of more clients do."
+            "few to show it: no setting of training helps, data of more clients do, or rows held "
+            "out of every client (`federation.validation_unit: record`)."
         )
     text = (
         "the model seems better than a constant: hold out half of the clients in place of "

@@ -51,13 +51,20 @@ class Signed(Generic[T]):
     faults: Sequence[str]
 
     @classmethod
-    def read(cls, values: Sequence[object], of: Callable[[Envelope], T], *, what: str) -> Self:
-        """The items of `values`; `of` raises ValueError, and `what` takes a number. Signatures are
-        checked later."""
+    def read(
+        cls,
+        values: Sequence[object],
+        of: Callable[[Envelope], T],
+        *,
+        what: str,
+        opened: Callable[[object], Envelope] = Envelope.from_dict,
+    ) -> Self:
+        """The items of `values`; `opened` and `of` raise ValueError, and `what` takes a number.
+        Signatures are checked later."""
         items, envelopes, faults = [], [], []
         for number, value in enumerate(values, start=1):
             try:
-                envelope = Envelope.from_dict(value)
+                envelope = opened(value)
                 items.append(of(envelope))
             except ValueError as error:
                 faults.append(f"{what.format(number)} {error}")

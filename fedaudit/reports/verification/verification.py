@@ -31,6 +31,7 @@ from fedaudit.reports.verification.checkpoints import (
     read_later,
     sign_off_checks,
 )
+from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.spec.audits import is_audit
@@ -106,10 +107,12 @@ def verify(
     checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
     checks += later_checks(evidence, later, keyring)
     checks += evidence_checks(evidence.report, later)
+    claims = read_claims(evidence)
+    checks += claim_checks(evidence, claims, keyring)
     checks += more
     signers = [*_signers(evidence, checkpoints), *sign_offs.signers, *later.signers]
     signers += [] if erasure is None else erasure.signers
-    checks += _leaked_keys(evidence, signers)
+    checks += _leaked_keys(evidence, [*signers, *claims.signers])
     believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
     return Verification(
         experiment_id=evidence.experiment_id,

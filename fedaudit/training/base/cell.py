@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import numpy as np
@@ -17,12 +17,17 @@ from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import mean_cohort
 from fedaudit.spec.errors import error_at
-from fedaudit.spec.experiment import BASE_RATE, ExperimentSpec
+from fedaudit.spec.experiment import BASE_RATE, Decision, ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
 from fedaudit.training.base.planted import Planted
-from fedaudit.training.base.records import scored_of, split_of, training_records
+from fedaudit.training.base.records import (
+    scored_fraction,
+    split_of,
+    training_records,
+    validation_rows,
+)
 
 _SHORT_ROWS = 64
 """Clients with at most so many rows are one class: each class costs some small operations."""
@@ -140,6 +145,8 @@ def stands_alone(cell: Cell) -> bool:
     """Whether a cell has nothing to gain from others beside it, and is always trained alone."""
     if is_client_by_client(cell) or is_by_length(cell) or cell.planted is not None:
         return True
+    if cell.spec.federation.holds_out_rows and cell.federation.left_out is not None:
+        return True  # how many rows are scored then follows from the seed
     role = mechanism_of(cell.spec).facts.applied_by
     match role:
         case "clients" | "server":
@@ -204,7 +211,7 @@ class Splits:
     training: NDArray[np.int64]
     """[cells, clients]."""
     validation: NDArray[np.int64]
-    """[cells, clients]."""
+    """[cells, clients]; where rows are held out, indices among the clients that have such rows."""
     _scored: tuple[NDArray[np.bool_], ...] | None
     """By cell, the rows of its validation clients, client after client; None where every row is
     scored, by a choice made without it."""
@@ -240,13 +247,39 @@ class Splits:
 
 def split_cells(cells: Sequence[Cell]) -> Splits:
     """The splits of cells that can be stacked."""
-    splits = [split_of(cell.spec, cell.federation) for cell in cells]
-    training, validation = (np.stack(side) for side in zip(*splits, strict=True))
-    pairs = list(zip(cells, validation, strict=True))
-    found = [scored_of(cell.spec, cell.federation, own) for cell, own in pairs]
-    scored = tuple(rows for rows in found if rows is not None)
-    first = tuple(first_rows(cell.federation.counts[own]) for cell, own in pairs)
-    return Splits(training, validation, scored or None, first)
+    training = np.stack([split_of(cell.spec, cell.federation)[0] for cell in cells])
+    rows = [validation_rows(cell.spec, cell.federation) for cell in cells]
+    by_rows = cells[0].spec.federation.holds_out_rows
+    return Splits(
+        training,
+        np.stack([np.arange(len(own.clients)) if by_rows else own.clients for own in rows]),
+        None if scored_fraction(cells[0].spec) is None else tuple(own.scored for own in rows),
+        tuple(first_rows(np.bincount(own.client_of)) for own in rows),
+    )
+
+
+def cells_apart(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """The cells as those see them who train, and as they are scored: with the rows of either alone
+    where rows are held out, twice the same otherwise. So no held-out row can reach what trains."""
+    if not cells[0].spec.federation.holds_out_rows:
+        return list(cells), list(cells)
+    # Cells that split one federation alike share the parts too, as a stack holds each once.
+    found: dict[tuple[int, int], tuple[Federation, Federation]] = {}
+    sides: tuple[list[Cell], list[Cell]] = [], []
+    for cell in cells:
+        key = id(cell.federation), cell.spec.seed
+        if key not in found:
+            trains = training_records(cell.spec, cell.federation).place
+            scored = validation_rows(cell.spec, cell.federation).place
+            found[key] = cell.federation.of_rows(trains), cell.federation.of_rows(scored)
+        # A base rate is that of the rows that train, in both parts.
+        decision = cell.spec.decision
+        if cell.threshold is not None:
+            decision = Decision(threshold=cell.threshold)
+        spec = cell.spec.model_copy(update={"decision": decision})
+        for side, federation in zip(sides, found[key], strict=True):
+            side.append(replace(cell, spec=spec, federation=federation))
+    return sides
 
 
 def first_hypotheses(cell: Cell) -> NDArray[np.float32]:
@@ -286,7 +319,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
     length has nothing to gain from others and is always alone.
     """
     training, mechanism = cell.spec.training, mechanism_of(cell.spec)
-    left_some_out = cell.federation.left_out is not None
+    left_some_out = cell.federation.left_out is not None or cell.spec.federation.holds_out_rows
     return (
         id(cell) if stands_alone(cell) else None,
         cell.shape,
@@ -297,6 +330,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         cell.federation.classes,
         cell.federation.target_scale,
         cell.spec.federation.validation_fraction,
+        cell.spec.federation.validation_unit,
         cell.spec.federation.scoring,
         training.loss,
         cell.threshold,

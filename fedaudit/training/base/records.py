@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.record_keys import record_keys
-from fedaudit.federations.split import held_out_rows, scored_rows, split_clients, training_clients
+from fedaudit.federations.split import held_out, scored_rows, split_clients, training_clients
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
@@ -77,7 +77,7 @@ def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRe
     match spec.federation.validation_unit:
         case "record":
             clients = np.arange(federation.clients)
-            place = np.flatnonzero(~_held_out(spec, federation))
+            place = np.flatnonzero(~held_out(spec, federation))
         case "client":
             clients = split_of(spec, federation)[0]
             place = federation.rows_of(clients)
@@ -98,39 +98,37 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
     """
     match spec.federation.validation_unit:
         case "record":
-            held_out = _held_out(spec, federation)
+            validates = held_out(spec, federation)
             if federation.left_out is not None:
-                held_out &= ~federation.left_out
-            place = np.flatnonzero(held_out)
+                validates &= ~federation.left_out
+            place = np.flatnonzero(validates)
             clients, client_of = np.unique(federation.client_of[place], return_inverse=True)
             if not len(clients):
                 raise _nothing("no record is held out", "raise `validation_fraction`")
-            every = np.ones(len(place), dtype=np.bool_)
-            return ValidationRows(clients, client_of, place, every, by_client=False)
         case "client":
             clients = split_of(spec, federation)[1]
             place = federation.rows_of(clients)
             client_of = np.repeat(np.arange(len(clients)), federation.counts[clients])
-            scored = scored_of(spec, federation, clients)
-            if scored is None:
-                scored = np.ones(len(place), dtype=np.bool_)
-            return ValidationRows(clients, client_of, place, scored, by_client=True)
         case _:
             assert_never(spec.federation.validation_unit)
+    by_client = not (spec.federation.holds_out_rows and spec.privacy.draws_by_record)
+    scored = np.ones(len(place), dtype=np.bool_)
+    fraction = scored_fraction(spec)
+    if by_client and fraction is not None:
+        counts = np.bincount(client_of)
+        scored = scored_rows(counts, clients=clients, fraction=fraction, seed=spec.seed)
+    return ValidationRows(clients, client_of, place, scored, by_client=by_client)
 
 
-def scored_of(
-    spec: ExperimentSpec, federation: Federation, clients: NDArray[np.int64]
-) -> NDArray[np.bool_] | None:
-    """Which of held-out clients' rows are scored, client after client: [their rows]; None where
+def scored_fraction(spec: ExperimentSpec) -> float | None:
+    """Which share of a client's validation rows is scored, by what the others choose; None where
     every row is, by a choice made without it."""
     scoring = spec.federation.scoring
     match scoring:
         case LeaveOneOut():
             return None
         case RowSplit():
-            counts, fraction = federation.counts[clients], scoring.fraction
-            return scored_rows(counts, clients=clients, fraction=fraction, seed=spec.seed)
+            return scoring.fraction
         case _:
             assert_never(scoring)
 
@@ -176,7 +174,10 @@ def split_of(
     spec: ExperimentSpec, federation: Federation
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The clients that train, and those that are scored: indices in the federation, ascending.
-    Held-out clients are scored, but for those all of whose rows `fairness.exclude` leaves out."""
+    Held-out clients are scored, but for those all of whose rows `fairness.exclude` leaves out.
+    Where rows are held out all clients train, and those are scored that have such rows."""
+    if spec.federation.holds_out_rows:
+        return np.arange(federation.clients), validation_rows(spec, federation).clients
     split = split_clients(
         federation.clients, validation_fraction=spec.federation.validation_fraction, seed=spec.seed
     )
@@ -187,18 +188,10 @@ def split_of(
     return split.training.astype(np.int64), scored
 
 
-def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:
-    """The rows of every client that validate: bool [rows]."""
-    return held_out_rows(
-        record_keys(federation), fraction=spec.federation.validation_fraction, seed=spec.seed
-    )
-
-
 def _nothing(problem: str, remedy: str) -> InvalidInputError:
     return error_at(
         "/federation/validation_unit",
-        f"{problem}, by the coin of each record; {remedy}, or hold out clients "
-        "(`validation_unit: client`)",
+        f"{problem}; {remedy}, or hold out clients (`validation_unit: client`)",
     )
 
 

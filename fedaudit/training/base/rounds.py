@@ -107,19 +107,18 @@ class EarlyStopping:
     """None means never before the last round."""
     validate_every: int
     looks_at_losses: bool = True
-    """Whether the losses of held-out rows choose the best round and end a run that diverges. Not
-    where the counts of these rows get noise: what is chosen by a loss without noise reveals it."""
+    """See `ExperimentSpec.chooses_by_losses`. Otherwise the last validated round is kept."""
 
     @classmethod
     def of_specs(cls, specs: Sequence[ExperimentSpec]) -> "EarlyStopping":
         """The rule that specs ask for that agree in what they validate."""
         [every] = {spec.training.stopping.validate_every for spec in specs}
-        [without_noise] = {spec.fairness.noise is None for spec in specs}
+        [chooses] = {spec.chooses_by_losses for spec in specs}
         return cls(
             np.array([spec.training.rounds_played for spec in specs]),
             [spec.training.stopping.patience for spec in specs],
             every,
-            looks_at_losses=without_noise,
+            looks_at_losses=chooses,
         )
 
     def of(self, runs: Sequence[int]) -> "EarlyStopping":

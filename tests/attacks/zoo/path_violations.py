@@ -18,14 +18,16 @@ from fedaudit.privacy.accounting.privacy_events import PoissonSampled, RandomAll
 from fedaudit.privacy.mechanisms import gaussian as gaussian_mechanism
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
-from fedaudit.training import stack
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.training import engine, stack
+from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base import cohort, record_steps
 from fedaudit.training.base.record_steps import Adam, OptimiserState
 from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
-from tests.attacks.zoo.cells import blocks, central, coins, fixed, records, rotation
+from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records, rotation
 from tests.attacks.zoo.violations import violation
 
 
@@ -211,6 +213,18 @@ def end_by_training_loss(real: Any, self: Any, *given: Any) -> Any:
         return replace(figures, selection_loss=real(self, *given).selection_loss)
     finally:
         self._splits = splits
+
+
+@violation(of_rows(central), "release", "released hypotheses without those held out")
+def release_the_best_round(patch: pytest.MonkeyPatch) -> None:
+    """Losses of held-out rows of clients that train choose the round that is released."""
+    patch.setattr(ExperimentSpec, "chooses_by_losses", property(lambda self: True))
+
+
+@violation(of_rows(fixed), "release", "training without those held out", at=(engine, "cells_apart"))
+def train_on_held_out_rows(_: Any, cells: Any) -> Any:
+    """Clients train on the rows that are held out."""
+    return list(cells), cell_module.cells_apart(cells)[1]
 
 
 @violation(records, "sampling", "chance of a record", at=(PersonalisedRound, "_inclusion"))

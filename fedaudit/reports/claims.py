@@ -1,0 +1,229 @@
+"""What a report claims, as in-toto statements that other people's tools read.
+
+Each is about the SHA-256 of the report in canonical JSON (`report.json` of a bundle) and of the
+model's file, where that may leave. None says more than the report: a gate that lacks evidence is
+a failed test, and one that passed by an allowance passed with a warning.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fedaudit.ledger.claim_bundles import STATEMENT
+from fedaudit.reports.checks import Check
+from fedaudit.reports.figures import figures_of, parsed
+from fedaudit.reports.report import Report, report_hash
+from fedaudit.spec.metrics import RATES
+
+TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
+VERIFICATION = "https://in-toto.io/attestation/svr/v0.2"
+ML_BOM = "https://cyclonedx.org/bom"
+REPORT = "https://fedaudit/report/v1"
+MODEL_SIGNATURE = "https://model_signing/signature/v1.0"
+_VERIFIER = "https://fedaudit/verify/v1"
+_MODEL_FILE = "model.safetensors"
+_OF_REPORT = ("experiment", "answer", "guarantee", "privacy", "gates", "gate_outcome", "limits")
+_OF_GROUPS = ("accuracy", "auc", "loss", *RATES)
+
+Document = Mapping[str, Any]
+
+
+def claims_of(report: Document, *, verified: Iterable[Check], at: str) -> list[dict[str, Any]]:
+    """Every claim of a report. `verified`: what was checked of it and its ledger, `at` this time.
+    Raises ValueError where the report has another version's form."""
+    judged = _verification(report, verified, at)
+    predicates = {**following(report), VERIFICATION: judged, ML_BOM: _bill_of_materials(report)}
+    return [
+        {
+            "_type": STATEMENT,
+            "subject": subject_of(report, of_model=kind == MODEL_SIGNATURE),
+            "predicateType": kind,
+            "predicate": predicates[kind],
+        }
+        for kind in types_of(report)
+    ]
+
+
+def types_of(report: Document) -> list[str]:
+    """The predicate types of a report's claims, in their order. Without gates there is no test."""
+    own = {TEST_RESULT: report.get("gates"), MODEL_SIGNATURE: report.get("model")}
+    every = (TEST_RESULT, VERIFICATION, ML_BOM, REPORT, MODEL_SIGNATURE)
+    return [kind for kind in every if own.get(kind, True)]
+
+
+def subject_of(report: Document, *, of_model: bool = False) -> list[dict[str, Any]]:
+    """What a claim is about; `of_model`: as model-signing names a model that is one file, by the
+    hash of its files' hashes."""
+    model = report.get("model")
+    if of_model and model is not None:
+        root = hashlib.sha256(bytes.fromhex(model["sha256"])).hexdigest()
+        return [{"name": _MODEL_FILE, "digest": {"sha256": root}}]
+    files = {"report.json": report_hash(report)}
+    if model is not None:
+        files[_MODEL_FILE] = model["sha256"]
+    return [{"name": name, "digest": {"sha256": digest}} for name, digest in files.items()]
+
+
+def following(report: Document) -> dict[str, dict[str, Any]]:
+    """The predicates that follow from the report alone, by their types: verification makes them
+    anew. Raises KeyError, TypeError or ValueError for a document without the parts of a report."""
+    found = {REPORT: {name: report[name] for name in _OF_REPORT}}
+    if report["gates"]:
+        found[TEST_RESULT] = _test_result(report)
+    if report.get("model") is not None:
+        file = {"name": ".", "algorithm": "sha256", "digest": report["model"]["sha256"]}
+        serialised = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
+        serialised["ignore_paths"] = []
+        found[MODEL_SIGNATURE] = {"serialization": serialised, "resources": [file]}
+    return found
+
+
+def _spec(report: Document) -> dict[str, Any]:
+    return {"name": "spec.json", "digest": {"sha256": report["provenance"]["spec_hash"]}}
+
+
+def _test_result(report: Document) -> dict[str, Any]:
+    tests: dict[str, list[str]] = {"passedTests": [], "warnedTests": [], "failedTests": []}
+    for gate, asked in zip(report["gates"], report["spec"]["gates"], strict=True):
+        of = f" of {gate['attribute']}" if gate["attribute"] else ""
+        name = f"{gate['figure']}{of} {gate['op']} {gate['bound']:.15g}"
+        allowed = sorted(key for key, value in asked.items() if key.startswith("allow_") and value)
+        if gate["outcome"] != "pass":
+            lacks = gate["outcome"] != "fail"
+            tests["failedTests"].append(f"{name}: insufficient evidence" if lacks else name)
+        elif allowed:
+            tests["warnedTests"].append(f"{name}: {', '.join(allowed)}")
+        else:
+            tests["passedTests"].append(name)
+    result = "WARNED" if tests["warnedTests"] else "PASSED"
+    result = "FAILED" if tests["failedTests"] else result
+    return {"result": result, "configuration": [_spec(report)], **tests}
+
+
+def _verification(report: Document, verified: Iterable[Check], at: str) -> dict[str, Any]:
+    """The checks that passed; one that failed, or could not be made, is not among them."""
+    passed = sorted(
+        f"FEDAUDIT_{one.name.upper().replace('.', '_').replace('-', '_')}"
+        for one in verified
+        if one.outcome == "pass"
+    )
+    verifier = {"id": _VERIFIER, "policies": [_spec(report)]}
+    return {"verifier": verifier, "timeCreated": at, "properties": passed}
+
+
+def _bill_of_materials(document: Document) -> dict[str, Any]:
+    """An ML-BOM in CycloneDX 1.6: the model card, and the guarantee with what speaks against it."""
+    report = parsed(document)
+    model: dict[str, Any] = {
+        "type": "machine-learning-model",
+        "bom-ref": "model",
+        "name": report.experiment.name,
+        "modelCard": _model_card(report),
+    }
+    if report.model is not None:
+        model["hashes"] = [{"alg": "SHA-256", "content": report.model.sha256}]
+    tool = {"type": "application", "name": "fedaudit"}
+    if report.provenance.code_version is not None:
+        tool["version"] = report.provenance.code_version
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{report.experiment.id}",
+        "version": 1,
+        "metadata": {"tools": {"components": [tool]}, "component": model},
+        "declarations": _declarations(report, document["attacks"]),
+    }
+
+
+def _model_card(report: Report) -> dict[str, Any]:
+    assessed = [
+        {
+            "groupAtRisk": section.attribute,
+            "harms": "; ".join(_gap(name, one) for name, one in section.metrics.items()),
+        }
+        for section in report.fairness
+    ]
+    return {
+        "quantitativeAnalysis": {"performanceMetrics": list(_metrics(report))},
+        "considerations": {
+            "technicalLimitations": list(report.limits),
+            "ethicalConsiderations": [{"name": report.verdict}],
+            "fairnessAssessments": assessed,
+        },
+    }
+
+
+def _gap(name: str, metric: Any) -> str:
+    if metric.value is None:
+        return f"{name}: {metric.reason}"
+    return f"{name} {metric.value!r}"
+
+
+def _metrics(report: Report) -> Iterator[dict[str, Any]]:
+    for one in figures_of(report):
+        if one.value is not None:
+            yield _metric(one.figure, one.value, one.attribute or one.observer, one.interval)
+    for section in report.fairness:
+        for group in section.groups:
+            intervals = group.rate_intervals or {}
+            for name in _OF_GROUPS:
+                value = getattr(group, name, None)
+                if value is not None:
+                    part = f"{section.attribute}={group.value}"
+                    yield _metric(name, value, part, intervals.get(name))
+
+
+def _metric(name: str, value: float, part: str | None, interval: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": name, "value": repr(value)}
+    if part is not None:
+        found["slice"] = part
+    if interval is not None:
+        bounds = {"lowerBound": repr(interval.low), "upperBound": repr(interval.high)}
+        found["confidenceInterval"] = bounds
+    return found
+
+
+def _declarations(report: Report, attacks: Sequence[Document]) -> dict[str, Any]:
+    """The guarantee as the signer's own claim. An attack that raised an alarm, or measured a lower
+    bound above 0, is counter-evidence; another one that was carried out is evidence."""
+    evidence, against = [], []
+    for number, attack in enumerate(attacks, start=1):
+        if attack["status"] != "done":
+            continue
+        bounds = list(_lower_bounds(attack))
+        if attack.get("alarm") is not None or any(value > 0 for _, value in bounds):
+            against.append(f"attack-{number}")
+        measured = "; ".join(f"{name} {value!r}" for name, value in bounds)
+        text = f"{measured}. {attack['statement']}" if measured else attack["statement"]
+        evidence.append(
+            {
+                "bom-ref": f"attack-{number}",
+                "propertyName": attack["kind"],
+                "description": text,
+                "author": {"name": "fedaudit"},
+            }
+        )
+    in_force = "in force" if report.guarantee.in_force is True else "not in force"
+    claim = {
+        "bom-ref": "guarantee",
+        "target": "model",
+        "predicate": f"{report.guarantee.kind} guarantee, {in_force}: {report.guarantee.statement}",
+        "evidence": [one["bom-ref"] for one in evidence if one["bom-ref"] not in against],
+        "counterEvidence": against,
+    }
+    assessor = {"bom-ref": "signer", "thirdParty": False}
+    return {"assessors": [assessor], "claims": [claim], "evidence": evidence}
+
+
+def _lower_bounds(section: Any, of: str = "") -> Iterator[tuple[str, float]]:
+    """Every measured lower bound in a section of an attack, with its method where it has one."""
+    if isinstance(section, list):
+        for one in section:
+            yield from _lower_bounds(one, of)
+    if not isinstance(section, Mapping):
+        return
+    method = section.get("name", of)
+    for name, value in section.items():
+        if name.endswith("_lower_bound") and value is not None:
+            yield f"{name} ({method})" if method else name, value
+        yield from _lower_bounds(value, method)

@@ -1,0 +1,152 @@
+"""Where rows of every client are held out, no held-out row reaches what is released."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.split import share_of_rows
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.training.base.cell import Cell, is_by_length, stacks
+from fedaudit.training.base.records import split_of, training_records, validation_rows
+from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.stack import Stack
+from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
+from tests.training.gaussian import ALONE, MECHANISMS, SERVER
+from tests.training.test_stack import fingerprint, run_stacked
+from tests.training.test_uneven_clients import uneven
+
+ROWS = {**TABLE, "validation_fraction": 0.4, "validation_unit": "record"}
+NONE = {"privacy": {"mechanism": "none"}}
+RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
+ENGINES: dict[str, Callable[[], Federation]] = {
+    "side by side": random_federation,
+    "one by one": lambda: one_by_one(random_federation()),
+    "by length": lambda: uneven([1, 2, 9, 200, 3, 300, *[5] * 12]),
+}
+EVERY = [(engine, name) for engine in ENGINES for name in ("laplace", "server", "local")]
+EVERY += [("side by side", name) for name in MECHANISMS if name not in ("laplace", "server")]
+
+
+def rows_cell(data: Federation, **changes: Any) -> Cell:
+    given = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0}, "fairness": RULE}
+    return table_cell(data, **{**given, "training__rounds": 5, **changes, "federation": ROWS})
+
+
+def with_other_held_out(cell: Cell, value: float) -> Cell:
+    """The cell, its held-out rows replaced by others."""
+    place, data = validation_rows(cell.spec, cell.federation).place, cell.federation
+    own = data.features
+    features = (own.values if isinstance(own, ClientRows) else own).copy()
+    features[place] = value
+    target = data.target.copy()
+    target[place] = -value
+    kept = replace(own, values=features) if isinstance(own, ClientRows) else features
+    changed = replace(data, features=kept, target=target, raw_target=target.astype(np.float64))
+    return replace(cell, federation=changed)
+
+
+def played(cell: Cell) -> tuple[list[bytes], FinalResult]:
+    """What each round leaves behind, without figures of held-out rows, and the end."""
+    stack, left = Stack([cell]), []
+    while stack.active:
+        for record in stack.advance(1)[0]:
+            figures = {"selection_loss": 0.0, "validation_loss": 0.0, "fairness": {}}
+            left.append(repr(fingerprint([replace(record, **figures)])).encode())
+    return left, stack.result(0)
+
+
+@pytest.mark.parametrize(("engine", "name"), EVERY)
+def test_what_is_released_does_not_depend_on_them(engine: str, name: str) -> None:
+    cell = rows_cell(ENGINES[engine](), **MECHANISMS[name])
+    assert is_by_length(cell) == (engine == "by length")
+    rounds, result = played(cell)
+    # Not even losses that are not finite end a run: whether there is a model would follow them.
+    for value in (3.0, 1e30, np.inf):
+        others, other = played(with_other_held_out(cell, value))
+        assert others == rounds
+        assert other.hypotheses.tobytes() == result.hypotheses.tobytes()
+        assert (other.best_round, other.stopped_by) == (5, "rounds")
+    assert result.best_round == 5
+    assert other.validation_loss != result.validation_loss
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_held_out_rows_are_scored_and_no_other(engine: str) -> None:
+    data = ENGINES[engine]()
+    cell = rows_cell(data, **NONE)
+    _, result = played(cell)
+    trains, scored = split_of(cell.spec, data)
+    held_out = validation_rows(cell.spec, data)
+    assert trains.tolist() == list(range(data.clients))
+    assert scored.tolist() == np.flatnonzero(data.counts > 1).tolist()
+    assert result.by_client is not None
+    assert result.by_client.clients.tolist() == scored.tolist()
+    assert result.by_client.rows.tolist() == np.bincount(held_out.client_of).tolist()
+    grouped = data.attribute("group").codes[held_out.place] >= 0
+    assert result.scores["group"].rows.sum() == grouped.sum()
+    both = [held_out.place, training_records(cell.spec, data).place]
+    assert np.sort(np.concatenate(both)).tolist() == list(range(data.rows))
+
+
+def test_engines_agree() -> None:
+    data = random_federation()
+    found = [played(rows_cell(one, **ALONE))[1] for one in (data, one_by_one(data))]
+    assert found[0].validation_loss == pytest.approx(found[1].validation_loss, rel=1e-4)
+    np.testing.assert_allclose(found[0].hypotheses, found[1].hypotheses, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["laplace", "coins"])
+def test_stacked_and_resumed_they_are_the_same(name: str) -> None:
+    data = random_federation()
+    cells = [rows_cell(data, **MECHANISMS[name], seed=seed) for seed in (1, 2, 3)]
+    assert stacks(cells) == [[0, 1, 2]]
+    together = run_stacked(cells, 2)
+    for position, cell in enumerate(cells):
+        first, alone = Stack([cell]), []
+        alone += first.advance(2)[0]
+        resumed = Stack([cell], checkpoints=[first.checkpoint(0)])
+        while resumed.active:
+            alone += resumed.advance(2)[0]
+        assert fingerprint(alone) == fingerprint(together[position])
+
+
+def test_the_share_follows_from_how_many_rows_a_client_has() -> None:
+    counts = np.array([1, 2, 3, 10, 100])
+    found = share_of_rows(counts, fraction=0.3, seed=4)
+    per_client = np.add.reduceat(found, np.cumsum(counts) - counts)
+    assert per_client.tolist() == [0, 1, 1, 3, 30]
+    # A client's draw does not follow how many rows the others have.
+    other = share_of_rows(np.array([7, 9, 3, 10, 100]), fraction=0.3, seed=4)
+    assert other[-113:].tolist() == found[-113:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"training__stopping": {"patience": 3}}, "/training/stopping/patience"),
+        (
+            {
+                "fairness": {
+                    **RULE,
+                    "noise": {"mechanism": "discrete-laplace", "epsilon": 1, "unit": "record"},
+                }
+            },
+            "/fairness/noise/unit",
+        ),
+        ({**NONE, "training__method": "fine-tuning"}, "/federation/validation_unit"),
+    ],
+)
+def test_what_would_follow_them_is_refused(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        rows_cell(random_federation(), **changes)
+    assert field in [one.pointer for one in refused.value.errors]
+    rows_cell(random_federation(), **NONE, training__stopping={"patience": 3})
+
+
+def test_a_cohort_may_be_everybody() -> None:
+    _, result = played(rows_cell(random_federation(), **SERVER, training__cohort={"clients": 30}))
+    assert result.rounds == 5
