@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import picture_response
 from api.http.problems import ProblemError
 from api.pages.chosen_axes import ComparedAxes
-from api.pages.visits import ReportsVisit, Visit
+from api.pages.visits import ReportsVisit, Visit, as_picture
 from api.services.reports import comparison_of
 from fedaudit.reports.charts.chosen_chart import CHOSEN, Measured, Point
 from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
@@ -156,7 +155,7 @@ def comparison_picture(
 ) -> Response:
     """What the page draws, as a file."""
     picture = _asked_view(visit, asked)["picture"] or {}
-    return picture_response(filter(None, [picture.get("chart")]), CHOSEN, form)
+    return as_picture([picture.get("chart")], CHOSEN, form)
 
 
 def _asked_view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from fastapi import APIRouter, Path
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response, picture_response
+from api.http.answers import Appendix, pdf_response
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
 from api.pages.templates import fragment, has_template
-from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
+from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file, as_picture
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
 from api.services.artifacts import model_file
@@ -106,7 +106,7 @@ def saved_picture(
 ) -> Response:
     """A picture of the report's page, as a file."""
     charts = stored_pictures(visit.resources.database, visit.caller, experiment_id)
-    return picture_response(charts, name, form)
+    return as_picture(charts, name, form)
 
 
 @router.get(f"{_OF}/report.json")

@@ -107,25 +107,19 @@ def _audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
     return for_readers(as_report_of_run(document, parse_audit(document["spec"])))
 
 
-def report_pictures(document: Mapping[str, Any], series: Series) -> list[Chart]:
-    """Every picture on the page of a report document."""
-    shown = for_readers(document)
-    charts = charts_of(shown, series)
-    return [*_unfolded(shown), *charts.privacy, *chain(*charts.fairness), *charts.training]
-
-
-def audit_pictures(document: Mapping[str, Any]) -> list[Chart]:
-    """Every picture on the page of an audit's report document."""
-    return _unfolded(_audit_for_readers(document))
-
-
-def declared_pictures(document: Mapping[str, Any]) -> list[Chart]:
-    """Every picture on the page of a declared ledger's report."""
-    return _unfolded(document)
-
-
-def _unfolded(report: Mapping[str, Any]) -> list[Chart]:
-    return [*answer_pictures(report), *(one for one in _rate_pictures(report) if one)]
+def report_pictures(document: Mapping[str, Any], series: Series | None = None) -> list[Chart]:
+    """Every picture on the page of a report of a run, of predictions, or of a declared ledger."""
+    if document.get("declared"):
+        shown: Mapping[str, Any] = document
+    elif "predictions" in document:
+        shown = _audit_for_readers(document)
+    else:
+        shown = for_readers(document)
+    found = [*answer_pictures(shown), *filter(None, _rate_pictures(shown))]
+    if series is not None:
+        charts = charts_of(shown, series)
+        found += [*charts.privacy, *chain(*charts.fairness), *charts.training]
+    return found
 
 
 def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
