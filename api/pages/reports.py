@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Annotated, Any, Literal, assert_never, get_args
 
@@ -35,6 +35,7 @@ from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf, stored_pictures
 from api.services.reports import claims_file, sign_off_report, sign_offs_of
+from api.services.tables import group_lines
 from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
@@ -42,11 +43,13 @@ from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import InvalidInputError
-from models.repositories import LaterAttacksRepository, SigningKeyRepository
+from models.repositories import FairnessRepository, LaterAttacksRepository, SigningKeyRepository
 
 router = APIRouter()
 
 _OF = "/experiments/{experiment_id}"
+_MOST = 100
+"""Attributes whose rows are counted on a page."""
 _PLAIN_TEXT = "reading_text.html"
 
 FileForm = Literal["json", "yaml", "md"]
@@ -286,11 +289,18 @@ def _tail(
         concerns = concerns_of(judged_document(session, report))
         row = find_experiment(session, visit.caller, experiment_id)
         clients = shown_clients(session, visit.caller, row)
+        best = report.document["utility"]["best_round"]
+        groups = []
+        if visit.may("ledger:read") and best is not None:
+            behind = FairnessRepository(session, visit.project_id).after(row.id, best - 1, _MOST)
+            lines = [group_lines(one, row.attributes) for one in behind if one.round == best]
+            groups = list(chain(*lines))
     raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
     html = fragment(
         "report_tail.html",
         base=f"/experiments/{experiment_id}",
         clients=clients,
+        groups=groups,
         experiment_id=experiment_id,
         visitor=visit.visitor,
         csrf_field=CSRF_FIELD,

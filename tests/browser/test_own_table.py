@@ -122,7 +122,7 @@ def test_six_sites_with_a_small_group_from_a_file_on_disk_to_a_signed_report(
             page.get_by_role("heading", name="Who is treated worse: by Geschlecht")
         ).to_be_visible()
         drawn = page.locator("svg", has_text="95% interval of each group").first
-        assert set(drawn.locator("text.here").all_inner_texts()) >= {"männlich", "other"}
+        assert set(drawn.locator("text.here").all_text_contents()) >= {"männlich", "other"}
         expect(page.get_by_text("the report is signed")).to_have_count(1)
         assert "divers" not in page.locator("main > section").first.inner_text()
         clients = page.get_by_role("region", name="What each client paid, and how it fares")
