@@ -39,15 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = load_settings()
+        app = create_app(settings)
     except SettingsError as error:
         # Without a traceback, which would show the settings and with them the URLs' passwords.
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)
-    return _serve(settings, options)
+    return _serve(app, settings, options)
 
 
-def _serve(settings: Settings, options: argparse.Namespace) -> int:
-    app = create_app(settings)
+def _serve(app: FastAPI, settings: Settings, options: argparse.Namespace) -> int:
     config = uvicorn.Config(
         app,
         host=options.host,
@@ -57,9 +57,8 @@ def _serve(settings: Settings, options: argparse.Namespace) -> int:
         server_header=False,
         http=bounded_protocol(max_connections(settings.max_connections)),
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        # Said outright: left alone, uvicorn believes whatever comes from 127.0.0.1.
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=settings.proxies,
+        # The application reads them: left alone, uvicorn believes whatever comes from 127.0.0.1.
+        proxy_headers=False,
     )
     sockets = None if options.fd is None else [socket.socket(fileno=options.fd)]
     server = _Server(config, app)

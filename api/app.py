@@ -11,7 +11,14 @@ from starlette.routing import BaseRoute
 
 from api import openapi
 from api.http import problems
-from api.http.middleware import AnswerHeaders, BodyLimit, CompressedAnswers, HeadAnswers, Upload
+from api.http.middleware import (
+    AnswerHeaders,
+    BodyLimit,
+    CompressedAnswers,
+    HeadAnswers,
+    ProxyHeaders,
+    Upload,
+)
 from api.http.observation import Observation
 from api.metrics import StateMetrics
 from api.pages import install as pages
@@ -29,7 +36,7 @@ from api.routers import (
     webhooks,
 )
 from api.shared.resources import Resources
-from infrastructure.settings import Settings
+from infrastructure.settings import Settings, parts_of
 
 _TIDY_SECONDS = 3600.0
 
@@ -83,7 +90,8 @@ async def _keep_tidy(resources: Resources) -> None:
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application on one database and one broker. Its lifespan closes the connections."""
+    """The application on one database and one broker. Its lifespan closes the connections. Raises
+    SettingsError for a file of the settings that cannot be used."""
     resources = Resources(settings)
 
     @asynccontextmanager
@@ -108,6 +116,8 @@ def create_app(settings: Settings) -> FastAPI:
     for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):
         app.add_middleware(middleware)
     app.add_middleware(Observation)
+    naming = parts_of(settings.proxy_addresses) if settings.proxy_user_header else []
+    app.add_middleware(ProxyHeaders, trusted=settings.proxies, naming=naming)
     problems.install(app)
     pages.install(app)
     openapi.install(app)

@@ -9,6 +9,7 @@ it and everything below it.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -176,6 +177,24 @@ def check_storage_url(url: str) -> None:
         )
 
 
+_SECURE = re.compile(r"https://.+|http://(localhost|127\.0\.0\.1)(:\d+)?(/.*)?")
+_NEEDED = (
+    ("oidc_client_id", "oidc_issuer"),
+    ("oidc_audience", "oidc_issuer"),
+    ("oidc_issuer", "oidc_client_id"),
+    ("oidc_issuer", "groups_map"),
+    ("proxy_user_header", "groups_map"),
+    ("proxy_user_header", "proxy_groups_header"),
+    ("proxy_user_header", "proxy_addresses"),
+)
+"""Settings of other ways to sign in, each with one that it needs."""
+
+
+def parts_of(text: str) -> list[str]:
+    """The parts between commas, without those that are empty."""
+    return [part for one in text.split(",") if (part := one.strip())]
+
+
 class Settings(BaseSettings):
     """Raises pydantic.ValidationError naming the setting and the remedy."""
 
@@ -257,6 +276,27 @@ class Settings(BaseSettings):
     trusted_proxies: str = ""
     """Comma-separated addresses and networks of proxies whose X-Forwarded-* are believed. By
     default none: any local process could choose its address."""
+    groups_map: Path | None = None
+    """The file that says what groups may do in which projects, for people who sign in elsewhere."""
+    oidc_issuer: str = ""
+    """The OpenID provider by which people sign in, as it calls itself."""
+    oidc_client_id: str = ""
+    """As which the pages are registered there."""
+    oidc_client_secret_file: Path | None = None
+    """The file with the client's secret; none for a public client."""
+    oidc_audience: str = ""
+    """The audience (`aud`) of tokens that `/v1` takes; without it `/v1` takes API keys alone."""
+    oidc_groups_claim: str = "groups"
+    oidc_scopes: str = "openid profile email"
+    """What the pages ask the provider for; some give groups by a scope only."""
+    proxy_user_header: str = ""
+    """In which a proxy that signs people in names them, by what never changes."""
+    proxy_groups_header: str = ""
+    """In which it names their groups, separated by commas."""
+    proxy_name_header: str = ""
+    proxy_addresses: str = ""
+    """Comma-separated addresses and networks: whatever connects from one is whom these headers say.
+    Not those of FEDAUDIT_TRUSTED_PROXIES."""
 
     @model_validator(mode="before")
     @classmethod
@@ -286,21 +326,17 @@ class Settings(BaseSettings):
     @property
     def proxies(self) -> list[str]:
         """The trusted proxies one by one."""
-        return [part for one in self.trusted_proxies.split(",") if (part := one.strip())]
+        return parts_of(self.trusted_proxies)
+
+    def oidc_client_secret(self) -> str | None:
+        """What the file holds at this moment; None for a public client. Raises SettingsError."""
+        return _secret_in(self.oidc_client_secret_file, "FEDAUDIT_OIDC_CLIENT_SECRET_FILE")
 
     def metrics_token(self) -> str | None:
         """What the file holds at this moment, so that it can be exchanged; None where none is
         named. Raises SettingsError for a file that cannot be read or a token easily guessed."""
-        if self.metrics_token_file is None:
-            return None
-        try:
-            token = self.metrics_token_file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(
-                f"FEDAUDIT_METRICS_TOKEN_FILE: {self.metrics_token_file} cannot be read "
-                f"({type(error).__name__})"
-            ) from None
-        if len(token) < _TOKEN_CHARACTERS:
+        token = _secret_in(self.metrics_token_file, "FEDAUDIT_METRICS_TOKEN_FILE")
+        if token is not None and len(token) < _TOKEN_CHARACTERS:
             raise SettingsError(
                 f"FEDAUDIT_METRICS_TOKEN_FILE: the token has fewer than {_TOKEN_CHARACTERS} "
                 "characters; make one with `openssl rand -hex 32`"
@@ -320,14 +356,16 @@ class Settings(BaseSettings):
         except SourcesMapError as error:
             raise ValueError(f"FEDAUDIT_SOURCES_MAP: {error}") from None
         self.metrics_token()
-        for proxy in self.proxies:
-            try:
-                ip_network(proxy)
-            except ValueError:
-                raise ValueError(
-                    f"FEDAUDIT_TRUSTED_PROXIES: {proxy!r} is neither an address nor a network "
-                    "such as 172.16.0.0/12"
-                ) from None
+        self._check_sign_in()
+        for name in ("trusted_proxies", "proxy_addresses"):
+            for proxy in parts_of(getattr(self, name)):
+                try:
+                    ip_network(proxy)
+                except ValueError:
+                    raise ValueError(
+                        f"FEDAUDIT_{name.upper()}: {proxy!r} is neither an address nor a network "
+                        "such as 172.16.0.0/12"
+                    ) from None
         databases = ("sqlite://", "postgresql://", "postgresql+psycopg://")
         brokers = ("filesystem://", "redis://", "rediss://")
         for name, url, allowed in (
@@ -340,6 +378,27 @@ class Settings(BaseSettings):
                 )
         check_storage_url(self.storage_url)
         return self
+
+    def _check_sign_in(self) -> None:
+        """Raises ValueError where a setting of another way to sign in lacks one that it needs."""
+        for name, needed in _NEEDED:
+            if getattr(self, name) and not getattr(self, needed):
+                raise ValueError(f"FEDAUDIT_{name.upper()} needs FEDAUDIT_{needed.upper()} as well")
+        if self.oidc_issuer and not _SECURE.fullmatch(self.oidc_issuer):
+            raise ValueError(
+                "FEDAUDIT_OIDC_ISSUER must begin with https:// (http:// on this machine alone): "
+                "else the network could sign anyone in"
+            )
+
+
+def _secret_in(path: Path | None, name: str) -> str | None:
+    """What a file holds, without space around it. Raises SettingsError naming the setting."""
+    if path is None:
+        return None
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{name}: {path} cannot be read ({type(error).__name__})") from None
 
 
 def load_settings() -> Settings:

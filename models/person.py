@@ -1,9 +1,12 @@
-"""Whom an API key belongs to, as the administrator who made the key named them."""
+"""Whom an API key belongs to, as the administrator who made the key named them, or an identity
+provider did."""
 
+import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 MAX_CHARACTERS = 200
 
@@ -33,6 +36,28 @@ class Person:
     def as_dict(self) -> dict[str, str | None]:
         """As it is stored."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who signs in elsewhere, by what stays the same when names change."""
+
+    issuer: str
+    subject: str
+    """Unique at the issuer, and never given to anyone else."""
+
+    def as_dict(self) -> dict[str, str]:
+        """As it is stored."""
+        return asdict(self)
+
+    def key_name(self) -> str:
+        """What it is called where keys are named."""
+        return f"{self.subject} at {self.issuer}"
+
+    def key_id(self, project: str) -> str:
+        """A UUIDv5, which anyone can compute, of a JSON list: issuer, subject, project. Keys have a
+        UUIDv7, so none can pass for a person."""
+        return str(uuid5(NAMESPACE_URL, json.dumps([self.issuer, self.subject, project])))
 
 
 @dataclass(frozen=True)

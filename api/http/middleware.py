@@ -3,17 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.http.observation import Middleware, on_start
 from api.http.problems import ProblemError, problem_response
 
 RATE_LIMIT = "rate_limit_headers"
 """In a request's state: headers that state what is left of its project's quota."""
+NAMES_PEOPLE = "names_people"
+"""In a request's state: whether a proxy sent it whose headers say who people are."""
 _PATIENCE_SECONDS = 5.0
 _QUIET_SECONDS = 20.0
 """A body may stop for so long."""
@@ -114,6 +118,21 @@ class _Body:
 
 def _too_large(largest: int) -> ProblemError:
     return ProblemError(413, "payload-too-large", f"the body is larger than {largest} bytes")
+
+
+class ProxyHeaders(ProxyHeadersMiddleware):
+    """Believes forwarded headers of trusted proxies; and notes, before these replace the address,
+    whether it is that of a proxy which says who people are."""
+
+    def __init__(self, app: Any, *, trusted: list[str], naming: list[str]) -> None:
+        super().__init__(app, trusted)
+        self._naming = ProxyHeadersMiddleware(app, naming).trusted_hosts
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one connection."""
+        peer = (scope.get("client") or ("",))[0]
+        scope.setdefault("state", {})[NAMES_PEOPLE] = peer in self._naming
+        await super().__call__(scope, receive, send)
 
 
 class AnswerHeaders(Middleware):

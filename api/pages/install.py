@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from api.pages import (
     audits,
     compare,
+    elsewhere,
     experiment,
     federations,
     ledgers,
@@ -39,6 +40,7 @@ from api.pages.templates import Assets, page
 
 MODULES: tuple[ModuleType, ...] = (
     sign_in,
+    elsewhere,
     lists,
     new_experiment,
     experiment,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.bodies import media_type
+from api.http.origins import refuse_foreign
 from api.http.problems import ProblemError
 from api.pages import registration_form
 from api.pages.registration_form import (
@@ -16,7 +17,7 @@ from api.pages.registration_form import (
     registration_texts,
     typed_registration,
 )
-from api.pages.session import CSRF_FIELD, check_word, refuse_foreign
+from api.pages.session import CSRF_FIELD, check_word
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
 from api.services.pending_uploads import (
     FIRST_ROWS,

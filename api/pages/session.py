@@ -1,4 +1,4 @@
-"""The visitor of a page: a person who signed in with an API key, known by a cookie.
+"""The visitor of a page: a person who signed in with an API key or elsewhere, known by a cookie.
 
 The cookie holds a random token; the database has its SHA-256. Every form carries a word derived
 from the token, which no other site can know, and is refused without it.
@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import threading
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,28 +18,33 @@ from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 
 from api.http.bodies import media_type
+from api.http.origins import authority, refuse_foreign
 from api.http.problems import ProblemError, invalid
-from api.shared.resources import Shared
+from api.shared.identities import BY_PROXY
+from api.shared.resources import Resources, Shared
 from api.shared.security import Caller
+from models.person import Identity
 from models.repositories import WebSessionRepository
+from models.repositories.accounts import FoundSession
 from models.vocabulary import Scope
 
 COOKIE = "fedaudit_session"
 SESSION_SECONDS = 12 * 3600
+ELSEWHERE_SECONDS = 8 * 3600
+"""Of people who signed in elsewhere: so long the groups hold that were stated for them."""
 CSRF_FIELD = "csrf"
 HOME = "/"
 
 _CSRF_PURPOSE = b"fedaudit forms"
 _MAX_FIELDS = 2500
 _FORM = "application/x-www-form-urlencoded"
-_OWN_SITES = ("same-origin", "none")
 _CONTROLS = frozenset(map(chr, [*range(0x20), 0x7F]))
 _MAX_FAILURES, _WINDOW_SECONDS, _MAX_ADDRESSES = 10, 60.0, 4096
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """A person who signed in. They see and do what their key allows."""
+    """A person who signed in. They see and do what their key or their groups allow."""
 
     caller: Caller
     project_name: str
@@ -66,13 +71,31 @@ def visitor_of(request: Request, resources: Shared) -> Visitor:
     if token:
         with resources.database.read() as session:
             found = WebSessionRepository(session).find(token)
-    if token is None or found is None:
+    caller = None if found is None else _caller_of(request, resources, found)
+    if token is None or found is None or caller is None:
         raise SignInNeededError(_way_back(request))
     csrf = hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
-    visitor = Visitor(Caller.of(found.key), found.project_name, csrf)
+    visitor = Visitor(caller, found.project_name, csrf)
     # For the page of a later error.
     request.state.visitor = visitor
     return visitor
+
+
+def _caller_of(request: Request, resources: Resources, found: FoundSession) -> Caller | None:
+    """The caller of a session; None where it holds no more. One that began by a proxy holds while
+    the proxy names the same person, with the groups that it states now."""
+    if found.key.identity is None:
+        return Caller.of(found.key)
+    identity, groups = Identity(**found.key.identity), found.groups or []
+    if identity.issuer == BY_PROXY:
+        named = resources.identities.of_proxy(request)
+        if named is None or named.identity != identity:
+            return None
+        groups = named.groups
+    elif identity.issuer != resources.settings.oidc_issuer:
+        return None
+    scopes = resources.identities.projects(groups).get(found.project_name)
+    return None if scopes is None else replace(Caller.of(found.key), scopes=scopes)
 
 
 SignedIn = Annotated[Visitor, Depends(visitor_of)]
@@ -88,17 +111,6 @@ async def own_form(request: Request) -> FormData:
         return await request.form(max_fields=_MAX_FIELDS)
     except ClientDisconnect:
         raise invalid("", "the form broke off") from None
-
-
-def refuse_foreign(request: Request) -> None:
-    """Raises ProblemError where another site's page sent the request, as far as the browser says.
-    Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
-    proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
-    with neither header does not come from a browser's form."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    foreign = origin is not None and _authority(origin) != request.headers.get("host")
-    if foreign or (site is not None and site not in _OWN_SITES):
-        raise ProblemError(403, "forbidden", "the form was sent from another site")
 
 
 OwnForm = Annotated[FormData, Depends(own_form)]
@@ -121,19 +133,23 @@ def require(visitor: Visitor, scope: Scope) -> None:
         raise ProblemError(
             403,
             "forbidden",
-            f"the API key that you signed in with lacks the scope {scope}; sign in with one that "
-            "has it",
+            f"your groups lack the scope {scope}; sign in with an API key that has it"
+            if visitor.caller.elsewhere
+            else f"the API key that you signed in with lacks the scope {scope}; sign in with one "
+            "that has it",
             scope=scope,
         )
 
 
-def set_cookie(response: Response, request: Request, token: str | None) -> None:
+def set_cookie(
+    response: Response, request: Request, token: str | None, *, seconds: int = SESSION_SECONDS
+) -> None:
     """Give the browser its token, out of reach of scripts and of other sites' requests; None
     deletes it."""
     response.set_cookie(
         COOKIE,
         token or "",
-        max_age=SESSION_SECONDS if token else 0,
+        max_age=seconds if token else 0,
         path="/",
         secure=request.url.scheme == "https",
         httponly=True,
@@ -182,15 +198,7 @@ def _way_back(request: Request) -> str:
         query = request.url.query
         return f"{request.url.path}?{query}" if query else request.url.path
     referer = request.headers.get("referer", "")
-    if _authority(referer) != request.headers.get("host"):
+    if authority(referer) != request.headers.get("host"):
         return HOME
     parts = urlsplit(referer)
     return local_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
-
-
-def _authority(url: str) -> str | None:
-    """Host and port of a URL; None for an invalid one."""
-    try:
-        return urlsplit(url).netloc or None
-    except ValueError:
-        return None

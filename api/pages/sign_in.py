@@ -1,7 +1,8 @@
-"""Signing in with an API key, and out again."""
+"""Signing in with an API key, and out again; the page has the other ways as well."""
 
 import math
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi import APIRouter, Query, Request, Response
@@ -29,7 +30,7 @@ router = APIRouter()
 
 log = structlog.get_logger()
 
-_NO_STORE = {"Cache-Control": "no-store"}
+NO_STORE = {"Cache-Control": "no-store"}
 
 
 @router.get("/sign-in")
@@ -41,7 +42,7 @@ def sign_in_page(
         visitor = visitor_of(request, resources)
     except SignInNeededError:
         visitor = None
-    return _form(request, local_path(next_path), visitor=visitor)
+    return sign_in_form(request, resources, local_path(next_path), visitor=visitor)
 
 
 @router.post("/sign-in")
@@ -60,14 +61,14 @@ def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
         seconds = math.ceil(attempts.wait_seconds(address))
         if seconds > 0:
             message = f"Too many keys from your address were wrong. Try again in {seconds} seconds."
-            refused = _form(request, target, message=message, status=429)
+            refused = sign_in_form(request, resources, target, message=message, status=429)
             refused.headers["Retry-After"] = str(seconds)
             return refused
         attempts.add(address)
         log.warning("sign-in refused", address=address)
         message = "This key is unknown or revoked. Check that you copied all of it."
-        return _form(request, target, message=message, status=401)
-    response = RedirectResponse(target, status_code=303, headers=_NO_STORE)
+        return sign_in_form(request, resources, target, message=message, status=401)
+    response = RedirectResponse(target, status_code=303, headers=NO_STORE)
     set_cookie(response, request, token)
     return response
 
@@ -77,7 +78,7 @@ def sign_out(form: PostedForm) -> Response:
     """End the session, here and in the database."""
     with form.resources.database.write() as session:
         WebSessionRepository(session).end(form.request.cookies[COOKIE])
-    response = RedirectResponse("/sign-in", status_code=303, headers=_NO_STORE)
+    response = RedirectResponse("/sign-in", status_code=303, headers=NO_STORE)
     set_cookie(response, form.request, None)
     return response
 
@@ -94,14 +95,19 @@ def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
         return sessions.begin(key, seconds=SESSION_SECONDS, secret_hash=hash_of_key(plain))
 
 
-def _form(
+def sign_in_form(
     request: Request,
+    resources: Resources,
     target: str,
     *,
     visitor: Visitor | None = None,
     message: str | None = None,
     status: int = 200,
 ) -> HTMLResponse:
-    return page(
-        request, "sign_in.html", visitor=visitor, status=status, next_path=target, message=message
-    )
+    """The page, with what it has to say and every way in."""
+    named = resources.identities.of_proxy(request)
+    elsewhere = urlsplit(resources.settings.oidc_issuer).hostname
+    if named is not None:
+        elsewhere = named.person.name if named.person else named.identity.subject
+    shown = {"next_path": target, "message": message, "elsewhere": elsewhere, "named": named}
+    return page(request, "sign_in.html", visitor=visitor, status=status, **shown)

@@ -28,7 +28,7 @@ from api.services.lookups import find_experiment
 from api.services.submission import Submitted, cancel, plan_others, retry, submit, try_admission
 from api.shared.security import Call, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
-from models.repositories import ApiKeyRepository, ExperimentRepository
+from models.repositories import ExperimentRepository
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 events_router = APIRouter(prefix="/experiments", tags=["events"])
@@ -143,12 +143,8 @@ def _accepted(submitted: Submitted, call: Call, background: BackgroundTasks) -> 
 def _event_log(experiment_id: str, call: ExperimentsReader) -> EventLog:
     with call.reading() as session:
         found = find_experiment(session, call.caller, experiment_id)
-    return EventLog(
-        call.resources,
-        call.project_id,
-        found.id,
-        in_force=lambda session: ApiKeyRepository(session).is_in_force(call.caller.secret_hash),
-    )
+    in_force = call.caller.is_in_force
+    return EventLog(call.resources, call.project_id, found.id, in_force=in_force)
 
 
 async def _place(call: ExperimentsReader) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """Audit reports: read, verified, signed off, listed, compared, and judged by gates."""
 
+import sys
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -20,7 +21,7 @@ from api.http.answers import (
 from api.http.bodies import JsonBody, validated
 from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader
-from api.schemas.experiment_tables import Verification
+from api.schemas.experiment_tables import ClientBody, Verification
 from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
 from api.schemas.reports import (
     ComparisonParameters,
@@ -32,6 +33,7 @@ from api.schemas.reports import (
 from api.services.artifacts import SAFETENSORS, model_file, stored_layout
 from api.services.attacks import find_judged, judged_document
 from api.services.audit_log import note_export
+from api.services.clients import client_lines
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
@@ -45,7 +47,14 @@ from api.services.reports import (
     sign_offs_of,
 )
 from api.services.sweeps import with_costs_of_now
-from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
+from api.shared.security import (
+    Call,
+    FederationsReader,
+    LedgerReader,
+    ReportsReader,
+    ReportsSigner,
+    require,
+)
 from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
 from fedaudit.reports.gates.gate_results import overall
@@ -109,8 +118,17 @@ _SCHEMAS: list[Any] = [
         if one.schema is not None
     ),
 ]
-_FORMS = {JSON: {"anyOf": _SCHEMAS}, "text/markdown": TEXT, HTML: TEXT}
-_REPORT = contents("The report.", _FORMS, 404)
+_BESIDE = {
+    "type": "object",
+    "required": ["report", "clients", "figure"],
+    "properties": {
+        "report": schema_of(ReportDocument),
+        "clients": {"type": "array", "items": schema_of(ClientBody)},
+        "figure": {"type": ["string", "null"], "description": "What clients spent."},
+    },
+}
+_FORMS = {JSON: {"anyOf": [*_SCHEMAS, _BESIDE]}, "text/markdown": TEXT, HTML: TEXT}
+_REPORT = contents("The report.", _FORMS, 404, 409)
 _DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
 _PAGE = contents("The report.", {HTML: TEXT}, 404)
 _PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
@@ -126,11 +144,22 @@ def get_report(
     call: ReportsReader,
     accept: Accept,
     name: Annotated[ReadingName | None, Query(alias="reading")] = None,
+    clients: Annotated[bool, Query()] = False,
 ) -> Response:
     """The report of a finished experiment, as JSON or as a page, by the header Accept.
 
     A `reading` has its own form, whatever is accepted: JSON, and Markdown for a model card.
+    `clients` gives JSON with the signed report as it is and, beside it, what each client paid and
+    how it fares; it needs the scope ledger:read too.
     """
+    if clients:
+        require(call.caller, "ledger:read")
+        with call.reading() as session:
+            report = find_stored_report(session, call.caller, experiment_id).document
+            beside = client_lines(session, call.caller, experiment_id, limit=sys.maxsize)
+        return JSONResponse(
+            {"report": report, "clients": list(beside.lines), "figure": beside.figure}
+        )
     if name is None:
         as_page = preferred(accept, (JSON, HTML)) == HTML
         return (get_report_page if as_page else get_report_document)(experiment_id, call)

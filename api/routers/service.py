@@ -45,7 +45,7 @@ def ready(resources: Shared) -> Health:
     return Health()
 
 
-def _may_read(resources: Shared, credentials: Credentials) -> None:
+def _may_read(request: Request, resources: Shared, credentials: Credentials) -> None:
     """Raises ProblemError without the token and without a key that has the scope."""
     try:
         token = resources.settings.metrics_token()
@@ -54,7 +54,7 @@ def _may_read(resources: Shared, credentials: Credentials) -> None:
     sent = "" if credentials is None else credentials.credentials
     if token is not None and hmac.compare_digest(token.encode(), sent.encode()):
         return
-    if not identify(resources, credentials).may(_SCOPE):
+    if not identify(request, resources, credentials).may(_SCOPE):
         detail = f"the API key lacks the scope {_SCOPE}, which `fedaudit keys create` gives"
         raise ProblemError(403, "forbidden", detail, scope=_SCOPE)
 

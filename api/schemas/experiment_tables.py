@@ -178,6 +178,14 @@ class RoundPage(Page[RoundBody]):
     """Some rounds, in order."""
 
 
+class AccuracyInterval(BaseModel):
+    """By Clopper and Pearson, a client's rows taken for drawn one by one."""
+
+    low: float
+    high: float
+    level: float
+
+
 class ClientBody(BaseModel):
     """One client: what it paid, and how the model does on its rows."""
 
@@ -192,6 +200,8 @@ class ClientBody(BaseModel):
     """Until its budget in this run is spent; null without one."""
     accuracy: float | None
     """On its scored rows; null where these are few, or few others would follow."""
+    accuracy_interval: AccuracyInterval | None
+    """Null where the accuracy is, and of reports of earlier versions."""
     reason: str | None
     """Why figures other than `remaining` are null."""
 

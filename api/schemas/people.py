@@ -92,7 +92,8 @@ class KeyBody(RowBody):
     """Its first characters, to distinguish keys."""
     scopes: list[str]
     person: PersonBody | None
-    """Whom it belongs to, as named by the administrator who made it; null where nobody was."""
+    """Whom it belongs to, as named by the administrator who made it, or by the provider of an
+    identity; null where nobody was."""
     created_at: datetime
     created_by: ActorBody | None
     """Who made it, and named its person; null for one that was made on the database itself, or

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import unavailable
 from api.shared.concurrency import LoadPool, StreamPlaces
 from api.shared.federation_data import FederationCache
+from api.shared.identities import Identities
 from api.shared.ledger_states import LedgerStates
 from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.accountant import composed_epsilon
@@ -37,6 +38,8 @@ class Resources:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.database = Database(settings.database_url)
+        self.identities = Identities(settings, self.database)
+        """People who sign in elsewhere."""
         self.storage = Storage(settings.storage_url)
         self.federations = FederationCache(settings.sources_dir, settings)
         self.loads = LoadPool(threads=settings.load_threads)

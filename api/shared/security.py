@@ -1,9 +1,10 @@
 """Who calls, what the key allows, and what is left of its project's quotas."""
 
+import math
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 from fastapi import Depends, Request
@@ -11,7 +12,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
 from api.http.middleware import RATE_LIMIT
-from api.http.problems import ProblemError
+from api.http.origins import refuse_foreign
+from api.http.problems import ProblemError, invalid
+from api.shared.identities import utf8
 from api.shared.resources import Resources, Shared
 from infrastructure.settings import Settings
 from models.person import Actor, Person
@@ -101,31 +104,41 @@ def _over(quota: str, limit: int, detail: str) -> ProblemError:
 
 _CHALLENGE = 'Bearer realm="fedaudit"'
 
+PROJECT_HEADER = "Fedaudit-Project"
 _bearer = HTTPBearer(
-    auto_error=False, description="An API key, as `fedaudit up` prints it or `keys create` makes."
+    auto_error=False,
+    description="An API key, as `fedaudit up` prints it or `keys create` makes; or a token of the "
+    f"identity provider that the service is set to. Who has several projects names one in the "
+    f"header `{PROJECT_HEADER}`.",
 )
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 @dataclass(frozen=True)
 class Caller:
-    """An API key in force. Whatever it asks for is looked up in its project alone."""
+    """An API key in force, or a person who signed in elsewhere and the row that stands for them.
+    Whatever it asks for is looked up in its project alone."""
 
     key_id: str
     project_id: str
     scopes: frozenset[str]
     key_name: str
     person: Person | None
-    """Whom the key belongs to, as named by its administrator."""
+    """Whom the key belongs to, as named by its administrator or by the identity's provider."""
     secret_hash: str
     """Of the secret that was sent; it may end before the key does."""
+    elsewhere: bool = False
+    """Whether it is a person who signed in elsewhere; their groups give the scopes."""
+    ends_at: float = math.inf
+    """Until when a token holds, in seconds since 1970."""
 
     @classmethod
     def of(cls, key: ApiKey, *, secret_hash: str | None = None) -> Self:
         """The caller with a key that was found in force; with its newest secret unless given."""
         person = Person.of(key.person)
-        scopes = frozenset(key.scopes)
-        return cls(key.id, key.project_id, scopes, key.name, person, secret_hash or key.hash)
+        scopes, sent = frozenset(key.scopes), secret_hash or key.hash
+        known = key.identity is not None
+        return cls(key.id, key.project_id, scopes, key.name, person, sent, known)
 
     @property
     def actor(self) -> Actor:
@@ -136,6 +149,11 @@ class Caller:
     def may(self, scope: Scope) -> bool:
         """Whether the key has the scope; none implies another."""
         return scope in self.scopes
+
+    def is_in_force(self, session: Session) -> bool:
+        """Whether what was sent would still be taken."""
+        lasts = ApiKeyRepository(session).is_in_force(self.secret_hash)
+        return lasts and time.time() < self.ends_at
 
 
 @dataclass(frozen=True)
@@ -163,8 +181,24 @@ class Call:
         return self.resources.budgets(session, self.caller.project_id)
 
 
-def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | None) -> Caller:
-    """The caller with the key that was sent. Raises ProblemError without one in force."""
+def identify(
+    request: Request, resources: Resources, credentials: HTTPAuthorizationCredentials | None
+) -> Caller:
+    """The caller with the key or token that was sent, or whom a trusted proxy names. Raises
+    ProblemError without one in force."""
+    identities = resources.identities
+    if credentials is None:
+        signed_in = identities.of_proxy(request)
+        if signed_in is not None:
+            # The proxy knows a browser by its cookie, which any site can make the browser send.
+            refuse_foreign(request)
+    else:
+        signed_in = identities.of_token(credentials.credentials)
+    if signed_in is not None:
+        projects = identities.projects(signed_in.groups)
+        project = _chosen(request, projects)
+        row = identities.row_in(signed_in, project)
+        return replace(Caller.of(row), scopes=projects[project], ends_at=signed_in.ends_at)
     if credentials is None:
         raise _unauthorised("send an API key in the header Authorization: Bearer KEY")
     with resources.database.autocommit_read() as session:
@@ -176,29 +210,47 @@ def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | N
     return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
 
 
+def _chosen(request: Request, projects: Collection[str]) -> str:
+    """The project that is named, or the only one. Raises ProblemError with the choices."""
+    if not projects:
+        raise ProblemError(403, "forbidden", "none of your groups opens a project of this service")
+    asked = utf8(request.headers.get(PROJECT_HEADER, "")) or (
+        next(iter(projects)) if len(projects) == 1 else ""
+    )
+    if asked not in projects:
+        must = f"must name one of your projects: {', '.join(projects)}"
+        raise invalid(f"/header/{PROJECT_HEADER}", must)
+    return asked
+
+
 def allowed(scope: Scope) -> Callable[..., Call]:
     """A dependency that lets keys with the scope pass, and gives the call. It counts the request,
     and refuses one beyond the project's quota. All of it is one function, because FastAPI hands
     each to a thread."""
 
     def check(request: Request, resources: Shared, credentials: Credentials) -> Call:
-        caller = identify(resources, credentials)
+        caller = identify(request, resources, credentials)
         if request.method not in _READING:
             resources.check_schema(within=SCHEMA_SECONDS)
         count_request(resources, caller.project_id, request.scope)
-        if not caller.may(scope):
-            raise ProblemError(
-                403,
-                "forbidden",
-                f"the API key lacks the scope {scope}",
-                headers={
-                    "WWW-Authenticate": f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
-                },
-                scope=scope,
-            )
+        require(caller, scope)
         return Call(resources, caller)
 
     return check
+
+
+def require(caller: Caller, scope: Scope) -> None:
+    """Raises ProblemError where the caller lacks the scope."""
+    if not caller.may(scope):
+        challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
+        raise ProblemError(
+            403,
+            "forbidden",
+            ("your groups lack" if caller.elsewhere else "the API key lacks")
+            + f" the scope {scope}",
+            headers={"WWW-Authenticate": challenge},
+            scope=scope,
+        )
 
 
 def _unauthorised(detail: str, *, error: str | None = None) -> ProblemError:

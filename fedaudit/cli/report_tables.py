@@ -28,13 +28,27 @@ _ALWAYS = ("leakage_max", "log_ratio_max", "epsilon_max", "validation_loss", "ac
 
 def show_clients(clients: Sequence[Json]) -> None:
     """What each client paid and how it fares, on standard output."""
-    titles = ("client", "participations", "refused", "spent", "remaining", "accuracy", "note")
+    titles = (
+        "client",
+        "participations",
+        "refused",
+        "spent",
+        "remaining",
+        "accuracy",
+        "95 %",
+        "note",
+    )
     cells = []
     for one in clients:
         numbers = [shown(name, one[name]) for name in ("participations", "refused")]
         spent = NO_FIGURE if one["spent"] is None else at_most(one["spent"], digits=4)
         figures = [shown(name, one[name]) for name in ("remaining", "accuracy")]
-        cells.append((one["client"], *numbers, spent, *figures, one["reason"] or ""))
+        cells.append(
+            (
+                *(one["client"], *numbers, spent, *figures),
+                *(_interval(one.get("accuracy_interval")), one["reason"] or ""),
+            )
+        )
     head, rows, missing = filled_columns(titles, cells)
     table = Table(box=HORIZONTALS, caption=missing or None, caption_justify="left")
     for title in head:
@@ -43,6 +57,10 @@ def show_clients(clients: Sequence[Json]) -> None:
     for row in rows:
         table.add_row(*map(escape, row))
     print_records(table)
+
+
+def _interval(found: Json | None) -> str:
+    return NO_FIGURE if found is None else f"{found['low']:.3g} to {found['high']:.3g}"
 
 
 def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:

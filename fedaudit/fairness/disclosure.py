@@ -24,6 +24,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 
 TRAINED = "trained, not scored"
+_LEFT_OUT_WHOLE = "not scored: it trained, or all of its rows are left out of every figure"
 LEFT_OUT = "too few scored rows, or hidden to protect a smaller group"
 _LEFT_OUT_CLIENTS = "trained and not scored, or too few scored rows"
 USUAL = (LEFT_OUT, _LEFT_OUT_CLIENTS)
@@ -53,6 +54,8 @@ class DisclosureRule:
     """The table of the groups of an intersection; None for an attribute that combines no others."""
     of_clients: bool = False
     """Whether the groups are clients: who trains and who is held out is then no secret."""
+    leaves_out: bool = False
+    """Whether rows are left out of every figure, all of a client's perhaps."""
     has_favourable_outcome: bool = True
     """Otherwise nothing was counted, and no rate can be shown of any group."""
 
@@ -149,7 +152,7 @@ class Disclosure:
         if self.why is not None:
             return self.why
         if self.rule.of_clients and not self.rows[place]:
-            return TRAINED
+            return _LEFT_OUT_WHOLE if self.rule.leaves_out else TRAINED
         if self.large is None or not self.large[place]:
             return f"suppressed: {self.too_few}"
         return f"{PROTECTS}, of {self.too_few}, which would follow from it"
@@ -212,5 +215,6 @@ def attribute_rule(
         reference=values.index(group) if group in values else None,
         combination=combination_of(attribute, fairness.combinations, groups),
         of_clients=attribute == spec.federation.traits.client_key,
+        leaves_out=bool(fairness.exclude),
         has_favourable_outcome=spec.declares_outcome,
     )

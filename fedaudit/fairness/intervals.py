@@ -313,6 +313,19 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
     ]
 
 
+def exact_limits(hits: float, trials: float, *, confidence: float) -> tuple[float, float]:
+    """The two-sided interval of a share of independent trials (Clopper and Pearson 1934), whose
+    coverage is never below `confidence`. Numbers need not be whole. Raises ValueError without a
+    trial."""
+    from scipy.special import betaincinv
+
+    if not 0 <= hits <= trials or trials <= 0:
+        raise ValueError(f"{hits} hits of {trials} trials have no interval")
+    tail, misses = (1 - confidence) / 2, trials - hits
+    low = 0.0 if hits == 0 else float(betaincinv(hits, misses + 1, tail))
+    return low, 1.0 if misses == 0 else float(betaincinv(hits + 1, misses, 1 - tail))
+
+
 def _student(worth: Floats, share: float) -> Floats:
     """The lower quantile of Student's t with a `share` outside on both sides together."""
     # Only now: it takes a while, and not every report has intervals.

@@ -49,17 +49,17 @@ def exact_product(rows: Tensor, columns: Tensor) -> Tensor:
     four times as many. A row with a number that is not finite has none that is.
     """
     bits = (_EXACT - rows.shape[1].bit_length()) // 2
-    own, of_rows = _integers(rows.double(), rows.abs().amax(1, keepdim=True), bits)
-    others, of_columns = _integers(columns.double(), columns.abs().amax(), bits)
-    return (own @ others) * of_rows * of_columns
+    own, of_rows = _integers(rows, rows.abs().amax(1, keepdim=True), bits)
+    others, of_columns = _integers(columns, columns.abs().amax(), bits)
+    return (own @ others).mul_(of_rows * of_columns)
 
 
 def _integers(values: Tensor, largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Integers of at most 2^bits in size, and the power of two that multiplies each."""
+    """Of float32 values integers of at most 2^bits in size, and the power of two that multiplies
+    each. Products with powers of two are exact, whichever way round."""
     exponent = torch.frexp(largest)[1] - bits
     one = torch.ones_like(largest, dtype=torch.float64)
-    step = torch.ldexp(one, exponent)
-    return (values / step).round(), step
+    return values.double().mul_(torch.ldexp(one, -exponent)).round_(), torch.ldexp(one, exponent)
 
 
 # Products of float32 round upwards too. Shortened by this much, a contribution never exceeds clip,

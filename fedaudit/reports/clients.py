@@ -12,6 +12,7 @@ import numpy as np
 from fedaudit.arrays import Bools, Floats
 from fedaudit.fairness.disclosure import TRAINED, Disclosure
 from fedaudit.fairness.gaps import NO_ACCURACY, ClientScores
+from fedaudit.fairness.intervals import exact_limits
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.reports.sections.material import ReportMaterial
@@ -28,7 +29,8 @@ _SOME_ROWS = (
     "would be that of the few others; leave fairness.exclude and federation.scoring out"
 )
 _SECRET = "who takes part is secret"
-COLUMNS = ("participations", "refused", "spent", "remaining", "accuracy")
+COLUMNS = ("participations", "refused", "spent", "remaining", "accuracy", "accuracy_interval")
+_LEVEL = 0.95
 
 
 def client_columns(
@@ -72,7 +74,7 @@ def client_columns(
         if isinstance(accuracy, str):
             stated.insert(0, accuracy)
         else:
-            every["accuracy"][client] = accuracy
+            every["accuracy"][client], every["accuracy_interval"][client] = accuracy
         text = "; ".join(stated)
         if text and text not in reasons:
             reasons.append(text)
@@ -86,8 +88,9 @@ def client_columns(
 
 def _accuracies(
     material: ReportMaterial, scores: ClientScores, disclosure: Disclosure
-) -> dict[int, float | str]:
-    """By client, its accuracy or why it is not stated."""
+) -> dict[int, tuple[float, dict[str, float]] | str]:
+    """By client, its accuracy and the interval of that, its rows taken for drawn one by one, or why
+    neither is stated."""
     fairness, sample = material.spec.fairness, material.spec.training.stopping.validation_clients
     why = None
     if scores.correct is None:
@@ -98,12 +101,14 @@ def _accuracies(
         why = _SAMPLED
     elif fairness.exclude or isinstance(material.spec.federation.scoring, RowSplit):
         why = _SOME_ROWS
-    found: dict[int, float | str] = {}
+    found: dict[int, tuple[float, dict[str, float]] | str] = {}
     for place, client in enumerate(scores.clients.tolist()):
         if why is not None or scores.correct is None:
             found[client] = why or NO_ACCURACY
         elif disclosure.shown[place]:
-            found[client] = int(scores.correct[place]) / int(scores.rows[place])
+            right, rows = int(scores.correct[place]), int(scores.rows[place])
+            low, high = exact_limits(right, rows, confidence=_LEVEL)
+            found[client] = right / rows, {"low": low, "high": high, "level": _LEVEL}
         else:
             found[client] = disclosure.reason(place)
     return found
@@ -140,6 +145,7 @@ def client_line(columns: Mapping[str, Any], place: int, name: str) -> dict[str, 
     number = columns["reason"][place]
     return {
         "client": name,
-        **{column: columns[column][place] for column in COLUMNS},
+        # Earlier versions kept no intervals.
+        **{name: columns[name][place] if name in columns else None for name in COLUMNS},
         "reason": None if number is None else columns["reasons"][number],
     }

@@ -1,11 +1,13 @@
 """What one declared round released, in the trainer's words."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.errors import Refusals, refuse_all, refuse_at
 
 NoiseMultiplier = Annotated[float, Field(ge=1e-3, le=1e6)]
 """Beyond these bounds figures leave what floating-point numbers hold, and below them an epsilon
@@ -159,9 +161,7 @@ class LedgerTerms(SpecPart):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _check_cost(self)
-        _check_observer(self)
-        _check_subjects(self)
+        refuse_all(_with_remedy(self, [*_costs(self), *_observers(self), *_named_subjects(self)]))
         return self
 
     @property
@@ -175,41 +175,70 @@ class LedgerTerms(SpecPart):
         return self.unit == "client" and self.observer == "final_model"
 
 
-def _check_cost(terms: LedgerTerms) -> None:
+def _with_remedy(terms: LedgerTerms, found: Sequence[PydanticCustomError]) -> Refusals:
+    """What was found; the first fault of what depends on each other says what is accepted."""
+    accepted = _accepted(terms)
+    stated = ", ".join(f"{name}: {value}" for name, value in accepted.items())
+    for one in found:
+        pointer, message = (one.context or {})["pointer"], (one.context or {})["message"]
+        if stated and pointer.removeprefix("/") in accepted:
+            message, stated = f"{message}. These go together: {stated}", ""
+        yield refuse_at(pointer, message)
+
+
+def _accepted(terms: LedgerTerms) -> dict[str, object]:
+    """The nearest terms that claim no more than what such noise can bear out."""
+    mechanism, observer, adjacency = terms.mechanism, terms.observer, terms.adjacency
+    if mechanism == "laplace-l2" and terms.federation_id is not None:
+        return {"mechanism": mechanism, "observer": observer, "unit": "client"}
+    if terms.unit == "record" and mechanism in ("gaussian-central", "gaussian-local"):
+        mechanism = "gaussian"
+    if mechanism == "gaussian-central":
+        observer = "final_model"
+    found: dict[str, object] = {"mechanism": mechanism, "observer": observer, "unit": terms.unit}
+    if not _COUNTS_EPSILON[mechanism]:
+        return found
+    if terms.unit == "client" and (observer == "server" or adjacency is None):
+        adjacency = "replace-one"
+    found["adjacency"] = adjacency or "add-or-remove-one"
+    return {**found, "accountant": terms.accountant or "rdp", "delta": terms.delta or 1e-5}
+
+
+def _costs(terms: LedgerTerms) -> Refusals:
     for name in ("delta", "accountant", "adjacency"):
         if terms.counts_epsilon and getattr(terms, name) is None:
-            raise refuse_at(f"/{name}", f"is required: {terms.mechanism} is counted as an epsilon")
+            yield refuse_at(f"/{name}", f"is required: {terms.mechanism} is counted as an epsilon")
     if terms.budget is not None:
-        _check_budget(terms, terms.budget)
+        yield from _budgets(terms, terms.budget)
     if terms.metric is not None and terms.mechanism != "laplace-l2":
-        raise refuse_at(
+        yield refuse_at(
             "/metric", f"only laplace-l2 has a radius, and not {terms.mechanism}; leave it out"
         )
     if terms.federation_id is not None:
-        _check_charged(terms)
+        yield from _charged(terms)
 
 
-def _check_charged(terms: LedgerTerms) -> None:
+def _charged(terms: LedgerTerms) -> Refusals:
     """Whether a federation's budget can count the cost."""
     match terms.mechanism:
         case "gaussian" | "gaussian-central" | "gaussian-local":
             return
         case "none":
-            raise refuse_at(
+            yield refuse_at(
                 "/federation_id",
                 "without a mechanism there is no cost that a federation's budget could count; "
                 "leave it out",
             )
         case "laplace-l2":
             if terms.metric is None:
-                raise refuse_at(
+                yield refuse_at(
                     "/metric",
                     "is required: the federation's budget counts leakages of one radius and clip, "
                     "and no others together; state {radius, clip}, null for an adaptive radius or "
                     "no clip",
                 )
             if terms.unit != "client":
-                raise refuse_at(
+                yield refuse_at(
                     "/unit",
                     "a federation's budget counts the leakage of clients; state client, or leave "
                     "federation_id out",
@@ -218,43 +247,43 @@ def _check_charged(terms: LedgerTerms) -> None:
             assert_never(terms.mechanism)
 
 
-def _check_budget(terms: LedgerTerms, budget: ClientBudget) -> None:
+def _budgets(terms: LedgerTerms, budget: ClientBudget) -> Refusals:
     match budget:
         case EpsilonBudget():
             if not terms.counts_epsilon:
                 why = f"the cost of {terms.mechanism} is no epsilon; give a leakage"
-                raise refuse_at("/budget", why)
+                yield refuse_at("/budget", why)
         case LeakageBudget():
             if terms.mechanism != "laplace-l2":
                 why = f"the cost of {terms.mechanism} is no leakage; give an epsilon"
-                raise refuse_at("/budget", why)
+                yield refuse_at("/budget", why)
         case _:
             assert_never(budget)
 
 
-def _check_observer(terms: LedgerTerms) -> None:
+def _observers(terms: LedgerTerms) -> Refusals:
     if terms.mechanism == "gaussian-central" and terms.observer == "server":
-        raise refuse_at(
+        yield refuse_at(
             "/observer",
             "under gaussian-central the server sees updates without noise; state final_model",
         )
     local = terms.mechanism in ("gaussian-central", "gaussian-local")
     if local and terms.unit == "record":
-        raise refuse_at(
+        yield refuse_at(
             "/unit", f"{terms.mechanism} protects clients; of records state the mechanism gaussian"
         )
     visible = terms.counts_epsilon and terms.unit == "client" and terms.observer == "server"
     if visible and terms.adjacency == "add-or-remove-one":
-        raise refuse_at(
+        yield refuse_at(
             "/adjacency",
             "the server sees who sends, so a client that sends nothing is no neighbour of one that "
             "does; state replace-one",
         )
 
 
-def _check_subjects(terms: LedgerTerms) -> None:
+def _named_subjects(terms: LedgerTerms) -> Refusals:
     if not terms.names_participants and not terms.hides_participants:
-        raise refuse_at(
+        yield refuse_at(
             "/names_participants",
             "only rounds that are amplified by sampling clients may name no one; leave it out",
         )
@@ -262,11 +291,11 @@ def _check_subjects(terms: LedgerTerms) -> None:
     if names is None:
         return
     if len(set(names)) != len(names):
-        raise refuse_at("/subjects", "names a client twice")
+        yield refuse_at("/subjects", "names a client twice")
     if EVERYONE in names:
-        raise refuse_at("/subjects", f"{EVERYONE!r} stands for the whole population; use another")
+        yield refuse_at("/subjects", f"{EVERYONE!r} stands for the whole population; use another")
     if terms.unit == "client" and len(names) != terms.population:
-        raise refuse_at(
+        yield refuse_at(
             "/subjects",
             f"names {len(names)} clients of a population of {terms.population}; name all or none",
         )

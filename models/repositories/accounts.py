@@ -5,12 +5,13 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select, tuple_, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
-from models.person import Actor, Person
+from models.person import Actor, Identity, Person
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.accounts import ApiKey, IdempotencyKey, Project, RequestMinute, WebSession
 from models.tables.experiments import Experiment, LaterAttacks
@@ -67,6 +68,30 @@ class ApiKeyRepository(Repository):
         )
         return self._add(key), plain
 
+    def of_identity(self, identity: Identity, project: str) -> ApiKey | None:
+        """The row of a person in the project of this name, also a revoked one; None before their
+        first request."""
+        return self._one(select(ApiKey).where(ApiKey.id == identity.key_id(project)))
+
+    def admit(self, identity: Identity, project: str, person: Person | None) -> tuple[ApiKey, bool]:
+        """The row of a person in a project, under the name that they have now, and whether it is
+        new. No secret opens it: none has a hash of this form."""
+        id_ = identity.key_id(project)
+        row: dict[str, Any] = {
+            "id": id_,
+            "project_id": ProjectRepository(self.session).get_or_create(project).id,
+            "name": identity.key_name(),
+            "prefix": "",
+            "hash": f"identity:{id_}",
+            "scopes": [],
+            "identity": identity.as_dict(),
+            "created_at": utc_now(),
+        }
+        new = self._insert_absent(ApiKey, row)
+        if person is not None:
+            self._set(ApiKey, ApiKey.id == id_, person=person.as_dict())
+        return self.session.scalars(select(ApiKey).where(ApiKey.id == id_)).one(), new
+
     def find(self, plain: str) -> ApiKey | None:
         """The key with this plain text, unless revoked. The look-up is by hash, so its duration
         reveals nothing."""
@@ -78,9 +103,11 @@ class ApiKeyRepository(Repository):
 
     def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:
         """The key with a new secret, and its plain text; None if this project has no such key in
-        force. The previous secret works for `overlap` more; the one before that ends at once."""
+        force. The previous secret works for `overlap` more; the one before that ends at once. The
+        row of an identity never gets a secret: its holder would act in that person's name."""
         mine = (ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None))
-        key = self._one(select(ApiKey).where(*mine).with_for_update())
+        secret = ApiKey.identity.is_(None)
+        key = self._one(select(ApiKey).where(*mine, secret).with_for_update())
         if key is None:
             return None
         plain, now = _new_secret(), utc_now()
@@ -93,7 +120,11 @@ class ApiKeyRepository(Repository):
 
     def list(self, project_id: str) -> list[ApiKey]:
         """A project's keys, also the revoked ones, oldest first."""
-        return self._all(select(ApiKey).where(ApiKey.project_id == project_id).order_by(ApiKey.id))
+        return self._all(
+            select(ApiKey)
+            .where(ApiKey.project_id == project_id)
+            .order_by(ApiKey.created_at, ApiKey.id)
+        )
 
     def revoke(self, project_id: str, id: str) -> bool:
         """Ends a key; False where this project has no such key in force."""
@@ -127,12 +158,21 @@ class FoundSession:
 
     key: ApiKey
     project_name: str
+    groups: list[str] | None
+    """Of a person who signed in elsewhere."""
 
 
 class WebSessionRepository(Repository):
     """Sessions across projects: the key of a session determines the project."""
 
-    def begin(self, key: ApiKey, *, seconds: float, secret_hash: str | None = None) -> str:
+    def begin(
+        self,
+        key: ApiKey,
+        *,
+        seconds: float,
+        secret_hash: str | None = None,
+        groups: Sequence[str] | None = None,
+    ) -> str:
         """The token of a new session, returned only this once; expired sessions are removed.
         `secret_hash`: the secret that it begins and ends with; by default the key's newest."""
         self._delete(WebSession, WebSession.expires_at <= seconds_from_now())
@@ -142,6 +182,7 @@ class WebSessionRepository(Repository):
             "api_key_id": key.id,
             "project_id": key.project_id,
             "key_hash": secret_hash or key.hash,
+            "groups": None if groups is None else list(groups),
             "created_at": seconds_from_now(),
             "expires_at": seconds_from_now(seconds),
         }
@@ -152,7 +193,7 @@ class WebSessionRepository(Repository):
         """None for an unknown or ended session, or one whose key was revoked or given another
         secret."""
         found = self.session.execute(
-            select(ApiKey, Project.name)
+            select(ApiKey, Project.name, WebSession.groups)
             .join(WebSession, WebSession.api_key_id == ApiKey.id)
             .join(Project, Project.id == ApiKey.project_id)
             .where(

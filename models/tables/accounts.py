@@ -21,7 +21,9 @@ class Project(Base):
 
 
 class ApiKey(Base):
-    """A key of one project. The key itself is never stored, only its SHA-256."""
+    """A key of one project. The key itself is never stored, only its SHA-256. A person who signs in
+    elsewhere has a row in each of their projects that no secret opens, and no scopes: these follow
+    from their groups at each request."""
 
     __tablename__ = "api_keys"
 
@@ -38,7 +40,10 @@ class ApiKey(Base):
     """When the secret was replaced last."""
     scopes: Mapped[list[Any]]
     person: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Its person, as named by its maker; never changed. Null for a key without a person."""
+    """Its person, as named by its maker; never changed. Null for a key without a person. With an
+    identity: as its provider named them last."""
+    identity: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Issuer and subject of a person who signs in elsewhere; null for a key."""
     created_at: Mapped[datetime]
     created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """The actor who made it over HTTP; null for one that was made on the database itself."""
@@ -55,6 +60,8 @@ class WebSession(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     key_hash: Mapped[str | None] = mapped_column(String(64))
     """Of the secret that it was begun with, and ends with; without one it is not in force."""
+    groups: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Of a person who signed in elsewhere, as they were then; null with a key."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 

@@ -33,6 +33,14 @@ def test_groups_are_those_that_suppression_shows():
         assert not found.shown.all()
 
 
+@pytest.mark.parametrize(("leaves_out", "why"), [(False, "trained"), (True, "or all of its rows")])
+def test_a_held_out_client_without_a_counted_row_is_not_said_to_have_trained(leaves_out, why):
+    rule = DisclosureRule(30, of_clients=True, leaves_out=leaves_out)
+    found = rule.decide(np.array([40, 0, 50]))
+    assert why in found.reason(1)
+    assert (found.reason(1) == "trained, not scored") is not leaves_out
+
+
 def test_averages_over_clients_need_two_clients_and_say_so():
     rows, clients = np.array([100, 50, 40, 300]), np.array([3, 3, 2, 1])
     pooled = disclosed(rows, minimum_group_size=30)

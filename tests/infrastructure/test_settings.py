@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from api.shared.identities import read_groups_map
 from infrastructure.settings import Settings, SettingsError, load_settings
 
 VARIABLES = ("DATABASE_URL", "BROKER_URL", "STORAGE_URL", "DATA_DIR", "SOURCES_DIR")
@@ -61,3 +62,45 @@ def test_people_are_told_which_variable_is_at_fault(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FEDAUDIT_BROKER_URL", REDIS)
     with pytest.raises(SettingsError, match=r"^FEDAUDIT_BROKER_URL is set and"):
         load_settings()
+
+
+_PROVIDER = {"oidc_issuer": "https://login.example.org", "oidc_client_id": "c", "groups_map": "g"}
+_PROXY = {
+    "proxy_user_header": "X-User",
+    "proxy_groups_header": "X-Groups",
+    "proxy_addresses": "10.0.0.1",
+    "groups_map": "g",
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"oidc_audience": "a"}, "FEDAUDIT_OIDC_AUDIENCE needs FEDAUDIT_OIDC_ISSUER"),
+        ({**_PROVIDER, "groups_map": None}, "FEDAUDIT_OIDC_ISSUER needs FEDAUDIT_GROUPS_MAP"),
+        ({**_PROVIDER, "oidc_issuer": "http://localhost@evil.org/"}, "ISSUER must begin with"),
+        ({**_PROXY, "proxy_addresses": ""}, "FEDAUDIT_PROXY_USER_HEADER needs .*PROXY_ADDRESSES"),
+        ({**_PROXY, "proxy_addresses": "*"}, r"FEDAUDIT_PROXY_ADDRESSES: '\*' is neither"),
+    ],
+)
+def test_a_way_to_sign_in_that_is_not_whole_or_not_safe_is_refused(values, fault):
+    with pytest.raises(ValidationError, match=fault):
+        Settings(**values)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("g: {acme: [reports:raed]}", "/g/acme/0: Input should be 'experiments:read'"),
+        ("g: {acme: []}", "/g/acme: List should have at least 1 item"),
+        ("g: [acme]", "/g: Input should be a valid dictionary"),
+        ("g: {acme: [", "while parsing"),
+    ],
+)
+def test_a_fault_in_the_map_of_groups_is_named_at_start(tmp_path, text, fault):
+    path = tmp_path / "groups.yaml"
+    with pytest.raises(SettingsError, match=r"groups.yaml: .*No such file"):
+        read_groups_map(path)
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=f"FEDAUDIT_GROUPS_MAP: .*groups.yaml: .*{fault}"):
+        read_groups_map(path)

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.attack import AttackedRun
 from fedaudit.attacks.membership.shadow_design import AttackedRows
+from fedaudit.fairness.intervals import exact_limits
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.privacy.accounting.privacy_events import Adjacency, adjacency_words, observer_words
 from fedaudit.privacy.lower_bounds.e_values import calibrated, one_look_level, staked
@@ -43,18 +44,8 @@ from fedaudit.training.base.rounds import reported_end
 
 
 def clopper_pearson(hits: float, trials: float, *, confidence: float) -> ConfidenceLimits:
-    """The two-sided interval of Clopper and Pearson (1934), whose coverage is never below
-    `confidence`.
-
-    `hits` and `trials` need not be whole numbers, as in `effective_trials`. Raises ValueError
-    without a trial.
-    """
-    if not 0 <= hits <= trials or trials <= 0:
-        raise ValueError(f"{hits} hits of {trials} trials have no interval")
-    tail = (1 - confidence) / 2
-    misses = trials - hits
-    low = 0.0 if hits == 0 else float(betaincinv(hits, misses + 1, tail))
-    high = 1.0 if misses == 0 else float(betaincinv(hits + 1, misses, 1 - tail))
+    """See `exact_limits`; trials as in `effective_trials`."""
+    low, high = exact_limits(hits, trials, confidence=confidence)
     return ConfidenceLimits(low=low, high=high)
 
 

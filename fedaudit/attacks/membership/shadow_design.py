@@ -67,19 +67,26 @@ def choose_rows(cell: Cell, source: Source, *, models: int) -> AttackedRows:
     """Members and non-members of the cell's run, a random sample if there are very many.
 
     Records that never enter a step, because their budgets are too small, are neither, nor are only
-    rows of clients where rows are held out of those with more. `models`: how many are evaluated.
+    rows of clients where rows are held out of those with more, nor held-out rows that
+    `fairness.exclude` leaves out. So that the number of non-members does not say how many these
+    are, it is then a power of two. `models`: how many are evaluated.
     """
     trained = trained_rows(cell)
     candidates = np.ones(cell.federation.rows, dtype=np.bool_)
     if cell.spec.scores_training_clients:
         candidates = cell.federation.counts[cell.federation.client_of] > 1
+    left_out = cell.federation.left_out
+    if left_out is not None:
+        candidates = candidates & (trained | ~left_out)
     use = record_use_of(cell.spec, cell.federation)
     if use is not None:
         place = training_records(cell.spec, cell.federation).place
         candidates[place[use.plan.left_out]] = False
-    most = min(MAX_ROWS_EACH, MAX_SCORES // (2 * models))
+    bound = min(MAX_ROWS_EACH, MAX_SCORES // (2 * models))
     sides = [np.flatnonzero(candidates & trained), np.flatnonzero(candidates & ~trained)]
     for number, rows in enumerate(sides):
+        coarse = number == 1 and left_out is not None
+        most = min(bound, 1 << (len(rows).bit_length() - 1)) if coarse else bound
         if len(rows) > most:
             words = source.wide_words(
                 purpose=Purpose.ATTACK, round_=number + 1, counters=np.arange(len(rows)), count=1
@@ -183,8 +190,9 @@ def faults(spec: MembershipSpec, cell: Cell, *, pointer: str) -> list[FieldError
             "promises that nothing but counts with noise does; leave one of the two out"
         )
         found.append(FieldError(f"{pointer}/kind", message, of_spec=True))
-    trained = int(trained_rows(cell).sum())
-    held_out = cell.federation.rows - trained
+    left_out, rows = cell.federation.left_out, trained_rows(cell)
+    held_out = int((~rows if left_out is None else ~rows & ~left_out).sum())
+    trained = int(rows.sum())
     if min(trained, held_out) < MIN_ROWS:
         # Without numbers: over many seeds they would give the sizes of clients.
         which = "train" if trained < held_out else "are held out"
@@ -196,6 +204,12 @@ def faults(spec: MembershipSpec, cell: Cell, *, pointer: str) -> list[FieldError
         found.append(FieldError("/federation/validation_fraction", message))
     if spec.shadows is None:
         return found
+    if cell.federation.left_out is not None:
+        message = (
+            "shadow runs would train on rows that `fairness.exclude` leaves out of every figure; "
+            "use the method `threshold`, or leave `exclude` out"
+        )
+        found.append(FieldError(f"{pointer}/shadows", message, of_spec=True))
     if not cell.spec.federation.holds_out_rows:
         found += _client_faults(cell, pointer=f"{pointer}/shadows")
     return found or _balance_faults(spec, cell, pointer=f"{pointer}/shadows")

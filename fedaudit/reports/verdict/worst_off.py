@@ -49,8 +49,9 @@ def counted_gap_size(report: Mapping[str, Any]) -> float | None:
 
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """The widest headline gap whose whole interval is above the size that counts, for which no gate
-    says what will do; none of a model that is not shown to decide anything."""
+    """The widest headline gap whose whole interval is above the size that counts, or the gap itself
+    where the spec asks for no intervals, for which no gate says what will do; none of a model that
+    is not shown to decide anything."""
     size, judged = counted_gap_size(report), [one for one in report["gates"] if one["op"] == "le"]
     if size is None or why_not_useful(report) is not None:
         return []
@@ -61,14 +62,20 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         by_gate = any(
             one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
         )
-        interval = gap["interval"]
-        if by_gate or interval is None or interval["low"] <= size or _was_by_chance(gap):
+        interval, low = gap["interval"], gap["value"]
+        if interval is not None:
+            low = interval["low"]
+        elif report["spec"]["fairness"].get("intervals") is not None:
+            continue
+        if by_gate or low is None or low <= size or _was_by_chance(gap):
             continue
         if words := gap_size(metric, gap["value"]):
-            ends = f"{_figure(interval['low'])} to {_figure(interval['high'])}"
+            ends = "without an interval, which was not asked for, and"
+            if interval is not None:
+                ends = f"its interval {_figure(low)} to {_figure(interval['high'])} wholly"
             text = (
-                f"by {attribute} {metric} is {words}, its interval {ends} wholly above {size:g}, "
-                "and no gate says that this will do"
+                f"by {attribute} {metric} is {words}, {ends} above {size:g}, and no gate says that "
+                "this will do"
             )
             found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []

@@ -1,7 +1,9 @@
 """What is refused, at which field and with which remedy, before anything is trained."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedaudit.attacks.membership.shadow_design import (
@@ -135,3 +137,19 @@ def test_records_with_budgets_keep_them_in_shadow_runs() -> None:
     assert trained[rows.place].tolist() == rows.member.tolist()
     section, _, _ = attack(attacked_run(one), method="relative", shadows=16)
     assert (section.claim.unit, section.claim.steps) == ("record", 1)
+
+
+@pytest.mark.parametrize("unit", ["client", "record"])
+def test_rows_that_every_figure_leaves_out_are_neither_attacked_nor_counted(unit: str) -> None:
+    """The number of non-members less that of held-out rows would be how many these are."""
+    one = cell(groups_spec(federation__validation_unit=unit, fairness={}))
+    left_out = np.arange(one.federation.rows) % 7 == 0
+    one = replace(one, federation=replace(one.federation, left_out=left_out))
+    rows = choose_rows(one, CounterSource(1), models=1)
+    assert not left_out[rows.place[~rows.member]].any()
+    others = int((~rows.member).sum())
+    assert others & (others - 1) == 0
+    assert others > 1
+    [fault] = faults(MembershipSpec(**RELATIVE), one, pointer="/attacks/0")[:1]
+    assert fault.pointer == "/attacks/0/shadows"
+    assert "fairness.exclude" in fault.message

@@ -71,7 +71,7 @@ def trained(asked: dict[str, Any]) -> dict[str, Any]:
                 base, NOISE, CLIP, asked.get("calibrated", CLIENTS)
             )
         if asked.get("snippet"):
-            names: dict[str, Any] = {"strategy": inner, "terms": asked["terms"]}
+            names: dict[str, Any] = {"strategy": inner}
             exec(asked["snippet"], names)
             strategy = names["strategy"]
         else:

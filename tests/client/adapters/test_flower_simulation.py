@@ -60,9 +60,9 @@ def test_three_rounds_are_declared_with_the_wrappers_noise(there, training):
 
 def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
     api, _ = there
-    snippet = manual_snippet("flower")
-    budget = {"epsilon": library([NOISE] * 2) * (1 + 1e-9)}
-    told, trained = training({**CENTRAL, "budget": budget}, snippet=snippet)
+    budget = library([NOISE] * 2) * (1 + 1e-9)
+    snippet = manual_snippet("flower").replace("budget=8.0", f"budget={budget!r}")
+    told, trained = training(snippet=snippet)
     assert "round 3 is refused" in told["error"]
     assert "silo-0: would have spent" in told["error"]
     assert sorted(trained) == [1, 2]

@@ -1,5 +1,6 @@
 """The strategy around Flower's own, on nodes that answer within this process."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,7 +19,7 @@ from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg, FedMedian
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedaudit_client.adapters.flower import FedauditStrategy, say_subject, subject_mod
+from fedaudit_client.adapters.flower import FedauditStrategy, say_subject, subject_mod, terms_for
 
 pytestmark = pytest.mark.integrations
 
@@ -44,13 +45,19 @@ class Nodes:
     def __init__(self, names: Callable[[int], str] = "silo-{}".format, *, broken: bool = False):
         self.names = names
         self.broken = broken
+        self.deaf = 0
+        """How often only the first two are up in time to say who they are."""
         self.trained: list[int] = []
 
     def get_node_ids(self) -> Iterable[int]:
         return range(1, 11)
 
     def send_and_receive(self, messages: Iterable[Message], **_: Any) -> Iterable[Message]:
-        return [self._answer(message) for message in list(messages)]
+        found = list(messages)
+        if self.deaf and found[0].metadata.message_type == "query.fedaudit":
+            self.deaf -= 1
+            found = found[:2]
+        return [self._answer(message) for message in found]
 
     def _answer(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
@@ -112,6 +119,23 @@ def test_one_client_under_two_names_or_two_under_one_is_refused(api: Api, client
     started(strategy, nodes)
     shown = api.get(f"/v1/ledgers/{ledger.id}").json()
     assert (shown["rounds"], shown["subjects"]) == (2, 10)
+
+
+def test_nodes_that_do_not_answer_in_time_are_asked_once_more(api: Api, client: Client) -> None:
+    ledger = Ledger.open(client, LOCAL)
+    asked: dict[str, Any] = {"event": EVENT, "ask_subjects": True, "ask_seconds": 5.0}
+    nodes = Nodes()
+    nodes.deaf = 1
+    started(FedauditStrategy(half(), ledger, **asked), nodes)
+    assert len(nodes.trained) == 5
+    nodes = Nodes(lambda _: "")
+    nodes.deaf = 2
+    with pytest.raises(RoundRefused) as refused:
+        started(FedauditStrategy(FedAvg(min_available_nodes=10), ledger, **asked), nodes)
+    said = "4 of 10 answered without a name.*`say_subject`.*6 did not .* 5 seconds.*`ask_seconds`"
+    assert re.search(said, str(refused.value))
+    with pytest.raises(ValueError, match="state `event`"):
+        terms_for(half(), name="t", population=10, delta=1e-5)
 
 
 def test_amplification_is_counted_only_where_all_can_be_drawn(api: Api, client: Client) -> None:

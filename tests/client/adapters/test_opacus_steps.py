@@ -97,7 +97,8 @@ def test_the_step_without_room_changes_nothing(api: Api, client: Client) -> None
     )
     probe, silo = Silo("rdp"), Silo("rdp")
     probe.epoch()
-    budget = {"epsilon": probe.engine.accountant.get_epsilon(1e-5, alphas=list(RDP_ORDERS)) + 1e-9}
+    budget = probe.engine.accountant.get_epsilon(1e-5, alphas=list(RDP_ORDERS)) + 1e-9
+    snippet = snippet.replace("budget=8.0", f"budget={budget!r}")
     models: list[Any] = []
 
     def train() -> None:
@@ -105,13 +106,15 @@ def test_the_step_without_room_changes_nothing(api: Api, client: Client) -> None
             silo.epoch()
             models.append([one.detach().clone() for one in silo.model.parameters()])
 
-    names = {"terms": {**RECORDS, "budget": budget}, "train": train}
+    names = {"train": train, "optimizer": silo.optimizer, "data_loader": silo.loader}
     with pytest.raises(RoundRefused, match="round 2 is refused"):
-        exec(snippet, {**names, "optimizer": silo.optimizer, "data_loader": silo.loader})
+        exec(snippet, names)
     assert len(models) == 1
     assert all(map(torch.equal, models[0], silo.model.parameters()))
     [ledger] = api.get("/v1/ledgers").json()["items"]
     assert ledger["rounds"] == 1
+    stated = api.get(f"/v1/ledgers/{ledger['id']}").json()
+    assert RECORDS.items() - {("name", "by Opacus")} <= stated.items()
     # The optimizer is the accountant's alone again.
     assert len(silo.engine.accountant.history) == 1
     silo.optimizer.step_hook(silo.optimizer)

@@ -1,15 +1,30 @@
 """Rounds of a loop of one's own: reserved, declared, withdrawn."""
 
+import itertools
 import re
 from typing import Any
 
 import pytest
 
+from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit_client import Client
-from fedaudit_client.adapters.plain import Ledger, RoundRefused
-from tests.api.ledgers.trainings import GAUSSIAN, LOCAL, declared, epsilon, opened, post, reserve
+from fedaudit_client.adapters.plain import Ledger, RoundRefused, terms_for
+from fedaudit_client.errors import ValidationError
+from tests.api.ledgers.trainings import (
+    GAUSSIAN,
+    LOCAL,
+    POISSON,
+    declared,
+    epsilon,
+    opened,
+    post,
+    reserve,
+)
 from tests.api.service import Api
 from tests.house import ROOT
+
+FIXED = {"kind": "fixed-gaussian", "clients": 2, "population": 4, "noise_multiplier": 4.0}
+LAPLACE = {"kind": "laplace-l2", "n": 3, "noise_multiplier": 3.0, "radius": 1.0, "clip": 1.0}
 
 
 def test_the_lines_of_the_manual_run(api: Api, client: Client) -> None:
@@ -19,11 +34,50 @@ def test_the_lines_of_the_manual_run(api: Api, client: Client) -> None:
         re.DOTALL,
     )
     trained: list[Any] = []
-    names = {"terms": LOCAL, "event": GAUSSIAN, "participants": ["a", "b"], "train": trained.append}
-    exec(snippet, names)
+    exec(snippet, {"participants": ["a", "b"], "train": trained.append})
     assert trained == [("a", "b")]
     [ledger] = api.get("/v1/ledgers").json()["items"]
-    assert ledger["rounds"] == 1
+    assert (ledger["rounds"], ledger["mechanism"]) == (1, "gaussian-local")
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("event", [GAUSSIAN, POISSON, FIXED, LAPLACE, {"kind": "none"}])
+def test_terms_for_an_event_are_taken_and_so_are_its_rounds(api, client, event, trusted):
+    asked = {"name": "t", "population": 4, "delta": 1e-5, "budget": 900.0}
+    if event in (POISSON, FIXED) and not trusted:
+        with pytest.raises(ValueError, match="the server sees which clients send"):
+            terms_for(event, **asked)
+        return
+    ledger = Ledger.open(client, terms_for(event, **asked, server_adds_noise=trusted))
+    with ledger.round(event=event, participants=["a", "b"]):
+        pass
+    assert ledger.terms["observer"] == ("final_model" if trusted else "server")
+    with pytest.raises(ValueError, match="give `delta`"):
+        terms_for(GAUSSIAN, name="t", population=4)
+
+
+def test_terms_that_are_refused_are_answered_with_some_that_are_taken(client):
+    """Every wrong pairing of what depends on each other, corrected as the answer says."""
+    choices = {
+        "mechanism": ["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"],
+        "observer": ["final_model", "server"],
+        "unit": ["client", "record"],
+        "adjacency": [None, "add-or-remove-one", "replace-one"],
+    }
+    refused = 0
+    for chosen in itertools.product(*choices.values()):
+        terms = {"name": "t", "population": 3, **dict(zip(choices, chosen, strict=True))}
+        try:
+            LedgerTerms.model_validate(terms)
+        except ValueError as error:
+            refused += 1
+            [words] = re.findall(r"These go together: (.*?) \[", str(error))
+            stated = dict(one.split(": ") for one in words.split(", "))
+            taken = LedgerTerms.model_validate(terms | stated | {"delta": float(stated["delta"])})
+            assert taken.unit == terms["unit"]
+    assert refused > 30
+    with pytest.raises(ValidationError, match="These go together: mechanism: gaussian, observer"):
+        Ledger.open(client, {**LOCAL, "unit": "record"})
 
 
 def test_who_has_room_trains_and_who_failed_is_charged(api: Api, client: Client) -> None:

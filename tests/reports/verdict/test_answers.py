@@ -123,6 +123,13 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     )
     judged = with_gap(material, low=0.2, high=0.33, value=0.27, gates=PASSING["gates"])
     assert answer_of(judged).outcome == "release"
+    # Nor does a spec that asks for no intervals get around it.
+    without = copy.deepcopy(wide)
+    without["fairness"][0]["metrics"][GAP]["interval"] = None
+    assert answer_of(without).outcome == "release", "asked for, and unknown"
+    without["spec"]["fairness"]["intervals"] = None
+    assert answer_of(without).reasons[0].code == "gap-not-judged"
+    assert "without an interval" in answer_of(without).reasons[0].text
     # An earlier version signed that this may be chance, and answered by it.
     wide["fairness"][0]["metrics"][GAP]["null"] = {"p_value": 0.3}
     assert answer_of(wide).outcome == "release"

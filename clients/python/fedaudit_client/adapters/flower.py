@@ -15,6 +15,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from fedaudit_client.adapters import plain
 from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
 from fedaudit_client.errors import NotFoundError
 
@@ -119,6 +120,26 @@ def averaged_noise(strategy: Strategy, terms: Mapping[str, Any]) -> AveragedNois
     )
 
 
+def terms_for(
+    strategy: Strategy, *, name: str, population: int, delta: float, budget: float | None = None
+) -> dict[str, Any]:
+    """The terms of a ledger for a strategy with one of Flower's wrappers with fixed clipping.
+
+    `population`: how many clients there are. `budget`: the most epsilon at `delta` that one of
+    them may spend. Raises ValueError where the wrapper's noise is not known to be that of a mean.
+    """
+    terms = plain.terms_for(
+        {"kind": "gaussian"},
+        name=name,
+        population=population,
+        server_adds_noise=True,
+        delta=delta,
+        budget=budget,
+    )
+    averaged_noise(strategy, terms)
+    return terms
+
+
 def _chain(strategy: Strategy) -> Iterator[Any]:
     found: Any = strategy
     while found is not None:
@@ -128,7 +149,6 @@ def _chain(strategy: Strategy) -> Iterator[Any]:
 
 RECORD = "fedaudit"
 QUERY = "query.fedaudit"
-_ASKED_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -159,6 +179,7 @@ class FedauditStrategy(Strategy):
         event: Event | None = None,
         fixed_size_sample: bool = False,
         ask_subjects: bool = False,
+        ask_seconds: float = 60.0,
         group_counts: bool = False,
     ) -> None:
         """`event`: what each round releases; None takes the noise of the
@@ -166,7 +187,8 @@ class FedauditStrategy(Strategy):
 
         `fixed_size_sample` counts on amplification: nodes are drawn evenly from all of the
         ledger's population, and secretly. `ask_subjects` asks nodes who they are before they
-        train (`say_subject`), and leaves out those that do not say. `group_counts` holds each
+        train (`say_subject`), those that do not answer within `ask_seconds` once more, and leaves
+        out those that do not say. `group_counts` holds each
         round back until its model was evaluated, to declare how it predicted by group. Raises
         ValueError where the event is not known, or does not fit.
         """
@@ -184,7 +206,7 @@ class FedauditStrategy(Strategy):
                 raise ValueError(
                     "`fixed_size_sample` needs a wrapper's noise and FedAvg's own drawing"
                 )
-        self._asks = ask_subjects
+        self._ask_seconds = ask_seconds if ask_subjects else None
         self._counts = group_counts
         self._subjects: dict[int, str] = {}
         self._asked: _Asked | None = None
@@ -219,9 +241,10 @@ class FedauditStrategy(Strategy):
             return messages
         number = self.ledger.next_round
         nodes = [int(message.metadata.dst_node_id) for message in messages]
-        if self._asks:
-            self._ask(nodes, grid)
-        names = self._names(number, nodes)
+        silent = set[int]()
+        if self._ask_seconds is not None:
+            silent = self._ask(nodes, grid, seconds=self._ask_seconds)
+        names = self._names(number, nodes, silent)
         if self._fixed_size:
             self._check_population(number, len(list(grid.get_node_ids())))
         asked = self._reserved(number, names, drawn=len(messages))
@@ -313,14 +336,22 @@ class FedauditStrategy(Strategy):
 
     # -- who is who --------------------------------------------------------------------------------
 
-    def _ask(self, nodes: Sequence[int], grid: Grid) -> None:
-        unknown = [node for node in nodes if node not in self._subjects]
-        questions = [
-            Message(content=RecordDict(), message_type=QUERY, dst_node_id=node) for node in unknown
-        ]
-        if questions:
-            for reply in grid.send_and_receive(questions, timeout=_ASKED_SECONDS):
-                self._learn(reply)
+    def _ask(self, nodes: Sequence[int], grid: Grid, *, seconds: float) -> set[int]:
+        """Asks nodes whose names are not known; returns those that did not answer.
+
+        Twice: the first question may start them, which takes a minute on a busy machine.
+        """
+        silent = {node for node in nodes if node not in self._subjects}
+        for _ in range(2):
+            questions = [
+                Message(content=RecordDict(), message_type=QUERY, dst_node_id=node)
+                for node in silent
+            ]
+            if questions:
+                for reply in grid.send_and_receive(questions, timeout=seconds):
+                    silent.discard(int(reply.metadata.src_node_id))
+                    self._learn(reply)
+        return silent
 
     def _learn(self, reply: Message) -> None:
         """The first name of a node is kept: a client has one budget, not one per name."""
@@ -331,11 +362,18 @@ class FedauditStrategy(Strategy):
         if isinstance(name, str) and name:
             self._subjects.setdefault(int(reply.metadata.src_node_id), name)
 
-    def _names(self, number: int, nodes: Sequence[int]) -> dict[int, str]:
-        known = [node for node in nodes if not self._asks or node in self._subjects]
+    def _names(self, number: int, nodes: Sequence[int], silent: set[int]) -> dict[int, str]:
+        asks = self._ask_seconds is not None
+        known = [node for node in nodes if not asks or node in self._subjects]
         names = {node: self._subjects.get(node, str(node)) for node in known}
         if not names:
-            raise RoundRefused(number, "no node says whose it is; register `say_subject`")
+            raise RoundRefused(
+                number,
+                f"no node says whose it is: {len(nodes) - len(silent)} of {len(nodes)} answered "
+                "without a name, so register `say_subject` and `subject_mod` in the ClientApp; "
+                f"{len(silent)} did not answer within {self._ask_seconds:g} seconds, asked twice, "
+                "so give slow ones a larger `ask_seconds`",
+            )
         twice = {name for name in names.values() if [*names.values()].count(name) > 1}
         if twice:
             raise RoundRefused(

@@ -10,7 +10,32 @@ from typing import Any, Self
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 
-from fedaudit_client.adapters.plain import Event, Ledger, declared
+from fedaudit_client.adapters.plain import Event, Ledger, declared, of_epsilon
+
+
+def terms_for(
+    optimizer: DPOptimizer,
+    data_loader: Any,
+    *,
+    name: str,
+    delta: float,
+    budget: float | None = None,
+    accountant: str = "rdp",
+) -> dict[str, Any]:
+    """The terms of a ledger for `attach`, with the same optimizer and loader.
+
+    `budget`: the most epsilon at `delta`. `accountant`: `rdp`, or `pld`, which is Opacus' prv.
+    Raises ValueError where the optimizer is none of Opacus'.
+    """
+    _check(optimizer)
+    of_records = {"mechanism": "gaussian", "observer": "server", "unit": "record"}
+    counted = of_epsilon("add-or-remove-one", delta=delta, budget=budget, accountant=accountant)
+    return {"name": name, "population": len(data_loader.dataset), **of_records, **counted}
+
+
+def _check(optimizer: object) -> None:
+    if not isinstance(optimizer, DPOptimizer):
+        raise ValueError("give the optimizer that `PrivacyEngine.make_private` returned")
 
 
 class WatchedSteps:
@@ -105,8 +130,7 @@ def attach(
     A loader that does not sample by Poisson's coins is declared without amplification. Raises
     ValueError where the ledger's figures are not of records, or the optimizer is none of Opacus'.
     """
-    if not isinstance(optimizer, DPOptimizer):
-        raise ValueError("give the optimizer that `PrivacyEngine.make_private` returned")
+    _check(optimizer)
     if ledger.terms["unit"] != "record":
         raise ValueError("Opacus protects records; open a ledger whose unit is record")
     epoch = len(data_loader)

@@ -13,6 +13,50 @@ Event = Mapping[str, Any]
 """What a round releases, as the ledger's rounds state it: `kind` and the fields that go with it."""
 
 
+def terms_for(
+    event: Event,
+    *,
+    name: str,
+    population: int,
+    server_adds_noise: bool = False,
+    delta: float | None = None,
+    budget: float | None = None,
+) -> dict[str, Any]:
+    """The terms of a ledger whose rounds release such an event of whole clients.
+
+    Without `server_adds_noise` clients add it to their uploads, and figures hold against the
+    server as well. `budget`: the most that one client may spend, an epsilon at `delta` or, of
+    laplace-l2, a leakage; None for no bound. Raises ValueError where the event has no such figure.
+    """
+    kind, observer = event["kind"], "final_model" if server_adds_noise else "server"
+    terms = {"name": name, "population": population, "unit": "client", "observer": observer}
+    if kind == "none":
+        return {**terms, "mechanism": kind}
+    if kind == "laplace-l2":
+        metric = {one: event[one] for one in ("radius", "clip")}
+        bounded = {} if budget is None else {"budget": {"leakage": budget}}
+        return {**terms, "mechanism": kind, "metric": metric, **bounded}
+    if kind != "gaussian" and not server_adds_noise:
+        raise ValueError(
+            f"{kind}: the server sees which clients send, so their sampling hides nobody from it; "
+            "declare gaussian, or let the server add the noise (`server_adds_noise`)"
+        )
+    if delta is None:
+        raise ValueError(f"{kind} is counted as an epsilon: give `delta`, such as 1e-5")
+    mechanism = "gaussian-central" if server_adds_noise else "gaussian-local"
+    # Who joins a sample by a coin may as well be absent; from a fixed number somebody is replaced.
+    adjacency = "add-or-remove-one" if kind == "poisson-gaussian" else "replace-one"
+    return {**terms, "mechanism": mechanism, **of_epsilon(adjacency, delta=delta, budget=budget)}
+
+
+def of_epsilon(
+    adjacency: str, *, delta: float, budget: float | None, accountant: str = "rdp"
+) -> dict[str, Any]:
+    """The terms by which an epsilon is counted."""
+    bounded = {} if budget is None else {"budget": {"epsilon": budget}}
+    return {"adjacency": adjacency, "accountant": accountant, "delta": delta, **bounded}
+
+
 class RoundRefused(ClientError):  # noqa: N818 an answer of the ledger, and no fault of the caller
     """A round may not run, or its result may not be used."""
 

@@ -1,0 +1,28 @@
+"""Whether a page of another site sent a request."""
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from api.http.problems import ProblemError
+
+_OWN_SITES = ("same-origin", "none")
+
+
+def refuse_foreign(request: Request) -> None:
+    """Raises ProblemError where another site's page sent the request, as far as the browser says.
+    Browsers send `Sec-Fetch-Site` over HTTPS only. `Origin` is compared by host and port, as a
+    proxy may have changed the scheme; a page that hides its origin (`null`) is foreign. A request
+    with neither header does not come from a browser's form."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    foreign = origin is not None and authority(origin) != request.headers.get("host")
+    if foreign or (site is not None and site not in _OWN_SITES):
+        raise ProblemError(403, "forbidden", "the form was sent from another site")
+
+
+def authority(url: str) -> str | None:
+    """Host and port of a URL; None for an invalid one."""
+    try:
+        return urlsplit(url).netloc or None
+    except ValueError:
+        return None
