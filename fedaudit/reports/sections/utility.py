@@ -229,7 +229,7 @@ def method_limits(spec: ExperimentSpec) -> list[str]:
         case QFfl():
             return [_WEIGHTS]
         case LocalOnly():
-            return [*found, _LOCAL_DATA]
+            return found if spec.federation.holds_out_rows else [*found, _LOCAL_DATA]
         case _:
             assert_never(method)
 
