@@ -342,7 +342,7 @@ _SCOPES: dict[BudgetsAcross, str] = {
     "it; the totals of the project that owns it hold for all, and another project's for itself "
     "alone",
     "project": "what this project spends on this content; another project of the service that has "
-    "the same content has budgets of its own, and neither counts what the other spends",
+    "the same content has separate budgets, and neither counts what the other spends",
 }
 
 
@@ -444,7 +444,7 @@ def _why(budget: Budget, gap: Gap) -> str:
         "cannot be added",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
         "other-observer": f"it guarantees nothing against {observer_words(budget.observer or '')}",
-        "other-clients": "its figures are about clients that are told apart by another key, and "
+        "other-clients": "its figures are about clients that another key distinguishes, and "
         "one person's rows may lie with several of these",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",

@@ -181,7 +181,7 @@ def sign_off_report(
             raise ProblemError(
                 403,
                 "forbidden",
-                "the API key names no person, so nobody would be accountable for the sign-off; "
+                "the API key names no person, so no person would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",
             )
         earlier = earlier_result(session, call.caller, idempotency)

@@ -54,7 +54,7 @@ NOT_VERIFIED = (
     "the signer states.",
     "That the table is the one with the fingerprint in the report, that its rows are a fair "
     "sample, and that its predictions are those of the model in use, is what the signer states, "
-    "or whoever made the table.",
+    "or the table's maker.",
     "Numbers of rows by group are confidential, so no rate is divided anew: only how the published "
     "figures of groups fit one another is checked.",
 )
@@ -183,7 +183,7 @@ def _release(report: Mapping[str, Any]) -> Iterator[str]:
             f"{utility['reasons']['degenerate']}."
         )
     if report["gate_outcome"] is None:
-        yield "No gate was set, so nobody has said how even the predictions must be."
+        yield "No gate was set, so it is not said how even the predictions must be."
     elif report["gate_outcome"] == "pass":
         yield f"The gates that were set passed ({len(gates)})."
     else:

@@ -52,7 +52,7 @@ class MethodPart(SpecPart):
         """Every fault between the method and the rest, each with its field and the remedy."""
         kind = self.names()[0]
         match source.scoring:
-            case LeaveOneOut() if self.personalises:
+            case LeaveOneOut() if self.personalises and not source.holds_out_rows:
                 yield refuse_at(
                     "/federation/scoring",
                     f"{kind} makes a model of each held-out client's rows, which must not be scored"

@@ -126,7 +126,7 @@ def _of_guarantee(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         text = "no mechanism was declared, so nothing bounds what the rounds reveal"
         yield AnswerReason(code="no-guarantee", text=text)
     elif not stated or cost_level(stated[0], delta=delta) in ("nothing", "unbounded"):
-        text = "the bound that was declared is so large that it excludes practically nothing"
+        text = "the bound that was declared is too large to protect anyone"
         if not stated:
             text = "no finite number bounds what the declared rounds reveal"
         yield AnswerReason(code="guarantee-bounds-nothing", text=text)
