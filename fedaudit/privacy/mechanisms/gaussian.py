@@ -278,7 +278,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
             "The server is trusted: it sees every update before the noise, and who sent it. "
             "Nothing here protects a client against the server.",
             f"Updates are shortened to {clip}; {reach}. The sum of a round gets {kind} of "
-            f"{noise} clips, for every round whoever came, and is divided by a constant. Which "
+            f"{noise} clips in every round and is divided by a constant. Which "
             "clients train and how many they are is taken as known to everybody.",
         ]
         if isinstance(cohort, RotationCohort):

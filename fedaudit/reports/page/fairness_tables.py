@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
-from fedaudit.number_text import NO_FIGURE, figure_text
+from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 
@@ -82,10 +82,14 @@ def fairness_tables(
 
 
 def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
-    """Replace shared notes by their marks; a table without figures states its reasons itself."""
+    """Replace shared notes by their marks and leave out empty columns; a table without figures
+    states its reasons itself."""
     if table.empty:
         return table
-    return replace(table, rows=[(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows])
+    marked = [(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows]
+    head, rows, missing = filled_columns(table.head, marked)
+    remark = " ".join(filter(None, (table.remark, missing)))
+    return replace(table, head=tuple(head), rows=rows, remark=remark)
 
 
 def _gaps(section: Section, *, said: bool) -> PageTable:
@@ -138,6 +142,13 @@ def _rates(section: Section) -> PageTable:
         reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
         rows.append((*row, _joined(reasons)))
+    nameless = [one["value"] for one in section["groups"] if not one["value"][:1].isalpha()]
+    codes = ""
+    if nameless and not section.get("intersection_of"):
+        codes = (
+            f"{', '.join(nameless[:3])}{' ...' if len(nameless) > 3 else ''}: as in the data. "
+            f"Registering these with labels of {section['attribute']} names them."
+        )
     levels = {
         one["level"]
         for group in section["groups"]
@@ -147,7 +158,9 @@ def _rates(section: Section) -> PageTable:
         caption=f"Rates of the groups of {section['attribute']}",
         head=(*head, "Note"),
         rows=rows,
-        remark="".join(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
+        remark=" ".join(
+            [*(f"In brackets: {level:.0%} intervals, each by itself." for level in levels), codes]
+        ).strip(),
     )
 
 

@@ -120,8 +120,8 @@ def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force
     )
     if not in_force:
         found += (
-            " The noise was simulated: whoever has the seed, which this report states, can "
-            "subtract it, so the guarantee is not in force and protects nobody."
+            " The noise was simulated: anyone with the seed, which this report states, can "
+            "subtract it, so the guarantee is not in force and protects no one."
         )
     return found
 
@@ -266,8 +266,8 @@ def _published_counts(report: Mapping[str, Any]) -> int:
 
 
 _SIMULATED = (
-    "The noise on the fairness counts was simulated: whoever has the seed can subtract it, so "
-    "fairness_privacy protects nobody here."
+    "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
+    "fairness_privacy protects no one here."
 )
 
 
