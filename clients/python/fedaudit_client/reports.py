@@ -54,8 +54,8 @@ class ReportCalls(Calls):
         `name`: `registry`, `nist-800-226`, `impact-ratio`, `model-card`, `annex-iv` or
         `edpb-28-2024`.
         """
-        path = path_of("experiments/{}/report", experiment_id)
-        return Request("GET", path, json_or_markdown, params={"reading": name})
+        path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
+        return Request("GET", path, json_or_markdown)
 
     reports = lists(
         "reports",
