@@ -9,8 +9,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from api.http.answers import (
     HTML,
     JSON,
-    PDF,
-    ZIP,
     Accept,
     Appendix,
     bundle_response,
@@ -137,8 +135,12 @@ _BESIDE = {
         "figure": {"type": ["string", "null"], "description": "What clients spent."},
     },
 }
-_DOSSIER = contents("The dossier.", ZIP, BINARY, 404, 409, 503)
-_DOSSIER_FORMS = {"json": (JSON, DOSSIER_SCHEMA), "html": (HTML, TEXT), "pdf": (PDF, BINARY)}
+_DOSSIER = contents("The dossier.", "application/zip", BINARY, 404, 409, 503)
+_DOSSIER_FORMS: dict[str, tuple[str, Any]] = {
+    "json": (JSON, DOSSIER_SCHEMA),
+    "html": (HTML, TEXT),
+    "pdf": ("application/pdf", BINARY),
+}
 _DOSSIER_FILE = contents_by("The dossier.", _DOSSIER_FORMS, 404, 409, 503)
 _WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 404, 409)
 _JSONL = "application/jsonl"

@@ -10,7 +10,6 @@ import structlog
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from api.http.answers import PDF, ZIP
 from api.services.lookups import find_experiment, find_report
 from api.services.report_evidence import evidence_of
 from api.shared.security import Call, Caller
@@ -233,10 +232,12 @@ def dossier_response(
         case "html":
             return page_response(dossier_page(dossier(evidence), links=links))
         case "pdf":
-            return _file(printer.pdf(dossier_page(dossier(evidence))), PDF, name)
+            return _file(printer.pdf(dossier_page(dossier(evidence))), "application/pdf", name)
         case "zip":
             printed = printer.pdf if find_spec("weasyprint") else None
-            return _file(stored_zip(dossier_files(evidence, printed=printed)), ZIP, name)
+            return _file(
+                stored_zip(dossier_files(evidence, printed=printed)), "application/zip", name
+            )
         case _:
             assert_never(form)
 
