@@ -14,8 +14,6 @@ from api.http.problems import invalid
 from fedaudit.spec.base import Text
 
 JSON, HTML = "application/json", "text/html"
-ZIP, PDF, BYTES = "application/zip", "application/pdf", "application/octet-stream"
-"""`BYTES`: for clients that have no media type for zip files or PDF."""
 _ANY = "*/*"
 _VERSION = 1
 SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -39,11 +37,10 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     return max(offered, key=quality)
 
 
-def bundle_response(chunks: Iterator[bytes], name: str, accept: str) -> StreamingResponse:
+def bundle_response(chunks: Iterator[bytes], name: str) -> StreamingResponse:
     """The bundle of what has this name, as a file."""
     headers = {"Content-Disposition": f'attachment; filename="{name}-bundle.zip"'}
-    media_type = preferred(accept, (ZIP, BYTES))
-    return StreamingResponse(chunks, media_type=media_type, headers=headers)
+    return StreamingResponse(chunks, media_type="application/zip", headers=headers)
 
 
 def pdf_response(pdf: bytes, name: str) -> Response:
@@ -52,7 +49,17 @@ def pdf_response(pdf: bytes, name: str) -> Response:
         "Content-Disposition": f'attachment; filename="{name}-report.pdf"',
         "Cache-Control": "no-store",
     }
-    return Response(pdf, media_type=PDF, headers=headers)
+    return Response(pdf, media_type="application/pdf", headers=headers)
+
+
+def earlier_name(successor: str) -> dict[str, str]:
+    """Headers of an answer under a name that has a better one (RFC 9745, RFC 8594), by its path
+    relative to the request's. docs/versions.md promises the year between the two dates."""
+    return {
+        "Deprecation": "@1795651200",  # 26 November 2026
+        "Sunset": "Wed, 01 Dec 2027 00:00:00 GMT",
+        "Link": f'<{successor}>; rel="successor-version"',
+    }
 
 
 def _weighted(part: str) -> tuple[str, float] | None:

@@ -33,7 +33,7 @@ from api.pages.wording import cost, figure, iso, small_number
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
-from api.schemas.reports import AuditBody, LargestGapBody, ReportBody, ReportParameters
+from api.schemas.reports import AuditBody, ReportBody, ReportParameters
 from api.services.artifacts import artifact_page
 from api.services.experiments import experiment_page
 from api.services.ledgers.stored_ledgers import summary
@@ -155,7 +155,7 @@ def _reason(status: Status) -> str:
             assert_never(status)
 
 
-def _largest_gap(gap: LargestGap | LargestGapBody) -> Shown:
+def _largest_gap(gap: LargestGap) -> Shown:
     words = gap.figure.removesuffix("_difference").replace("_", " ")
     remark = f"{words} by {gap.attribute}"
     if gap.unmeasured:

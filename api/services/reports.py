@@ -122,7 +122,7 @@ def _body(
             **(one.summary or {}),
             "gate_outcome": one.gate_outcome,
             "sign_off": newest,
-            "largest_gap": None if gap is None else vars(gap),
+            "largest_gap": gap,
             "figures": [
                 of_row(
                     ListedFigure,

@@ -2,7 +2,7 @@
 verified. The rows are not there."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -43,7 +43,8 @@ from fedaudit.reports.sections.provenance import Provenance, signature_check
 from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
 from fedaudit.reports.verdict.verdict import verdict
 from fedaudit.reports.verdict.worst_off import counted_gap_size, fairness_part, unjudged_gap
-from fedaudit.spec.audits import measuring_spec, parse_audit
+from fedaudit.spec.audits import AuditSpec, measuring_spec, parse_audit
+from fedaudit.spec.base import stands_for
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
@@ -84,7 +85,7 @@ class AuditReport(Part):
     gates: list[GateSection]
     gate_outcome: GateOutcome | None
     data: AuditData
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(AuditSpec)]
     """What was asked for, with every default explicit: `spec_hash` is taken over it."""
     provenance: Provenance
     limits: list[str]
