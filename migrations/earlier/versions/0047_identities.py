@@ -1,13 +1,13 @@
 """People by an identity provider, and the groups of their sessions.
 
-Revision ID: 0046
+Revision ID: 0047
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0046"
-down_revision = "0045"
+revision = "0047"
+down_revision = "0046"
 branch_labels = None
 depends_on = None
 
