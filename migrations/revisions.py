@@ -24,8 +24,6 @@ _ADVISORY_LOCK = 7_302_117_645_208_331
 _PACKED = ("subjects", "outcomes", "radii", "releases", "clusters", "epsilons")
 _UNCOMPRESSED = {
     "ledger": _PACKED,
-    "declared_entries": _PACKED,
-    "declared_tallies": ("counts",),
     "declared_ledgers": ("releases",),
     "declared_reservations": ("admitted", "denied"),
 }

@@ -10,8 +10,8 @@ from fedaudit.reports.claims import claims_of
 from fedaudit.reports.verification.verification import verify
 from models.clock import utc_now
 from models.database import Database
-from models.repositories import ExperimentRepository, LedgerRepository, SubjectSetRepository
-from models.repositories.ledger import RowSource, stored_rows
+from models.repositories import ExperimentRepository, SubjectSetRepository
+from models.repositories.ledger import stored_rows
 from models.values import LedgerRow
 from workers.flush import RunningExperiment
 
@@ -35,7 +35,6 @@ def signed_claims(
         if row is None:
             raise LookupError(f"no experiment {experiment.id}")
         names = SubjectSetRepository(session).names(row.subject_set_id)
-    source = RowSource(LedgerRepository, experiment.id, experiment.project_id)
     evidence = Evidence(
         experiment_id=experiment.id,
         spec=row.spec,
@@ -43,7 +42,7 @@ def signed_claims(
         report=report,
         checkpoints=[experiment.ledger_checkpoint("succeeded").sign(key).as_dict()],
         keys=[key.public],
-        rows=_watched(stored_rows(database, source), progressed),
+        rows=_watched(stored_rows(database, experiment.id, experiment.project_id), progressed),
         salt=row.ledger_salt,
     )
     # The claims are not there yet: nothing was checked of them.

@@ -15,13 +15,12 @@ from models.database import AWAY, Database
 from models.repositories import (
     AnnouncementRepository,
     AuditLogRepository,
-    DeclaredEntryRepository,
     ErasingRepository,
     ExpiredFileRepository,
     LedgerRepository,
     SubjectSetRepository,
 )
-from models.repositories.ledger import RowSource, stored_rows
+from models.repositories.ledger import stored_rows
 from models.tables.base import written_time
 from models.tables.federations import Erasure
 from workers.flush import charge_interrupted_rounds
@@ -111,9 +110,8 @@ class Eraser:
                 names, salt = [str(one) for one in declared.names], None
             else:
                 raise LookupError(f"no ledger {owner_id}")
-        repository = LedgerRepository if experiment is not None else DeclaredEntryRepository
         ledger = ErasingLedger(owner_id, names, salt)
-        for rows in batches(stored_rows(self._database, RowSource(repository, owner_id))):
+        for rows in batches(stored_rows(self._database, owner_id)):
             ledger.read(rows)
         statement = ledger.statement(erased_at=written_time(utc_now()))
         if not statement.agreed:

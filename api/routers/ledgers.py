@@ -59,7 +59,7 @@ from api.shared.security import (
 )
 from fedaudit.reports.declared.declared_report import DeclaredReport
 from fedaudit.spec.declared_ledgers import MAX_ROUND, LedgerTerms, ReservationRequest, RoundsRequest
-from models.repositories import DeclaredEntryRepository, DeclaredLedgerRepository
+from models.repositories import DeclaredLedgerRepository
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
@@ -237,6 +237,4 @@ def get_ledger_bundle(ledger_id: str, call: LedgerReader, accept: Accept) -> Str
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
     with call.reading() as session:
         found = find_ledger(session, call.caller, ledger_id)
-    return LedgerTable(
-        call.project_id, found.id, found.names, filters, rows=DeclaredEntryRepository
-    )
+    return LedgerTable(call.project_id, found.id, found.names, filters)

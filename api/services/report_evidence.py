@@ -34,7 +34,7 @@ from models.repositories import (
     SigningKeyRepository,
     SignOffRepository,
 )
-from models.repositories.ledger import PackedRowRepository, RowSource, stored_rows
+from models.repositories.ledger import stored_rows
 from models.tables.experiments import Experiment, LaterAttacks, SignOff
 from models.tables.ledger import SigningKey
 from models.values import LedgerRow
@@ -83,29 +83,26 @@ def evidence_of(
             erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
             compromised=leaked_keys(keys),
-            rows=readable_rows(database, source_of(experiment)),
+            rows=readable_rows(database, id_, project_id),
             faults=faults,
         )
 
 
-def source_of(experiment: Experiment) -> RowSource:
-    """Where the rows of an experiment's ledger are."""
-    return RowSource(LedgerRepository, experiment.id, experiment.project_id)
-
-
-def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow | UnreadableRow]:
+def readable_rows(
+    database: Database, owner_id: str, project_id: str
+) -> Iterator[LedgerRow | UnreadableRow]:
     """The rows in order; a row that cannot be decoded is named, and reading continues."""
     after: tuple[Any, ...] | None = None
     while True:
         with database.read() as session:
-            ledger = source.repository(session, source.project_id)
+            ledger = LedgerRepository(session, project_id)
             rows: Sequence[LedgerRow | UnreadableRow]
             try:
-                decoded = ledger.rows_after(source.owner_id, after=after, limit=_ROWS)
+                decoded = ledger.rows_after(owner_id, after=after, limit=_ROWS)
                 rows, keys = decoded, [row.key for row in decoded]
             except _UNDECODABLE:
-                keys = ledger.keys_after(source.owner_id, after=after, limit=_ROWS)
-                rows = [_one_row(ledger, source.owner_id, key) for key in keys]
+                keys = ledger.keys_after(owner_id, after=after, limit=_ROWS)
+                rows = [_one_row(ledger, owner_id, key) for key in keys]
         yield from rows
         if len(rows) < _ROWS:
             return
@@ -113,7 +110,7 @@ def readable_rows(database: Database, source: RowSource) -> Iterator[LedgerRow |
 
 
 def _one_row(
-    ledger: PackedRowRepository, owner_id: str, key: tuple[Any, ...]
+    ledger: LedgerRepository, owner_id: str, key: tuple[Any, ...]
 ) -> LedgerRow | UnreadableRow:
     place = f"round {key[0]}, release {key[1]}"
     try:
@@ -155,7 +152,7 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
         raise conflict(f"the experiment has not ended: it is {experiment.status}")
     report = ReportRepository(session, experiment.project_id).get(experiment.id)
     stored = evidence_of(database, experiment, None if report is None else report.document)
-    return bundle_chunks(stored, stored_rows(database, source_of(experiment)))
+    return bundle_chunks(stored, stored_rows(database, experiment.id, experiment.project_id))
 
 
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:

@@ -33,7 +33,6 @@ from fedaudit.spec.metrics import COUNTS, RATES
 from fedaudit.spreadsheet import plain_text
 from models.database import Database
 from models.repositories import FairnessRepository, LedgerRepository, RoundRepository
-from models.repositories.ledger import PackedRowRepository
 from models.values import FairnessRow, LedgerRow, RoundRow
 
 Row = TypeVar("Row")
@@ -281,15 +280,12 @@ class LedgerTable:
         names: Sequence[str],
         filters: LedgerFilters,
         *,
-        rows: type[PackedRowRepository] = LedgerRepository,
         salt: bytes | None = None,
     ) -> None:
-        """`names`: the subjects' keys by index; `rows`: where they are kept, by `owner_id`. `salt`:
-        the key of their digests."""
+        """`names`: the subjects' keys by index. `salt`: the key of their digests."""
         self.salt = salt
         self._project_id = project_id
         self._owner_id = owner_id
-        self._repository = rows
         self._names = names
         self._filters = filters
         self._client: int | None = None
@@ -306,12 +302,11 @@ class LedgerTable:
         """Packed rows after a key (round, release, subject kind, observer)."""
         if self._client == -1:
             return []
-        stored = self._repository(session, self._project_id)
-        within = (self._owner_id, self._filters.round_from, self._filters.round_to)
-        if self._client is not None and isinstance(stored, LedgerRepository):
-            owner_id, *rounds = within
-            return stored.history(owner_id, self._client, *rounds, after=after, limit=limit)
-        return stored.rows_after(*within, after=after, limit=limit)
+        stored = LedgerRepository(session, self._project_id)
+        rounds = (self._filters.round_from, self._filters.round_to)
+        if self._client is not None:
+            return stored.history(self._owner_id, self._client, *rounds, after=after, limit=limit)
+        return stored.rows_after(self._owner_id, *rounds, after=after, limit=limit)
 
     def key(self, row: LedgerRow) -> Key:
         return row.key

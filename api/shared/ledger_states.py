@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.columns import columns_of_rows
+from fedaudit.ledger.declared import ChargedEntries
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Histories
-from fedaudit.reports.declared.ledger_material import stored_drawn, stored_histories
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository
+from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository, LedgerRepository
 from models.tables.ledger import DeclaredLedger
 
 _KEPT = 64
@@ -58,10 +59,8 @@ class LedgerStates:
         row = DeclaredLedgerRepository(session, project_id).get(ledger_id)
         if row is None:
             return None
-        found = read_state(session, row)
-        # Postgres reads each statement by itself: a round may have come in between.
-        if (found.entries, found.head) == standing:
-            self.keep(ledger_id, found)
+        found = read_state(session, row, kept)
+        self.keep(ledger_id, found)
         return found
 
     def locked(self, session: Session, row: DeclaredLedger) -> LedgerState:
@@ -70,7 +69,7 @@ class LedgerStates:
             kept = self._states.get(row.id)
         if kept is not None and (kept.entries, kept.head) == (row.entries, bytes(row.head)):
             return kept
-        return read_state(session, row)
+        return read_state(session, row, kept)
 
     def keep(self, ledger_id: str, state: LedgerState) -> None:
         """Remember a state that is committed."""
@@ -86,14 +85,26 @@ class LedgerStates:
             self._states.pop(ledger_id, None)
 
 
-def read_state(session: Session, row: DeclaredLedger) -> LedgerState:
-    """The state of a stored ledger."""
-    tallies = DeclaredPartRepository(session, row.project_id).tallies(row.id)
+def read_state(
+    session: Session, row: DeclaredLedger, kept: LedgerState | None = None
+) -> LedgerState:
+    """The state of a stored ledger: what its entries charge, or what those behind a `kept` state
+    add where the chain goes on from it. Raises ValueError for entries of other terms."""
+    terms, histories, last_round = LedgerTerms.model_validate(row.terms), Histories(row.names), 0
+    if kept is not None and _goes_on(session, row, kept):
+        histories, last_round = kept.histories.copy(), kept.last_round
+        histories.enter(row.names)
+    charged = ChargedEntries(terms, histories, last_round=last_round)
+    entries = LedgerRepository(session, row.project_id)
+    for rows in entries.blocks(row.id, last_round + 1, row.last_round):
+        for some in columns_of_rows(rows):
+            for entry in some.entries():
+                charged.read(entry)
     return LedgerState(
         project_id=row.project_id,
-        terms=LedgerTerms.model_validate(row.terms),
-        histories=stored_histories(row.names, tallies),
-        drawn=stored_drawn(row),
+        terms=terms,
+        histories=histories,
+        drawn=Drawn(row.drawn_names, row.drawn_counts),
         releases=row.releases,
         entries=row.entries,
         head=bytes(row.head),
@@ -102,3 +113,13 @@ def read_state(session: Session, row: DeclaredLedger) -> LedgerState:
         encoder=EntryEncoder(row.names),
         secret=None if row.secret is None else bytes(row.secret),
     )
+
+
+def _goes_on(session: Session, row: DeclaredLedger, kept: LedgerState) -> bool:
+    """Whether the chain of a ledger passes through the head of a state, with the same names."""
+    known = kept.histories.names
+    if not kept.entries <= row.entries or row.names[: len(known)] != known:
+        return False
+    parts = DeclaredPartRepository(session, row.project_id)
+    passed = parts.rounds_of(row.id, [kept.last_round]).get(kept.last_round)
+    return passed is not None and passed.head == kept.head.hex()

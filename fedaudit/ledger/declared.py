@@ -18,7 +18,7 @@ import numpy as np
 import rfc8785
 
 from fedaudit.arrays import Floats, Ints32
-from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, link
+from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, genesis, link
 from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, entry_of, place_of
 from fedaudit.privacy.accounting.privacy_events import (
     DECLARED,
@@ -297,23 +297,46 @@ def significant(tally: Tally) -> Counts:
     return counts[: charged[-1] + 1] if len(charged) else counts[:0]
 
 
-class Replay:
-    """Entries behind a head: where they lead, what each round declared, and what they charged."""
+class ChargedEntries:
+    """What the entries of a ledger charge, read one after the other: its state is what they say."""
 
-    def __init__(
-        self, terms: LedgerTerms, names: Sequence[str], *, head: bytes, entries: int
-    ) -> None:
-        """`entries`: how many lead to `head`. Raises ValueError where two names are equal."""
+    def __init__(self, terms: LedgerTerms, histories: Histories, *, last_round: int = 0) -> None:
+        """`histories`: what the entries up to `last_round` charged; changed here."""
+        self.histories = histories
+        self.last_round = last_round
         self._terms = terms
-        self._subjects = len(names)
-        self._encoder = EntryEncoder(names)
-        self.head = head
-        self.entries = entries
-        self.heads: dict[int, bytes] = {}
+
+    def read(self, entry: LedgerEntry) -> None:
+        """Charge the next entry. Raises ValueError where it is not of the ledger's terms, and
+        KeyError or TypeError where its event is malformed."""
+        charge, steps = charge_of_entry(entry)
+        is_counted = entry.round == self.last_round
+        self.histories.charge(charge, entry.subjects, steps=steps, is_counted=is_counted)
+        self.last_round = entry.round
+        if entry.inputs != declared_inputs(self._terms, charge, steps=steps):
+            place = f"round {entry.round}, release {entry.release}"
+            raise ValueError(f"{place} is not of the ledger's terms")
+
+
+class Replay:
+    """A ledger's entries from its first: where they lead, what each round declared, and what they
+    charged."""
+
+    def __init__(self, terms: LedgerTerms, ledger_id: str) -> None:
+        self.charged = ChargedEntries(terms, Histories(()))
+        self.head = genesis(ledger_id)
+        self.entries = 0
+        self.heads = {0: self.head}
         """By number of entries, the head after each of those read."""
         self.rounds: dict[int, tuple[bytes, bytes | None]] = {}
         """By number, the head after a round and its declaration; None where the chain has none."""
-        self._charged: dict[Charge, tuple[int, Counts]] = {}
+        self._encoder = EntryEncoder(())
+
+    def name(self, names: Sequence[str]) -> None:
+        """`names`: the subjects' by index, those named before first. Raises ValueError where two
+        are equal."""
+        self._encoder = EntryEncoder(names)
+        self.charged.histories.enter(names)
 
     def read(self, row: StoredRow) -> None:
         """The next entry. Raises ValueError where it is none of this ledger's terms, or declares
@@ -327,38 +350,9 @@ class Replay:
         self.entries += 1
         self.heads[self.entries] = self.head
         self.rounds[entry.round] = (self.head, row.declaration)
-        charge, steps = charge_of_entry(entry)
-        if entry.inputs != declared_inputs(self._terms, charge, steps=steps):
-            raise ValueError(f"{place_of(row)} is not of the ledger's terms")
-        self._charge(charge, entry, steps, first=before is None)
+        self.charged.read(entry)
 
-    def before(self, stored: Histories) -> list[Tally]:
-        """The tallies as they were behind the first head: what is stored, less what was read.
-
-        Raises ValueError where the entries charged more than is stored, or otherwise.
-        """
-        found = list(_less(stored.tallies.values(), self._charged))
-        unknown = self._charged.keys() - stored.tallies.keys()
-        if unknown:
-            raise ValueError(f"no tally counts {next(iter(unknown)).event}, which entries charge")
-        return found
-
-    def _charge(self, charge: Charge, entry: LedgerEntry, steps: int, *, first: bool) -> None:
-        rounds, counts = self._charged.get(charge, (0, np.zeros(self._subjects, dtype=np.int64)))
-        counts[0 if charge.everyone else entry.subjects] += steps
-        self._charged[charge] = rounds + first, counts
-
-
-def _less(stored: Iterable[Tally], charged: dict[Charge, tuple[int, Counts]]) -> Iterable[Tally]:
-    """Raises ValueError as `Replay.before`."""
-    for tally in stored:
-        rounds, counts = charged.get(tally.charge, (0, np.zeros(0, dtype=np.int64)))
-        left = np.zeros(max(len(counts), len(tally.counts)), dtype=np.int64)
-        left[: len(tally.counts)] = tally.counts
-        left[: len(counts)] -= counts
-        found = Tally(tally.charge, tally.rounds - rounds, left)
-        kept = significant(found)
-        if found.rounds < 0 or (kept < 0).any() or (not found.rounds and len(kept)):
-            raise ValueError(f"the tally of {tally.charge.event} is not what entries charged")
-        if found.rounds:
-            yield found
+    @property
+    def tallies(self) -> list[Tally]:
+        """How often each charge was made so far, in the order of first appearance."""
+        return list(self.charged.histories.tallies.values())

@@ -15,11 +15,7 @@ from models.repositories.audit_log import (
 from models.repositories.audits import AuditRepository, LaterAttacksRepository
 from models.repositories.base import gathered_writes
 from models.repositories.budgets.budgets import Budgets
-from models.repositories.declared_ledgers import (
-    DeclaredEntryRepository,
-    DeclaredLedgerRepository,
-    DeclaredPartRepository,
-)
+from models.repositories.declared_ledgers import DeclaredLedgerRepository, DeclaredPartRepository
 from models.repositories.disclosures import DisclosureRepository, NearCopyRepository
 from models.repositories.erasures import ErasingRepository, ErasureRepository
 from models.repositories.experiment_parts import (

@@ -5,21 +5,12 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Update, and_, bindparam, func, or_, select, update
+from sqlalchemy import Update, and_, bindparam, or_, select, update
 from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
 from models.repositories.base import PartRepository, RowRepository
-from models.repositories.ledger import Digest, PackedRowRepository
-from models.tables.ledger import (
-    DeclaredCheckpoint,
-    DeclaredEntry,
-    DeclaredLedger,
-    DeclaredReport,
-    DeclaredReservation,
-    DeclaredRoundRow,
-    DeclaredTally,
-)
+from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import Cursor, Page
 
 _LARGE = (
@@ -107,32 +98,6 @@ _BETWEEN = _RESERVED.where(
 _OPEN_OR_OF = _RESERVED.where(or_(_HELD, DeclaredReservation.round == bindparam("round")))
 
 
-class DeclaredEntryRepository(PackedRowRepository):
-    """Entries, which are only ever inserted."""
-
-    _owner = "ledger_id"
-    _table = DeclaredEntry
-    _more = ("declaration",)
-
-    def first_declaration(self, ledger_id: str) -> int | None:
-        """The first round of which the chain holds what was declared beside its entries."""
-        declared = DeclaredEntry.declaration.is_not(None)
-        mine = self._select(DeclaredEntry, ledger_id).where(declared)
-        return self.session.scalar(mine.with_only_columns(func.min(DeclaredEntry.round)))
-
-    def digests_upto(self, ledger_id: str, round_: int) -> list[Digest]:
-        """Those of all entries up to a round."""
-        return [one for one in self.digests(ledger_id) if one[0] <= round_]
-
-    def declarations(self, ledger_id: str) -> dict[int, bytes | None]:
-        """By round, what the chain holds of what it declared beside its entries."""
-        mine = self._select(DeclaredEntry, ledger_id).with_only_columns(
-            DeclaredEntry.round, DeclaredEntry.declaration
-        )
-        found = self.session.execute(mine.order_by(DeclaredEntry.round, DeclaredEntry.release))
-        return {round_: None if one is None else bytes(one) for round_, one in found}
-
-
 class DeclaredPartRepository(PartRepository):
     """Everything else."""
 
@@ -166,15 +131,6 @@ class DeclaredPartRepository(PartRepository):
         statement = self._select(DeclaredRoundRow, ledger_id)
         found = self._all(statement.where(DeclaredRoundRow.round.in_(numbers)))
         return {row.round: row for row in found}
-
-    def tallies(self, ledger_id: str) -> list[DeclaredTally]:
-        """In the order of first appearance."""
-        statement = self._select(DeclaredTally, ledger_id)
-        return self._all(statement.order_by(DeclaredTally.place))
-
-    def put_tally(self, row: dict[str, Any]) -> None:
-        """Overwrites one."""
-        self._put(DeclaredTally, row)
 
     def beside_and_of(
         self, ledger_id: str, round_: int, now: datetime
@@ -214,35 +170,3 @@ class DeclaredPartRepository(PartRepository):
         these = DeclaredReservation.round.in_(numbers)
         open_ones = (DeclaredReservation.ledger_id == ledger_id, DeclaredReservation.state == OPEN)
         return self._set_rows(DeclaredReservation, *open_ones, these, state=state)
-
-    def envelopes(self, ledger_id: str) -> list[dict[str, Any]]:
-        """The checkpoints, oldest first."""
-        statement = self._select(DeclaredCheckpoint, ledger_id)
-        rows = self._all(statement.order_by(DeclaredCheckpoint.entries))
-        return [row.envelope for row in rows]
-
-    def add_checkpoint(
-        self, ledger_id: str, project_id: str, *, entries: int, envelope: Mapping[str, Any]
-    ) -> None:
-        """Stores a checkpoint; one of the same count stays as it is."""
-        values = {"entries": entries, "envelope": dict(envelope), "created_at": utc_now()}
-        owner = {"ledger_id": ledger_id, "project_id": project_id}
-        self._insert_absent(DeclaredCheckpoint, {**owner, **values})
-
-    def report(self, ledger_id: str) -> DeclaredReport | None:
-        """The newest signed report."""
-        return self._one(self._select(DeclaredReport, ledger_id))
-
-    def put_report(
-        self,
-        ledger_id: str,
-        project_id: str,
-        *,
-        entries: int,
-        document: Mapping[str, Any],
-        report_hash: str,
-    ) -> None:
-        """Stores a signed report in the place of the one before."""
-        owner = {"ledger_id": ledger_id, "project_id": project_id}
-        values = {"document": dict(document), "report_hash": report_hash, "entries": entries}
-        self._put(DeclaredReport, {**owner, **values, "created_at": utc_now()})

@@ -29,8 +29,20 @@ from models.tables.base import Base, Identifier, Word
 from models.values import BudgetFigure
 
 
-class PackedEntry:
-    """The columns of an entry: its subjects as parallel arrays, its inputs, digest and link."""
+class Ledger(Base):
+    """One round of one release against one observer, of an experiment or of a training elsewhere:
+    its subjects as parallel arrays, its inputs, digest and link. Rows are only inserted. The
+    primary key is the only index, since each costs at every round."""
+
+    __tablename__ = "ledger"
+
+    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    """Or the id of a declared ledger."""
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
+    observer: Mapped[str] = mapped_column(Word, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
 
     subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
     outcomes: Mapped[Packed] = mapped_column(PackedArray("int16"))
@@ -65,20 +77,9 @@ class PackedEntry:
     digest: Mapped[bytes] = mapped_column(LargeBinary)
     link: Mapped[bytes] = mapped_column(LargeBinary)
     interrupted: Mapped[bool] = mapped_column(Boolean)
-
-
-class Ledger(PackedEntry, Base):
-    """One round of one release against one observer. Rows are only inserted. The primary key is the
-    only index, since each costs at every round."""
-
-    __tablename__ = "ledger"
-
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
+    declaration: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """Of a declared round, the keyed hash of what it declared beside its entries, which the link
+    holds; null in rounds that were declared before there was one."""
 
 
 class LedgerTotals(Base):
@@ -172,10 +173,12 @@ class LedgerCheckpoint(Base):
 
     __tablename__ = "ledger_checkpoints"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    """Or the id of a declared ledger."""
     entries: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     status: Mapped[str] = mapped_column(Word, primary_key=True)
-    """That of the experiment when it was made: the end is signed apart."""
+    """That of the experiment when it was made: the end is signed apart. A declared ledger runs for
+    ever."""
     project_id: Mapped[str] = mapped_column(Identifier)
     envelope: Mapped[dict[str, Any]]
     """DSSE."""
@@ -222,22 +225,9 @@ class DeclaredLedger(Base):
     signed_entries: Mapped[int] = mapped_column(Integer)
     """How many a signature covers; -1 before the first."""
     signed_at: Mapped[datetime | None]
-
-
-class DeclaredEntry(PackedEntry, Base):
-    """What a declared round charged. Rows are only ever inserted."""
-
-    __tablename__ = "declared_entries"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
-    declaration: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """The keyed hash of what the round declared beside its entries, which the link holds; null in
-    rounds that were declared before there was one."""
+    report: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
+    """Signed, of so many entries; overwritten by that of later rounds."""
+    report_hash: Mapped[str | None] = mapped_column(String(64))
 
 
 class DeclaredRoundRow(Base):
@@ -270,20 +260,6 @@ class DeclaredRoundRow(Base):
     declared_at: Mapped[datetime]
 
 
-class DeclaredTally(Base):
-    """How often one distinct event was charged to each subject; overwritten with each round."""
-
-    __tablename__ = "declared_tallies"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    place: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    """In the order of first appearance."""
-    project_id: Mapped[str] = mapped_column(Identifier)
-    charge: Mapped[dict[str, Any]]
-    rounds: Mapped[int] = mapped_column(Integer)
-    counts: Mapped[Packed] = mapped_column(PackedArray("int64"))
-
-
 class DeclaredReservation(Base):
     """What a round may spend that was not declared yet."""
 
@@ -306,32 +282,6 @@ class DeclaredReservation(Base):
     admitted and nothing is held."""
     reserved_at: Mapped[datetime]
     expires_at: Mapped[datetime]
-
-
-class DeclaredCheckpoint(Base):
-    """How many entries a ledger had, signed. Rows are only ever inserted."""
-
-    __tablename__ = "declared_checkpoints"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    entries: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    project_id: Mapped[str] = mapped_column(Identifier)
-    envelope: Mapped[dict[str, Any]]
-    """DSSE."""
-    created_at: Mapped[datetime]
-
-
-class DeclaredReport(Base):
-    """The newest signed report of a ledger; overwritten by that of later rounds."""
-
-    __tablename__ = "declared_reports"
-
-    ledger_id: Mapped[str] = mapped_column(ForeignKey("declared_ledgers.id"), primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
-    entries: Mapped[int] = mapped_column(Integer)
-    document: Mapped[dict[str, Any]]
-    report_hash: Mapped[str] = mapped_column(String(64))
-    created_at: Mapped[datetime]
 
 
 UnitKey = String(255)

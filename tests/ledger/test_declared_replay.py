@@ -1,4 +1,4 @@
-"""Charging entries anew from any point on gives the tallies of that point."""
+"""Charging the entries of a ledger anew gives the tallies that its rounds made."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.ledger.declared import Replay, RoundsSoFar, declared_entries
+from fedaudit.ledger.declared import ChargedEntries, Replay, RoundsSoFar, declared_entries
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import BundledRow
-from fedaudit.privacy.declared.histories import Histories, Tally, charge_of, steps_of
+from fedaudit.ledger.rows import BundledRow, entry_of
+from fedaudit.privacy.declared.histories import Histories, charge_of, steps_of
 from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms
 
 _ID, _SECRET = "a ledger", bytes(32)
@@ -72,48 +72,46 @@ def _entered(
     ]
 
 
-def _state(tallies: list[Tally]) -> str:
-    return RoundsSoFar(_SECRET).state_hash(tallies)
-
-
 @settings(max_examples=60, deadline=None)
 @given(rounds=st.lists(_ROUND, min_size=1, max_size=8), data=st.data())
-def test_what_is_stored_less_what_was_charged_is_what_was_there(rounds, data):
+def test_entries_say_what_every_round_charged(rounds, data):
     histories = Histories([EVERYONE, *_NAMES])
     releases, head = np.zeros(1 + len(_NAMES), dtype=np.int32), genesis(_ID)
-    states, heads, rows = [_state([])], [head], []
+    states, heads, rows = [_state(histories)], [head], []
     for number, (event, names) in enumerate(rounds, start=1):
         made = _entered(histories, releases, number, event, names)
         for row in made:
             head = link(head, row.digest, row.clusters, declaration=row.declaration)
         rows.append(made)
         heads.append(head)
-        states.append(_state(list(histories.tallies.values())))
+        states.append(_state(histories))
     begin = data.draw(st.integers(0, len(rounds)))
-    known = sum(len(made) for made in rows[:begin])
-    replay = Replay(_TERMS, histories.names, head=heads[begin], entries=known)
-    for row in (row for made in rows[begin:] for row in made):
-        replay.read(row)
-    assert replay.head == head
+    replay = Replay(_TERMS, _ID)
+    replay.name(histories.names)
+    for number, made in enumerate(rows):
+        if number == begin:
+            # As for who goes on from here with a copy.
+            later = ChargedEntries(_TERMS, replay.charged.histories.copy(), last_round=begin)
+        for row in made:
+            replay.read(row)
+            if number >= begin:
+                later.read(entry_of(row))
+        assert _state(replay.charged.histories) == states[number + 1]
+        assert replay.head == heads[number + 1]
     assert replay.entries == sum(map(len, rows))
-    assert list(replay.rounds) == list(range(begin + 1, len(rounds) + 1))
-    assert _state(replay.before(histories)) == states[begin]
+    assert list(replay.rounds) == list(range(1, len(rounds) + 1))
+    if begin < len(rounds):
+        assert _state(later.histories) == states[-1]
 
 
-def test_a_tally_that_is_too_small_or_missing_is_no_past() -> None:
-    histories = Histories([EVERYONE, *_NAMES])
+def _state(histories: Histories) -> str:
+    return RoundsSoFar(_SECRET).state_hash(histories.tallies.values())
+
+
+def test_an_entry_of_other_terms_is_refused() -> None:
     releases = np.zeros(1 + len(_NAMES), dtype=np.int32)
-    rows = _entered(histories, releases, 1, _EVENTS[1], ["a", "b"])
-    replay = Replay(_TERMS, histories.names, head=genesis(_ID), entries=0)
-    for row in rows:
+    [row, *_] = _entered(Histories([EVERYONE, *_NAMES]), releases, 1, _EVENTS[0], ["a", "b"])
+    replay = Replay(_TERMS.model_copy(update={"delta": 1e-6}), _ID)
+    replay.name([EVERYONE, *_NAMES])
+    with pytest.raises(ValueError, match="round 1, release 0 is not of the ledger's terms"):
         replay.read(row)
-    assert replay.before(histories) == []
-    [tally] = histories.tallies.values()
-    fewer = Histories(histories.names, [Tally(tally.charge, 1, tally.counts - (tally.counts > 0))])
-    with pytest.raises(ValueError, match="not what entries charged"):
-        replay.before(fewer)
-    more = Histories(histories.names, [Tally(tally.charge, 1, tally.counts + 1)])
-    with pytest.raises(ValueError, match="not what entries charged"):
-        replay.before(more)
-    with pytest.raises(ValueError, match="no tally counts"):
-        replay.before(Histories(histories.names))

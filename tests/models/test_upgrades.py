@@ -112,7 +112,13 @@ def test_a_row_that_refers_to_nothing_stops_the_upgrade_and_is_named(tmp_path: P
     database.dispose()
 
 
+_MOVED = {"declared_entries": "ledger", "declared_checkpoints": "ledger_checkpoints"}
+
+
 def _compare(before: dict[str, int], after: dict[str, int]) -> None:
+    for table, into in _MOVED.items():
+        if table in before and table not in after:
+            before = {**before, into: before[into] + before[table]}
     kept = before.keys() & after.keys()
     assert {"api_keys", "experiments", "idempotency_keys"} <= kept
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}

@@ -1,20 +1,21 @@
 """Whether a declared ledger is what was signed of it before, and more: what its signer asks first.
 
-The heavy part, hashing entries and charging them anew, begins at the newest checkpoint that this
-process's own key signed. What was signed before is compared by hashes.
+Entries are hashed and charged anew from the first on, or from where this process signed last. What
+its own key signed before is compared by hashes.
 """
 
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.declared import Declared, Replay, RoundsSoFar, changed_beside
-from fedaudit.ledger.encoding import genesis, ledger_hash
+from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.rows import StoredRow
 from fedaudit.ledger.statements import (
     DATABASE,
@@ -26,9 +27,11 @@ from fedaudit.ledger.statements import (
     growing_hashes,
     subjects_hash,
 )
+from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.histories import Tally
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.declared.declared_report import declared_report
-from fedaudit.reports.declared.ledger_material import DeclaredMaterial, stored_material
+from fedaudit.reports.declared.ledger_material import DeclaredMaterial
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.declared_ledgers import LedgerTerms
@@ -36,16 +39,17 @@ from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
-    DeclaredEntryRepository,
     DeclaredLedgerRepository,
     DeclaredPartRepository,
     FederationRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
 )
 from models.repositories.declared_ledgers import unsigned_ledgers
-from models.repositories.ledger import Digest, RowSource, stored_rows
+from models.repositories.ledger import Digest, stored_rows
 from models.tables.ledger import DeclaredLedger
 from models.values import BudgetsAcross
-from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, use_key
+from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, sign_checkpoint
 
 _NO_SECRET = bytes(32)
 """Of ledgers whose rounds were all declared before they had one."""
@@ -62,7 +66,7 @@ class Start:
 
     @property
     def covered(self) -> Checkpoint | None:
-        """The checkpoint behind which alone entries need to be charged anew."""
+        """The same, where it covers what rounds declared beside their entries."""
         known = self.checkpoint is not None and self.checkpoint.state_hash is not None
         return self.checkpoint if known else None
 
@@ -98,21 +102,20 @@ def check_ledger(
     row: DeclaredLedger,
     material: DeclaredMaterial,
     start: Start,
+    replay: Replay,
     *,
+    before: Sequence[Tally],
     digests: Sequence[Digest],
-    entries: Iterable[StoredRow],
 ) -> str | None:
-    """Whether entries, rounds and tallies follow from what was signed, and from each other; the
-    state hash to be signed next.
+    """Whether entries and rounds follow from what was signed, and from each other; the state hash
+    to be signed next.
 
-    `digests`: of all entries. `entries`: those behind `start.covered`, in order. Raises ValueError
-    where something does not follow.
+    `replay` has read all entries; `before`: its tallies behind `start.covered`. `digests`: of all
+    entries. Raises ValueError where something does not follow.
     """
     covered = start.covered
     if canonical_hash(row.terms) != row.terms_hash:
         raise ValueError("the terms are not those that were stated")
-    replay = _replayed(row, material.terms, start, entries)
-    before = replay.before(material.histories)
     secret = row.secret or _NO_SECRET
     rounds = RoundsSoFar(secret)
     last = 0 if covered is None else covered.last_round
@@ -124,15 +127,13 @@ def check_ledger(
         rounds.add_entry(digest)
     if covered is not None and rounds.state_hash(before) != covered.state_hash:
         raise ValueError(f"what is stored up to round {last} is not what was signed")
-    if covered is None and before:
-        raise ValueError("tallies count more than the entries charged")
-    _check_rounds(material.rounds[known:], rounds, replay)
+    _check_rounds(material.rounds[known:], rounds, replay, behind=last)
     for digest in digests[behind:]:
         rounds.add_entry(digest)
     beside = changed_beside(material.rounds, material.reservations, material.drawn, secret)
     if (changed := next(beside, None)) is not None:
         raise ValueError(f"{changed}: not what the chain holds")
-    return None if row.secret is None else rounds.state_hash(material.histories.tallies.values())
+    return None if row.secret is None else rounds.state_hash(replay.tallies)
 
 
 def _check_subject(checkpoint: Checkpoint, row: DeclaredLedger) -> None:
@@ -146,31 +147,36 @@ def _check_subject(checkpoint: Checkpoint, row: DeclaredLedger) -> None:
         raise ValueError("the subjects are not those that were signed")
 
 
-def _replayed(
-    row: DeclaredLedger, terms: LedgerTerms, start: Start, entries: Iterable[StoredRow]
-) -> Replay:
-    """The entries, which lead through every signed head to the ledger's."""
-    covered, signed = start.covered, start.checkpoint
-    replay = Replay(
-        terms,
-        row.names,
-        head=genesis(row.id) if covered is None else bytes.fromhex(covered.chain_head),
-        entries=0 if covered is None else covered.entries,
-    )
-    for one in entries:
-        replay.read(one)
-    if covered is None and signed is not None and signed.entries:
+def read_to_end(
+    row: DeclaredLedger, start: Start, replay: Replay, entries: Iterable[StoredRow]
+) -> Sequence[Tally]:
+    """Read the `entries` behind those that `replay` has read; returns its tallies as they were
+    behind `start.covered`. Raises ValueError where they do not lead through the newest checkpoint
+    to the ledger's head."""
+    replay.name(row.names)
+    last = 0 if start.covered is None else start.covered.last_round
+    before: Sequence[Tally] | None = None
+    for is_covered, some in groupby(entries, key=lambda one: one.round <= last):
+        if not is_covered:
+            before = replay.tallies
+        for one in some:
+            replay.read(one)
+    signed = start.checkpoint
+    if signed is not None and signed.entries:
         head = replay.heads.get(signed.entries)
         if head is None or head.hex() != signed.chain_head:
             raise ValueError("the entries do not lead through the newest checkpoint")
     if (replay.entries, replay.head) != (row.entries, bytes(row.head)):
-        raise ValueError("the entries do not lead from the newest checkpoint to the head")
-    return replay
+        raise ValueError("the entries do not lead to the ledger's head")
+    return replay.tallies if before is None else before
 
 
-def _check_rounds(declared: Sequence[Declared], rounds: RoundsSoFar, replay: Replay) -> None:
-    """Whether the stored rounds are those whose entries were read, and as the chain holds them."""
-    if [one.round for one in declared] != list(replay.rounds):
+def _check_rounds(
+    declared: Sequence[Declared], rounds: RoundsSoFar, replay: Replay, *, behind: int
+) -> None:
+    """Whether the stored rounds behind one are those whose entries were read, and as the chain
+    holds them."""
+    if [one.round for one in declared] != [one for one in replay.rounds if one > behind]:
         raise ValueError("the rounds are not those that have entries")
     chained = False
     for one in declared:
@@ -187,7 +193,7 @@ def _check_rounds(declared: Sequence[Declared], rounds: RoundsSoFar, replay: Rep
 
 log = structlog.get_logger()
 
-_REMEMBERED = 10_000
+_REMEMBERED, _REPLAYED = 10_000, 64
 
 
 class DeclaredLedgerSigner(WaitingSigner):
@@ -220,6 +226,8 @@ class DeclaredLedgerSigner(WaitingSigner):
         self._signed: OrderedDict[str, int] = OrderedDict()
         """Entries that this process knows to be signed, of the ledgers signed last: a database that
         was set back is noticed."""
+        self._replays: OrderedDict[str, Replay] = OrderedDict()
+        """What was read of the ledgers signed last: new entries alone are charged anew."""
 
     def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str, str]]:
         found = unsigned_ledgers(session, seconds=self._seconds, limit=limit)
@@ -232,40 +240,44 @@ class DeclaredLedgerSigner(WaitingSigner):
             row = DeclaredLedgerRepository(session, project_id).lock(ledger_id)
             if row is None or row.entries == row.signed_entries:
                 return False
-            parts = DeclaredPartRepository(session, project_id)
-            tallies, reservations = parts.tallies(row.id), parts.reservations(row.id)
-            envelopes, report = parts.envelopes(row.id), parts.report(row.id)
+            reservations = DeclaredPartRepository(session, project_id).reservations(row.id)
+            envelopes = LedgerCheckpointRepository(session, project_id).envelopes(row.id)
             policies = []
             if row.federation_id is not None:
                 federations = FederationRepository(session, project_id, across=self._across)
                 policies = federations.disclosures(row.federation_id)
-        reported = -1 if report is None else report.entries
-        known = max(row.signed_entries, reported, self._signed.get(ledger_id, -1))
+        known = max(row.signed_entries, self._signed.get(ledger_id, -1))
         start = start_of(row, envelopes, self._key.public, known_entries=known)
         if start.witness != TRAINER:
             log.warning("signatures of a ledger are missing or foreign", ledger_id=ledger_id)
         with self._database.read() as session:
             # Only ever inserted: up to the ledger's last round it needs no lock to be read.
-            inserted = DeclaredEntryRepository(session)
-            digests = inserted.digests_upto(row.id, row.last_round)
+            inserted = LedgerRepository(session)
+            digests = list(inserted.digests(row.id, upto=row.last_round))
             first_declaration = inserted.first_declaration(row.id)
             rounds = DeclaredPartRepository(session).rounds(row.id, upto=row.last_round)
-        material = stored_material(
-            row,
-            tallies,
-            rounds,
-            reservations,
+        terms = LedgerTerms.model_validate(row.terms)
+        replay = self._replay_from(row, terms, start)
+        first = replay.charged.last_round + 1
+        entries = stored_rows(self._database, row.id, first=first, last=row.last_round)
+        before = read_to_end(row, start, replay, entries)
+        material = DeclaredMaterial(
+            ledger_id=row.id,
+            terms=terms,
+            histories=replay.charged.histories,
+            drawn=Drawn(row.drawn_names, row.drawn_counts),
+            rounds=rounds,
+            reservations=reservations,
             first_declaration=first_declaration,
             least_group_size=least_group_size(self._floor, policies),
-            ledger_hash=ledger_hash(digests),
             made_at=utc_now(),
-            key_id=self._key.key_id,
+            ledger_hash=ledger_hash(digests),
+            chain_head=replay.head.hex(),
+            entries=replay.entries,
             witness=start.witness,
+            key_id=self._key.key_id,
         )
-        behind = 0 if start.covered is None else start.covered.last_round
-        source = RowSource(DeclaredEntryRepository, row.id)
-        entries = stored_rows(self._database, source, first=behind + 1, last=row.last_round)
-        state_hash = check_ledger(row, material, start, digests=digests, entries=entries)
+        state_hash = check_ledger(row, material, start, replay, before=before, digests=digests)
         document = sign_report(declared_report(material), self._key)
         checkpoint = Checkpoint(
             experiment_id=row.id,
@@ -279,7 +291,22 @@ class DeclaredLedgerSigner(WaitingSigner):
             state_hash=state_hash,
         )
         with self._database.write() as session:
-            return self._store(session, row, checkpoint, document)
+            if not self._store(session, row, checkpoint, document):
+                return False
+        _remember(self._signed, row.id, checkpoint.entries, most=_REMEMBERED)
+        _remember(self._replays, row.id, replay, most=_REPLAYED)
+        return True
+
+    def _replay_from(self, row: DeclaredLedger, terms: LedgerTerms, start: Start) -> Replay:
+        """What was read of a ledger when this process signed it, if that was its newest signature
+        and the names stayed; else one that begins anew."""
+        known, covered = self._replays.pop(row.id, None), start.covered
+        if known is not None and covered is not None:
+            names = known.charged.histories.names
+            where = (known.entries, known.head.hex())
+            if where == (covered.entries, covered.chain_head) and row.names[: len(names)] == names:
+                return known
+        return Replay(terms, row.id)
 
     def _store(
         self,
@@ -294,16 +321,18 @@ class DeclaredLedgerSigner(WaitingSigner):
         now = ledgers.lock(row.id)
         if now is None or now.signed_entries != row.signed_entries:
             return False
-        use_key(session, self._key)
-        parts, owner = DeclaredPartRepository(session, row.project_id), (row.id, row.project_id)
-        envelope = checkpoint.sign(self._key).as_dict()
-        entries = checkpoint.entries
-        parts.add_checkpoint(*owner, entries=entries, envelope=envelope)
-        hashed = report_hash(document)
-        parts.put_report(*owner, entries=entries, document=document, report_hash=hashed)
-        ledgers.change(row.id, {"signed_entries": entries, "signed_at": utc_now()})
-        self._signed[row.id] = entries
-        self._signed.move_to_end(row.id)
-        while len(self._signed) > _REMEMBERED:
-            self._signed.popitem(last=False)
+        sign_checkpoint(session, checkpoint, project_id=row.project_id, key=self._key)
+        report = {"report": document, "report_hash": report_hash(document)}
+        entries = {"signed_entries": checkpoint.entries, "signed_at": utc_now()}
+        ledgers.change(row.id, {**entries, **report})
         return True
+
+
+Kept = TypeVar("Kept")
+
+
+def _remember(kept: OrderedDict[str, Kept], ledger_id: str, value: Kept, *, most: int) -> None:
+    kept[ledger_id] = value
+    kept.move_to_end(ledger_id)
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -36,7 +36,6 @@ from fedaudit.ledger.encoding import EntryEncoder, link
 from fedaudit.ledger.rows import LedgerEntry, stored_fields
 from fedaudit.privacy.declared.figures import clients_over, read_rounds
 from fedaudit.privacy.declared.histories import (
-    Charge,
     Histories,
     charge_of,
     distinct,
@@ -50,11 +49,7 @@ from fedaudit.spec.declared_ledgers import AnyRelease, DeclaredEvent, DeclaredRo
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.identifiers import is_id
-from models.repositories import (
-    DeclaredEntryRepository,
-    DeclaredLedgerRepository,
-    DeclaredPartRepository,
-)
+from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository, LedgerRepository
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
@@ -168,15 +163,10 @@ class ChargedRounds:
         self.releases = before.releases.copy()
         self.encoder = before.encoder
         self.secret = before.secret or secrets.token_bytes(SECRET_BYTES)
-        self.changed: set[Charge] = set()
-        """The charges that these rounds made."""
+        self.has_drawn = False
+        """Whether one of the rounds drew clients in secret."""
         self.rounds = [self._add(one, last=one is fresh[-1]) for one in fresh]
         self.costs = largest_costs(self.terms, self.histories)
-
-    @property
-    def has_drawn(self) -> bool:
-        """Whether one of the rounds drew clients in secret."""
-        return any(charge.everyone for charge in self.changed)
 
     def _add(self, one: DeclaredRound, *, last: bool) -> ChargedRound:
         """The `last` of a request says who was drawn so far, so that a long request hashes them
@@ -184,12 +174,12 @@ class ChargedRounds:
         charge, steps = charge_of(self.terms, one.event), steps_of(one.event)
         if charge.everyone:
             # The subjects must not show who was drawn.
+            self.has_drawn = True
             self.drawn.add([*one.participants, *one.failures])
         participants = self._enter(() if charge.everyone else one.participants)
         failures = self._enter(() if charge.everyone else one.failures)
         asked = np.concatenate([participants, failures])
         self.histories.charge(charge, asked, steps=steps)
-        self.changed.add(charge)
         if charge.everyone:
             over = clients_over(self.terms, self.histories)
         else:
@@ -332,15 +322,11 @@ def _append(
             written.append(LedgerRow(**fields, digest=digest, link=head))
         rounds.append({**stored, "head": head.hex()})
         last_round = number
-    DeclaredEntryRepository(session).insert(row.id, row.project_id, written)
+    LedgerRepository(session).insert(row.id, row.project_id, written)
     parts.add_rounds(rounds)
     used = [one["round"] for one in rounds if _holds(reserved.get(one["round"]), now)]
     if used:
         parts.end_reservations(row.id, used, USED)
-    for place, (charge, tally) in enumerate(histories.tallies.items()):
-        if charge in charged.changed:
-            counted = {"rounds": tally.rounds, "counts": tally.counts}
-            parts.put_tally({**owner, "place": place, "charge": charge.as_dict(), **counted})
     after = replace(
         before,
         histories=histories,

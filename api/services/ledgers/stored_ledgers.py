@@ -22,7 +22,7 @@ from api.schemas.experiment_tables import (
 from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
-from api.services.ledgers.round_posting import read_event
+from api.services.ledgers.round_posting import ledger_before, read_event
 from api.services.lookups import find_federation, found_by, refuse_while_erasing
 from api.services.report_evidence import (
     distinct_names,
@@ -38,12 +38,12 @@ from fedaudit.ledger.audit import Places
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.declared import changed_beside, declaration_of
 from fedaudit.ledger.encoding import genesis, ledger_hash
-from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
+from fedaudit.privacy.declared.figures import UNBOUNDED, Drawn, contradictions, ledger_figures
 from fedaudit.privacy.declared.histories import charge_of
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import check, unchecked, value_at
 from fedaudit.reports.declared.declared_report import declared_report
-from fedaudit.reports.declared.ledger_material import gaps_of, stored_drawn, stored_material
+from fedaudit.reports.declared.ledger_material import DeclaredMaterial, gaps_of
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.verification import verify
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
@@ -52,15 +52,16 @@ from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories import (
     AuditLogRepository,
-    DeclaredEntryRepository,
     DeclaredLedgerRepository,
     DeclaredPartRepository,
     ErasureRepository,
     FederationRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
     SigningKeyRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.repositories.ledger import RowSource, stored_rows
+from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
 _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
@@ -339,7 +340,7 @@ def ledger_bundle(call: Call, ledger_id: str) -> Iterator[bytes]:
     evidence, row = _evidence(call.resources, found), found.ledger
     if not _may_be_shown(call.resources, found):
         evidence = replace(evidence, report=None)
-    rows = stored_rows(call.resources.database, _source(row))
+    rows = stored_rows(call.resources.database, row.id, row.project_id)
     return bundle_chunks(evidence, islice(rows, found.entries))
 
 
@@ -364,7 +365,7 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
         if ErasureRepository(session, ledger.project_id).statement(ledger.id) is not None:
             why = "counts of groups and who took part were erased with the clients' names"
             return unchecked("ledger.declarations", why)
-        chained = DeclaredEntryRepository(session, ledger.project_id).declarations(ledger.id)
+        chained = LedgerRepository(session, ledger.project_id).declarations(ledger.id)
         parts = DeclaredPartRepository(session, ledger.project_id)
         declared = parts.rounds(ledger.id, upto=ledger.last_round)
         reserved = parts.reservations(ledger.id)
@@ -376,7 +377,8 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Found:
     missing = chained.keys() - {one.round for one in declared}
     for number in sorted(one for one in missing if one <= ledger.last_round):
         wrong.add(f"round {number}, which is missing")
-    for changed in changed_beside(declared, reserved, stored_drawn(ledger), secret):
+    drawn = Drawn(ledger.drawn_names, ledger.drawn_counts)
+    for changed in changed_beside(declared, reserved, drawn, secret):
         wrong.add(changed)
     return check(
         "ledger.declarations",
@@ -390,10 +392,10 @@ def _newest(call: Call, ledger_id: str) -> LedgerReport:
     """The newest signed report, or one made now where there is none."""
     with call.reading() as session:
         row = find_ledger(session, call.caller, ledger_id)
-        stored = DeclaredPartRepository(session, row.project_id).report(row.id)
-    if stored is None:
+        document, hashed = row.report, row.report_hash
+    if document is None or hashed is None:
         return _made_now(call, ledger_id)
-    return LedgerReport(stored.document, stored.report_hash, stored.entries, row)
+    return LedgerReport(document, hashed, row.signed_entries, row)
 
 
 def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
@@ -407,26 +409,32 @@ def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
 
 
 def _made_now(call: Call, ledger_id: str) -> LedgerReport:
-    """Of a ledger as it is; its lock keeps rounds out while what they overwrite is read."""
+    """Of a ledger as it is; its lock keeps rounds out while what they overwrite is read, and most
+    entries are read before."""
+    ledger_before(call, ledger_id)
     with call.writing() as session:
         row = DeclaredLedgerRepository(session, call.project_id).lock(ledger_id)
         if row is None:
             raise not_found("ledger")
-        parts = DeclaredPartRepository(session, row.project_id)
-        tallies, reservations = parts.tallies(row.id), parts.reservations(row.id)
+        state = call.resources.ledgers.locked(session, row)
+        reservations = DeclaredPartRepository(session, row.project_id).reservations(row.id)
         least = shown_group_size(call.resources, session, row.project_id, row.federation_id)
     with call.reading() as session:
-        entries = DeclaredEntryRepository(session, row.project_id)
+        entries = LedgerRepository(session, row.project_id)
         rounds = DeclaredPartRepository(session, row.project_id).rounds(row.id, upto=row.last_round)
-        material = stored_material(
-            row,
-            tallies,
-            rounds,
-            reservations,
+        material = DeclaredMaterial(
+            ledger_id=row.id,
+            terms=state.terms,
+            histories=state.histories,
+            drawn=state.drawn,
+            rounds=rounds,
+            reservations=reservations,
             first_declaration=entries.first_declaration(row.id),
             least_group_size=least,
-            ledger_hash=ledger_hash(entries.digests_upto(row.id, row.last_round)),
             made_at=utc_now(),
+            ledger_hash=ledger_hash(entries.digests(row.id, upto=row.last_round)),
+            chain_head=state.head.hex(),
+            entries=state.entries,
         )
     # Outside of any transaction: figures may take seconds.
     document = declared_report(material)
@@ -439,7 +447,7 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         refuse_while_erasing(session, row.project_id, row.id, federation_id=row.federation_id)
         erased = ErasureRepository(session, row.project_id).statement(row.id)
         keys = SigningKeyRepository(session).list()
-        envelopes = DeclaredPartRepository(session, row.project_id).envelopes(row.id)
+        envelopes = LedgerCheckpointRepository(session, row.project_id).envelopes(row.id)
     return Evidence(
         experiment_id=row.id,
         spec=row.terms,
@@ -449,10 +457,6 @@ def _evidence(resources: Resources, found: LedgerReport) -> Evidence:
         erased=erased,
         keys=readable_keys([key.public_key for key in keys], faults),
         compromised=leaked_keys(keys),
-        rows=islice(readable_rows(resources.database, _source(row)), found.entries),
+        rows=islice(readable_rows(resources.database, row.id, row.project_id), found.entries),
         faults=faults,
     )
-
-
-def _source(row: DeclaredLedger) -> RowSource:
-    return RowSource(DeclaredEntryRepository, row.id, row.project_id)

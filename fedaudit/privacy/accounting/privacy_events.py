@@ -255,6 +255,9 @@ def event_from_dict(values: Mapping[str, Any]) -> Event:
         raise ValueError(f"an event of kind {kind!r} has the fields {sorted(expected)}")
     if "event" in given:
         given["event"] = event_from_dict(given["event"])
+    for name in ("rate", "noise_multiplier"):
+        if type(given.get(name)) is int:  # canonical JSON writes 4.0 as 4
+            given[name] = float(given[name])
     return event(**given)
 
 

@@ -132,10 +132,14 @@ class Drawn:
     that who was drawn is secret. The names are compared with the declared sampling, and not shown.
     """
 
-    def __init__(self, names: Sequence[str] | None = None, counts: Iterable[int] = ()) -> None:
+    def __init__(
+        self, names: Sequence[str] | None = None, counts: Iterable[int] | None = None
+    ) -> None:
+        """Both are None before anybody was drawn."""
         self.is_recorded = names is not None
         """Whether there was such a round since names are kept apart."""
-        self._counts = dict(zip(names or (), map(int, counts), strict=True))
+        counted = () if counts is None else counts
+        self._counts = dict(zip(names or (), map(int, counted), strict=True))
 
     def copy(self) -> "Drawn":
         """One to which rounds may be added without changing this one."""

@@ -218,9 +218,11 @@ class Histories:
                 self.names.append(name)
         return np.array([self.places[name] for name in wanted], dtype=np.int32)
 
-    def charge(self, charge: Charge, named: Ints32, *, steps: int) -> Tally:
+    def charge(
+        self, charge: Charge, named: Ints32, *, steps: int, is_counted: bool = False
+    ) -> Tally:
         """Charge a round of so many steps; `named`: the clients asked to take part, which do not
-        matter where everyone pays."""
+        matter where everyone pays. `is_counted`: the round was charged to others before."""
         before = self.tallies.get(charge)
         if before is not None:
             charge = before.charge  # Which has its curve already.
@@ -231,8 +233,8 @@ class Histories:
             counts[0] += steps
         else:
             counts[named] += steps
-        rounds = 1 if before is None else before.rounds + 1
-        tally = Tally(charge, rounds, counts)
+        rounds = 0 if before is None else before.rounds
+        tally = Tally(charge, rounds + (not is_counted), counts)
         self.tallies[charge] = tally
         return tally
 

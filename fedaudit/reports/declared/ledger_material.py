@@ -1,9 +1,9 @@
 """What the report of a declared ledger is made from and verified against, with its gaps."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,8 @@ from fedaudit.fairness.gaps import gaps, scored_rows
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import Declared, Reserved
-from fedaudit.privacy.accounting.privacy_events import event_from_dict
 from fedaudit.privacy.declared.figures import Drawn
-from fedaudit.privacy.declared.histories import Charge, Histories, Tally
+from fedaudit.privacy.declared.histories import Histories
 from fedaudit.reports.sections.fairness import (
     GAIN_FIELDS,
     FairnessSection,
@@ -113,12 +112,12 @@ class DeclaredMaterial:
     least_group_size: int
     """What the service and the federation's policy allow at this moment, whatever the terms say."""
     made_at: datetime
-    witness: str | None
-    """Of the checkpoint that is signed with the report; None without a signature."""
     ledger_hash: str
     chain_head: str
     entries: int
-    key_id: str | None
+    witness: str | None = None
+    """Of the checkpoint that is signed with the report; None without a signature."""
+    key_id: str | None = None
 
     @property
     def minimum_group_size(self) -> int:
@@ -173,79 +172,3 @@ def gaps_of(numbers: Sequence[int]) -> tuple[list[tuple[int, int]], int]:
             gaps.append((before + 1, number - 1))
         before = number
     return gaps[:_MAX_GAPS], sum(last - first + 1 for first, last in gaps)
-
-
-class StoredTally(Protocol):
-    """How often one charge was made, as it is stored."""
-
-    charge: Any
-    rounds: Any
-    counts: Any
-
-
-class StoredLedger(Protocol):
-    """A ledger as it is stored."""
-
-    id: Any
-    terms: Any
-    names: Any
-    drawn_names: Any
-    drawn_counts: Any
-    entries: Any
-    head: Any
-
-
-def stored_histories(names: Sequence[str], tallies: Iterable[StoredTally]) -> Histories:
-    """The histories that these tallies hold, in the order of first appearance."""
-    return Histories(
-        names,
-        (
-            Tally(
-                Charge(
-                    event_from_dict(row.charge["event"]),
-                    everyone=row.charge["everyone"],
-                    clip=row.charge["clip"],
-                ),
-                row.rounds,
-                np.asarray(row.counts, dtype=np.int64),
-            )
-            for row in tallies
-        ),
-    )
-
-
-def stored_drawn(row: StoredLedger) -> Drawn:
-    """Who was drawn, as it is stored: nothing before anybody was."""
-    return Drawn(row.drawn_names, () if row.drawn_counts is None else row.drawn_counts)
-
-
-def stored_material(
-    row: StoredLedger,
-    tallies: Iterable[StoredTally],
-    rounds: Sequence[Declared],
-    reservations: Sequence[Reserved],
-    *,
-    first_declaration: int | None,
-    least_group_size: int,
-    ledger_hash: str,
-    made_at: datetime,
-    key_id: str | None = None,
-    witness: str | None = None,
-) -> DeclaredMaterial:
-    """All that was stored of a ledger while no round came in; further arguments as the fields."""
-    return DeclaredMaterial(
-        ledger_id=row.id,
-        terms=LedgerTerms.model_validate(row.terms),
-        histories=stored_histories(row.names, tallies),
-        drawn=stored_drawn(row),
-        rounds=rounds,
-        reservations=reservations,
-        first_declaration=first_declaration,
-        least_group_size=least_group_size,
-        made_at=made_at,
-        witness=witness,
-        ledger_hash=ledger_hash,
-        chain_head=bytes(row.head).hex(),
-        entries=row.entries,
-        key_id=key_id,
-    )

@@ -8,7 +8,7 @@ import numpy as np
 from fedaudit.arrays import Floats
 from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.bundle import Evidence
-from fedaudit.ledger.declared import charge_of_entry, declared_inputs
+from fedaudit.ledger.declared import ChargedEntries
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.reports.checks import Check, answer_check, check, unchecked
@@ -33,11 +33,13 @@ class DeclaredEntries:
 
     def __init__(self, spec: Any, names: Any) -> None:
         """`spec`: the terms, of any form; `names`: the subjects' by index."""
+        self._histories = Histories(list(names))
         try:
             self._terms: LedgerTerms | None = LedgerTerms.model_validate(spec)
         except ValueError:
             self._terms = None
-        self._histories = Histories(list(names))
+        else:
+            self._charged = ChargedEntries(self._terms, self._histories)
         self._wrong = Places()
         self._foreign = Places()
         self._skipped = False
@@ -48,15 +50,11 @@ class DeclaredEntries:
             return
         place = f"round {entry.round}, release {entry.release}"
         try:
-            charge, steps = charge_of_entry(entry)
-            if len(self._histories.tallies) > _MAX_CHARGES:
-                self._skipped = True
+            self._charged.read(entry)
+            self._skipped = len(self._histories.tallies) > _MAX_CHARGES
+            if self._skipped or entry.epsilons is None:
                 return
-            if entry.inputs != declared_inputs(self._terms, charge, steps=steps):
-                self._foreign.add(place)
-            named = np.empty(0, dtype=np.int32) if charge.everyone else entry.subjects
-            self._histories.charge(charge, named, steps=steps)
-            if entry.epsilons is not None and not self._agrees(entry, entry.epsilons, self._terms):
+            if not self._agrees(entry, entry.epsilons, self._terms):
                 self._wrong.add(place)
         except _MALFORMED:
             self._foreign.add(place)

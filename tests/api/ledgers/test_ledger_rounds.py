@@ -3,13 +3,14 @@
 from typing import Any
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
-from models.tables.ledger import DeclaredLedger, DeclaredTally
+from models.tables.ledger import DeclaredLedger, Ledger
 from tests.api.ledgers.trainings import (
     CENTRAL,
     GAUSSIAN,
@@ -278,8 +279,8 @@ def test_a_ledger_that_cannot_be_signed_holds_up_no_other(api: Api) -> None:
         assert post(api, ledger, declared(1, ["a"], LAPLACE)).status_code == 200
     with api.database.write() as session:
         # An error of a kind that nobody lists: KeyError, and neither ValueError nor TypeError.
-        wrong = update(DeclaredTally).where(DeclaredTally.ledger_id == broken)
-        session.execute(wrong.values(charge={"clip": 1.0}))
+        wrong = update(Ledger).where(Ledger.experiment_id == broken)
+        session.execute(wrong.values(event="{}", delta=1e-5, epsilons=np.zeros(1)))
     assert DeclaredLedgerSigner(api.database, KEY, seconds=0.0).sign_waiting(10) == 1
     with api.database.read() as session:
         signed = {one: session.get(DeclaredLedger, one) for one in (broken, sound)}

@@ -11,15 +11,13 @@ from sqlalchemy import delete, select, update
 import workers.proof.declared_signing as signing
 from fedaudit.ledger.encoding import genesis, link
 from fedaudit.ledger.statements import DATABASE, TRAINER, Checkpoint, Envelope, SigningKey
-from models.repositories import DeclaredPartRepository
+from models.repositories import LedgerCheckpointRepository
 from models.tables.ledger import (
-    DeclaredCheckpoint,
-    DeclaredEntry,
     DeclaredLedger,
-    DeclaredReport,
     DeclaredReservation,
     DeclaredRoundRow,
-    DeclaredTally,
+    Ledger,
+    LedgerCheckpoint,
 )
 from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post, reserve
 from tests.api.service import KEY, Api
@@ -40,7 +38,7 @@ def sign(api: Api, key: SigningKey = KEY) -> int:
 
 def newest(api: Api, ledger: str) -> Checkpoint:
     with api.database.read() as session:
-        envelope = DeclaredPartRepository(session, api.project_id).envelopes(ledger)[-1]
+        envelope = LedgerCheckpointRepository(session, api.project_id).envelopes(ledger)[-1]
     return Checkpoint.of(Envelope.from_dict(envelope))
 
 
@@ -57,19 +55,6 @@ def failed(api: Api, ledger: str) -> set[str]:
 def unchecked(api: Api, ledger: str) -> set[str]:
     checks = api.get(f"/v1/ledgers/{ledger}/report/verification").json()["checks"]
     return {one["name"] for one in checks if one["outcome"] == "unchecked"}
-
-
-@pytest.mark.parametrize("signed_before", [False, True])
-def test_a_tally_that_entries_do_not_charge_is_not_signed(api: Api, signed_before: bool) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a", "b"]), declared(2, ["a"]))
-    if signed_before:
-        assert sign(api) == 1
-    post(api, ledger, declared(3, ["b"]))
-    with api.database.read() as session:
-        tally = session.get(DeclaredTally, (ledger, 0))
-    change(api, DeclaredTally, DeclaredTally.ledger_id == ledger, counts=tally.counts // 2)
-    assert sign(api) == 0
 
 
 @pytest.mark.parametrize("signed_before", [False, True])
@@ -147,8 +132,8 @@ def test_entries_before_a_checkpoint_cannot_be_exchanged(api: Api) -> None:
     ledger = opened(api)
     post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
     assert sign(api) == 1
-    first = (DeclaredEntry.ledger_id == ledger, DeclaredEntry.round == 1)
-    change(api, DeclaredEntry, *first, digest=bytes(32))
+    first = (Ledger.experiment_id == ledger, Ledger.round == 1)
+    change(api, Ledger, *first, digest=bytes(32))
     post(api, ledger, declared(3, ["a"]))
     assert sign(api) == 0
 
@@ -159,10 +144,7 @@ def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
     post(api, ledger, declared(1, ["a"]))
     with api.database.read() as session:
         row = session.get(DeclaredLedger, ledger)
-        tally = session.get(DeclaredTally, (ledger, 0))
         assert row is not None
-        assert tally is not None
-    quiet = {"kind": "gaussian", "noise_multiplier": 80.0}
     planted = Checkpoint(
         experiment_id=ledger,
         status="running",
@@ -175,16 +157,15 @@ def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
     )
     change(
         api,
-        DeclaredEntry,
-        DeclaredEntry.ledger_id == ledger,
+        Ledger,
+        Ledger.experiment_id == ledger,
         event='{"kind":"gaussian","noise_multiplier":80.0}',
     )
-    charge = {**tally.charge, "event": quiet}
-    change(api, DeclaredTally, DeclaredTally.ledger_id == ledger, charge=charge)
     with api.database.write() as session:
-        parts = DeclaredPartRepository(session, api.project_id)
         envelope = planted.sign(SigningKey.generate()).as_dict()
-        parts.add_checkpoint(ledger, api.project_id, entries=1, envelope=envelope)
+        LedgerCheckpointRepository(session).add(
+            ledger, api.project_id, entries=1, status="running", envelope=envelope
+        )
     assert sign(api) == 0
 
 
@@ -218,11 +199,11 @@ def test_where_checkpoints_were_deleted_the_signature_says_so(api: Api, thorough
     post(api, ledger, declared(1, ["a"]))
     assert process.sign_waiting(10) == 1
     with api.database.write() as session:
-        session.execute(delete(DeclaredCheckpoint))
+        session.execute(delete(LedgerCheckpoint))
         if thorough:
             # Nothing is left to tell of a signature but the memory of who made it.
-            session.execute(delete(DeclaredReport))
-            session.execute(update(DeclaredLedger).values(signed_entries=-1, signed_at=None))
+            unsigned = {"signed_entries": -1, "signed_at": None, "report": None}
+            session.execute(update(DeclaredLedger).values(**unsigned))
     post(api, ledger, declared(2, ["a"]))
     assert (process if thorough else signer(api)).sign_waiting(10) == 1
     assert newest(api, ledger).witness == DATABASE
@@ -238,7 +219,7 @@ def test_entries_that_were_signed_and_cut_off_are_missed(api: Api) -> None:
     post(api, ledger, declared(2, ["a"]))
     assert sign(api) == 1
     with api.database.write() as session:
-        for table in (DeclaredEntry, DeclaredRoundRow):
+        for table in (Ledger, DeclaredRoundRow):
             session.execute(delete(table).where(table.round == 2))
     change(api, DeclaredLedger, DeclaredLedger.id == ledger, **before)
     assert sign(api) == 0
@@ -265,12 +246,10 @@ def test_a_ledger_of_before_goes_on_and_says_what_its_chain_did_not_cover(api: A
 def _as_before(api: Api, ledger: str) -> None:
     """The ledger of one round as it was stored before chains held declarations."""
     with api.database.read() as session:
-        entry = session.scalars(
-            select(DeclaredEntry).where(DeclaredEntry.ledger_id == ledger)
-        ).one()
+        entry = session.scalars(select(Ledger).where(Ledger.experiment_id == ledger)).one()
     head = link(genesis(ledger), bytes(entry.digest), entry.clusters)
-    entries = DeclaredEntry.ledger_id == ledger
-    change(api, DeclaredEntry, entries, link=head, declaration=None)
+    entries = Ledger.experiment_id == ledger
+    change(api, Ledger, entries, link=head, declaration=None)
     stored = {"head": head.hex(), "reservations": None}
     change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, **stored)
     change(api, DeclaredLedger, DeclaredLedger.id == ledger, head=head, secret=None)
@@ -309,4 +288,4 @@ def test_of_two_that_sign_at_once_one_does(api: Api, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(signing, "declared_report", meanwhile)
     assert sign(api) == 0
     with api.database.read() as session:
-        assert len(DeclaredPartRepository(session, api.project_id).envelopes(ledger)) == 1
+        assert len(LedgerCheckpointRepository(session, api.project_id).envelopes(ledger)) == 1
