@@ -41,6 +41,7 @@ hypothesis.settings.load_profile("untimed")
 # process, so those that take half a minute go first: begun last, one would keep a single process
 # busy while the others idle.
 _LONG_FILES = (
+    "tests/deploy/test_operations_drill.py",
     "tests/cli/test_up.py",
     "tests/browser/test_every_page.py",
     "tests/packaging/test_wheel.py",

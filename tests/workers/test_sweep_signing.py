@@ -67,7 +67,7 @@ def test_a_report_of_a_sweep_that_grew_meanwhile_is_made_again(api, monkeypatch)
 
     def report_of(*arguments: Any, **options: Any) -> Any:
         made = make(*arguments, **options)
-        signed.append(made[0]["gates"][0]["outcome"])
+        signed.append(made.document["gates"][0]["outcome"])
         if len(signed) == 1:
             assert api.post(f"{path}/retry").status_code == 202
         return made
