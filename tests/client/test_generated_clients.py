@@ -36,7 +36,7 @@ def run(*command: str | Path, cwd: Path, **more: Any) -> str:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=580,
+        timeout=1500,
         check=False,
         **more,
     )
