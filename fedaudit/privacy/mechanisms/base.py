@@ -150,8 +150,8 @@ class PrivacyMechanism(ABC):
         return kind
 
     @property
-    def no_group_costs(self) -> str | None:
-        """Why there are no costs of groups of clients; None where there are."""
+    def no_client_costs(self) -> str | None:
+        """Why clients have no costs of their own; None where they have."""
         return None
 
     @property

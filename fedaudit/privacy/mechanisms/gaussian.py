@@ -243,7 +243,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
     privacy: GaussianCentral
 
     @property
-    def no_group_costs(self) -> str | None:
+    def no_client_costs(self) -> str | None:
         """Ledger and report do not tell who took part."""
         if isinstance(self.spec.training.cohort, RotationCohort):
             return "all clients take part as often, and are charged alike"

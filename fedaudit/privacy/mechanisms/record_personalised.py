@@ -145,7 +145,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return "unbounded" if self._is_without_noise else "epsilon"
 
     @property
-    def no_group_costs(self) -> str | None:
+    def no_client_costs(self) -> str | None:
         """Records pay, and clients do not; without noise nobody pays."""
         return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
 

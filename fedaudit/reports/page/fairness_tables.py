@@ -1,4 +1,4 @@
-"""The tables of one attribute on the report's page: gaps, rates and privacy cost by group.
+"""The tables of one attribute on the report's page: gaps and rates.
 
 A table omits columns that are empty.
 """
@@ -18,11 +18,6 @@ Section = Mapping[str, Any]
 _MAX_OPEN_ROWS = 60
 _LONG_NOTE = 20
 _SCORES = {"accuracy": "Accuracy", "auc": "AUC", "loss": "Loss"}
-_COST_COLUMNS = {
-    "leakage_mean": "Leakage, mean",
-    "participations_mean": "Participations, mean",
-    "refusals_mean": "Refusals, mean",
-}
 
 
 @dataclass(frozen=True)
@@ -69,8 +64,7 @@ def fairness_tables(
     def gaps(section: Section) -> PageTable:
         return _gaps(section, said=section is said_of)
 
-    makers = (gaps, _rates, _privacy_costs)
-    found = [[table for make in makers if (table := make(one)) is not None] for one in sections]
+    found = [[gaps(one), _rates(one)] for one in sections]
     often = Counter(
         row[-1]
         for tables in found
@@ -174,36 +168,6 @@ def _with_interval(group: Mapping[str, Any], rate: str) -> str:
     interval = (group.get("rate_intervals") or {}).get(rate)
     shown = figure_text(group[rate])
     return shown if interval is None else f"{shown} ({_interval(interval)})"
-
-
-def _privacy_costs(section: Section) -> PageTable | None:
-    found = section["privacy_cost_by_group"]
-    if found is None:
-        return None
-    shown = [name for name in _COST_COLUMNS if _some(found["groups"], name)]
-    rows = [
-        (
-            group["value"],
-            *(figure_text(group[name]) for name in shown),
-            _joined(group["reasons"].get(name) for name in ("participations_mean", *shown)),
-        )
-        for group in found["groups"]
-    ]
-    remark = (
-        "Over the training clients of each group. A mean is the one over all of them unless the "
-        "group's is far from it."
-    )
-    if found["unit"] == "record":
-        remark += (
-            " Clients have rows of several groups: a mean is over the group's rows, each with its "
-            "client's cost."
-        )
-    return PageTable(
-        caption=f"What training cost the groups of {section['attribute']}",
-        head=("Group", *(_COST_COLUMNS[name] for name in shown), "Note"),
-        rows=rows,
-        remark=remark,
-    )
 
 
 def _some(groups: Sequence[Mapping[str, Any]], name: str) -> bool:

@@ -269,11 +269,6 @@ _SIMULATED = (
     "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
     "fairness_privacy protects no one here."
 )
-_COSTS = (
-    "fairness.privacy_cost_by_group was asked for: what training cost each group reveals something "
-    "of the sensitive values of training clients, whom neither the guarantee nor fairness_privacy "
-    "covers here."
-)
 
 
 def noised_limits(spec: ExperimentSpec) -> list[str]:
@@ -301,8 +296,6 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     ]
     if not is_secret(spec):
         found.append(_SIMULATED)
-    if spec.fairness.privacy_cost_by_group and mechanism_of(spec).no_group_costs is None:
-        found.append(_COSTS)
     return found + list(spec.federation.traits.fairness_limits)
 
 
