@@ -13,6 +13,7 @@ from fedaudit.spec.base import (
     CLIP,
     DELTA,
     EPSILON_BUDGET,
+    FILLED,
     NOISE,
     NU,
     RADIUS,
@@ -215,7 +216,7 @@ class EpsilonTarget(SpecPart):
             "together is found. Empty: the multiplier counts.",
         ),
     ]
-    delta: Delta
+    delta: Annotated[Delta, FILLED]
     """That of the mechanism: either is filled in from the other."""
 
     @property
@@ -336,7 +337,7 @@ class GaussianUpdates(NoisedUpdates):
     """With an adaptive clip this bounds the update and the count together."""
     target: Annotated[EpsilonTarget | None, _TARGET] = None
     """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
-    delta: Annotated[Delta, DELTA]
+    delta: Annotated[Delta, DELTA, FILLED]
 
     @model_validator(mode="after")
     def _one_delta(self) -> Self:
@@ -570,7 +571,7 @@ class RecordPersonalised(MechanismPart):
         elif column in training_columns:
             yield refuse_at(
                 "/privacy/budgets/column",
-                f"{column!r} is a feature or the target; budgets need a column of their own",
+                f"{column!r} is a feature or the target; budgets need a separate column",
             )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_ar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from fedaudit.spec.base import PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
+from fedaudit.spec.base import FILLED, PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.models import (
     DEFAULT_SCHEDULE,
@@ -421,6 +421,7 @@ class Training(SpecPart):
                 "rotation": "once in every block of rounds, in a known place",
             },
         ),
+        FILLED,
     ]
     local: Local = Local()
     clustering: Annotated[
