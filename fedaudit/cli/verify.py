@@ -1,6 +1,7 @@
-"""The command `verify`, and the check of an audit log: without the service."""
+"""The commands `verify` and `dossier`, and the check of an audit log: without the service."""
 
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,9 +14,11 @@ from fedaudit.cli.options import AsJson, trusted_keys
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
+    printed,
     say,
     usage_error,
     working,
+    writable_folder,
     write_bytes,
     write_json,
     write_line,
@@ -24,6 +27,8 @@ from fedaudit.cli.remote import connected, is_id
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
+from fedaudit.reports.dossier.dossier import dossier_files
+from fedaudit.reports.verification.dossier_checks import verify_folder
 from fedaudit.reports.verification.verification import (
     ALTERED,
     UNTRUSTED,
@@ -38,12 +43,17 @@ app = typer.Typer()
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
+_WITHOUT_LEDGER = ("audit", "dossier")
 
 
 @app.command("verify")
 def verify_command(
     source: Annotated[
-        str, typer.Argument(metavar="BUNDLE|ID", help="A file, an experiment, audit or ledger.")
+        str,
+        typer.Argument(
+            metavar="BUNDLE|FOLDER|ID",
+            help="A file, a dossier's folder, an experiment, audit or ledger.",
+        ),
     ],
     *,
     public_key: Annotated[
@@ -58,8 +68,11 @@ def verify_command(
     trusted = trusted_keys(public_key)
     with _bundle(source, out) as path:
         try:
-            with opened_bundle(path) as evidence, working("checking every entry"):
-                found = verify(evidence, trusted=trusted)
+            if path.is_dir():
+                found = verify_folder(path, trusted=trusted)
+            else:
+                with opened_bundle(path) as evidence, working("checking every entry"):
+                    found = verify(evidence, trusted=trusted)
         except NotABundleError as error:
             raise usage_error(f"{source} is no bundle: it {error}") from None
     if not Path(source).exists() and found.experiment_id != source:
@@ -113,7 +126,7 @@ def _download(client: Client, source: str, file: IO[bytes]) -> None:
 
 def _fields(found: Verification) -> dict[str, Any]:
     fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
-    if found.subject == "audit":
+    if found.subject in _WITHOUT_LEDGER:
         return {name: value for name, value in fields.items() if name not in _OF_LEDGERS}
     return {
         **fields,
@@ -137,7 +150,7 @@ def _tell(found: Verification, *, trusted: bool) -> None:
     for sentence in found.beyond:
         write_line(f"not verified: {sentence}")
     count = f", {found.entries} {'entry' if found.entries == 1 else 'entries'}"
-    entries = "" if found.subject == "audit" else count
+    entries = "" if found.subject in _WITHOUT_LEDGER else count
     write_line(f"{found.verdict}: {found.subject} {found.experiment_id}{entries}")
     if found.verdict != UNTRUSTED:
         return
@@ -148,6 +161,48 @@ def _tell(found: Verification, *, trusted: bool) -> None:
             "nothing is altered, but a key that comes with the evidence proves nothing: name one "
             "that you had from somebody you trust with --public-key FILE"
         )
+
+
+@app.command("dossier")
+def dossier_command(
+    source: Annotated[
+        str, typer.Argument(metavar="ID|BUNDLE", help="An experiment, or the file of its bundle.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Write the files into this folder.")],
+) -> None:
+    """Write what an output checker decides by: the report by the controls of SATRE, with hashes."""
+    files = _of_bundle(Path(source)) if Path(source).is_file() else _of_service(source)
+    folder = writable_folder(out)
+    if (folder / "dossier.json").exists():
+        raise usage_error(f"--out: {folder} has a dossier; name another folder, or delete it")
+    for name, content in files.items():
+        write_bytes(content, folder / name)
+    write_line(str(folder))
+
+
+def _of_service(source: str) -> Mapping[str, bytes]:
+    if not is_id(source):
+        raise usage_error(f"{source} is neither a file nor the id of an experiment")
+    with tempfile.TemporaryFile() as file:
+        with connected() as client, working("making the dossier"):
+            client.download_dossier(source, file)
+        file.seek(0)
+        with zipfile.ZipFile(file) as archive:
+            # Plain names alone: nothing that a service sends is written outside the folder.
+            return {Path(name).name: archive.read(name) for name in archive.namelist()}
+
+
+def _of_bundle(path: Path) -> Mapping[str, bytes]:
+    try:
+        with opened_bundle(path) as evidence:
+            if evidence.faults:
+                raise usage_error(f"{path}: its {evidence.faults[0].part} was altered; verify it")
+            return dossier_files(evidence, printed=lambda page: printed(page, option="dossier.pdf"))
+    except NotABundleError as error:
+        raise usage_error(f"{path} is no bundle: it {error}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise usage_error(f"{path} has no report that this version reads: {error}") from None
 
 
 def checked(

@@ -51,7 +51,8 @@ class ReportCalls(Calls):
     def reading(self, experiment_id: str, name: str) -> Request[Json | str]:
         """The report in a published form: JSON, or Markdown for a model card.
 
-        `name`: `registry`, `nist-800-226`, `impact-ratio` or `model-card`.
+        `name`: `registry`, `nist-800-226`, `impact-ratio`, `model-card`, `annex-iv` or
+        `edpb-28-2024`.
         """
         path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
         return Request("GET", path, json_or_markdown)
@@ -88,6 +89,15 @@ class ReportCalls(Calls):
         "Write the bundle for offline verification, a zip, into a file.",
     )
 
+    dossier = asks(
+        "GET experiments/{experiment_id}/dossier.json",
+        json_object,
+        "The dossier of the report: the controls of SATRE, each with its answer and hashes.",
+    )
+    download_dossier = downloads(
+        "experiments/{experiment_id}/dossier",
+        "Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file.",
+    )
     download_claims = downloads(
         "experiments/{experiment_id}/claims.jsonl",
         "Write what the report claims, a Sigstore bundle a line, into a file.",
