@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, assert_never
 
 import structlog
 from sqlalchemy.orm import Session
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from api.services.lookups import find_experiment, find_report
 from api.services.report_evidence import evidence_of
 from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.checks import canonical_json
 from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
@@ -228,7 +229,7 @@ def dossier_response(
     printer, name = call.resources.printer, f"{experiment_id}-dossier.{form}"
     match form:
         case "json":
-            return JSONResponse(dossier(evidence))
+            return _file(canonical_json(dossier(evidence)), "application/json", name)
         case "html":
             return page_response(dossier_page(dossier(evidence), links=links))
         case "pdf":
