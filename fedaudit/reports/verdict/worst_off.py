@@ -209,39 +209,43 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
         return ""
     attribute = section["attribute"]
     worse, better = pair.names(report, attribute)
-    whose = {
-        "selection_rate": "",
-        "true_positive_rate": " who truly have it",
-        "false_positive_rate": " who truly lack it",
-    }[pair.rate]
     low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
-    # More true positives and more selected are better for people; of outcomes that are given to
-    # those who lack them, a patient sent home for one, no report can say so.
-    ends = f"{low} of {worse}{whose} are predicted to have it, and {high} of {better}."
-    if pair.rate == "false_positive_rate":
-        ends = (
-            f"{high} of {better}{whose} are predicted to have it, and {low} of {worse}. Whether "
-            "that helps or harms them depends on the use."
-        )
     favourable = favourable_words(report, attribute=attribute)
     outcome = f"The favourable outcome is {favourable}."
     if favourable is None:
         outcome = "The report does not say which outcome is favourable."
+    of, predicted = _counted(pair.rate, favourable)
+    # More true positives and more selected are better for people; of outcomes that are given to
+    # those who lack them, a patient sent home for one, no report can say so.
     if pair.width == 0:
-        return (
-            f"{outcome} By {attribute} all groups fare alike: {low} of those{whose} are predicted "
-            "to have it."
-        )
+        return f"{outcome} By {attribute} all groups fare alike: {of}{low} {predicted}."
+    first = f"{of}{high} of {better} and {low} of {worse} {predicted}."
     if _rates(section, pair.rate)[0][0] < pair.worse[pair.rate]:
         # Only with a reference group, to which the gap is measured.
         return (
             f"{outcome} By {attribute}, {better} are furthest from the reference group {worse}: "
-            f"{high} of {better}{whose} are predicted to have it, and {low} of {worse}. Others are "
-            "below both."
+            f"{first} Others are below both."
         )
     if pair.rate == "false_positive_rate":
-        return f"{outcome} By {attribute}, {ends}"
-    return f"{outcome} By {attribute}, {worse} are worst off: {ends}"
+        return (
+            f"{outcome} By {attribute}, {first} Whether that helps or harms them depends on the "
+            "use."
+        )
+    return (
+        f"{outcome} By {attribute}, {worse} are worst off: {of}{low} of {worse} and {high} of "
+        f"{better} {predicted}."
+    )
+
+
+def _counted(rate: str, favourable: str | None) -> tuple[str, str]:
+    """Of whom a rate is a share, and what was predicted of these."""
+    if rate == "selection_rate":
+        return "", "are predicted to have it"
+    if rate == "false_positive_rate":
+        return "of those without it in truth, ", "were predicted to have it"
+    # Rules of several groups are too many words for one sentence.
+    named = favourable if favourable and ";" not in favourable else "it"
+    return f"of those with {named} in truth, ", "were predicted so"
 
 
 def _by_values(
