@@ -1,6 +1,7 @@
 """Who is worst off, in which direction, by how much, and how sure that is."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,22 +53,17 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The widest headline gap whose whole interval is above the size that counts, or the gap itself
     where the spec asks for no intervals, for which no gate says what will do; none of a model that
     is not shown to decide anything."""
-    size, judged = counted_gap_size(report), [one for one in report["gates"] if one["op"] == "le"]
+    size = counted_gap_size(report)
     if size is None or why_not_useful(report) is not None:
         return []
     found = []
-    for section in report["fairness"]:
-        metric, attribute = headline_metric(section), section["attribute"]
-        gap = section["metrics"][metric]
-        by_gate = any(
-            one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
-        )
+    for attribute, metric, gap in _without_gate(report):
         interval, low = gap["interval"], gap["value"]
         if interval is not None:
             low = interval["low"]
         elif report["spec"].get("fairness", _OF_AUDITS).get("intervals") is not None:
             continue
-        if by_gate or low is None or low <= size or _was_by_chance(gap):
+        if low is None or low <= size or _was_by_chance(gap):
             continue
         if words := gap_size(metric, gap["value"]):
             ends = "without an interval, which was not asked for, and"
@@ -79,6 +75,34 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             )
             found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
+    """The headline gap that may be widest, of those that no gate judges and that may be wider than
+    the size that counts; one of which nothing says how wide it may be comes first."""
+    size, found = counted_gap_size(report), list[tuple[float, str]]()
+    for attribute, metric, gap in _without_gate(report):
+        interval, gate = gap["interval"], f"no gate judges the gap by {attribute} ({metric})"
+        if metric not in METRICS:
+            continue
+        if interval is None:
+            found.append((math.inf, f"{gate}: how wide it may be is not known"))
+        elif size is not None and interval["high"] > size:
+            most = _figure(interval["high"])
+            found.append((interval["high"], f"{gate}: it may be as wide as {most}"))
+    widest = max(found, key=lambda one: one[0], default=None)
+    return [AnswerReason(code="gap-may-be-wide", text=widest[1])] if widest else []
+
+
+def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The attribute, the headline metric and the gap of each section that no gate bounds."""
+    judged = [one for one in report["gates"] if one["op"] == "le"]
+    for section in report["fairness"]:
+        metric, attribute = headline_metric(section), section["attribute"]
+        if not any(
+            one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
+        ):
+            yield attribute, metric, section["metrics"][metric]
 
 
 _OF_AUDITS = {"intervals": "always"}
