@@ -179,7 +179,7 @@ def _tags(publication: Publication) -> dict[str, str]:
 def _write_files(client: Any, run: Any, publication: Publication) -> int:
     run_id, earlier = run.info.run_id, run.data.tags.get("fedaudit.report_hash")
     # A ledger grows after it was published.
-    is_same = earlier in (None, report_hash(publication.document))
+    is_same = earlier == report_hash(publication.document)
     folder = publication.files[0].parent
     missing = json.dumps(publication.figures.missing, indent=2, ensure_ascii=False)
     (folder / MISSING_FILE).write_text(f"{missing}\n", encoding="utf-8")

@@ -348,8 +348,11 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
     scope `ledger:read`. Raises ClientError, and PublishingError if the report cannot be read."""
     try:
         document = client.report(id)
-    except NotFoundError:
-        document = client.ledger_report(id)
+    except NotFoundError as missing:
+        try:
+            document = client.ledger_report(id)
+        except NotFoundError:
+            raise missing from None
     declared = bool(document.get("declared"))
     with TemporaryDirectory(prefix="fedaudit-") as name:
         folder = Path(name)
