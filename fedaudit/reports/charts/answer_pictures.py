@@ -36,6 +36,7 @@ from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import bounding_exponent, bounds_every_dataset, report_level
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
+from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
@@ -152,7 +153,9 @@ def _cost_words(report: Report, exponent: float) -> str:
     start = f"A {guarantee['unit']}"
     if not bounds_every_dataset(report):
         return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
-    start += f" spent at most {bound_text(exponent)}: "
+    start += f" spent at most {bound_text(exponent)}"
+    charged = report["privacy"].get("leakage_max")
+    start += ": " if charged is None else f" (by the convention n/nu {bound_text(charged)}): "
     if delta_gives_data_away(report):
         return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
     doubt = doubts(guarantee["kind"], in_force=guarantee.get("in_force") is not False).lower()
@@ -231,11 +234,16 @@ def _budget(report: Report) -> float | None:
     return found
 
 
+_SPENT = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
+
+
 def _budget_words(report: Report, exponent: float) -> str:
     budget, spent = _budget(report), report["privacy"].get("leakage_max") or exponent
     if budget is None:
-        # Records then have budgets of their own, or noise was made for a goal: neither ends a run.
-        if report["privacy"].get("records") or report["privacy"].get("target"):
+        # Records then have budgets of their own, noise was made for a goal, or a gate judges what
+        # was spent: none ends a run.
+        gated = any(gate["figure"] in _SPENT for gate in report["gates"])
+        if gated or report["privacy"].get("records") or report["privacy"].get("target"):
             return ""
         return "No limit was set to what may be spent."
     kept = "within" if spent <= budget else "above"
@@ -441,7 +449,7 @@ def _beside_constant(
         )
         key.append((box_sample(), f"{level} of the gain"))
     if why is not None:
-        stated = f"Not shown to be better than a constant: {why}. {stated}"
+        stated = f"{why[0].upper()}{why[1:]}. {stated}"
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
         doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")

@@ -255,8 +255,11 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
             f"{outcome} By {attribute}, {first} Whether that helps or harms them depends on the "
             "use."
         )
+    interval = section["metrics"][headline_metric(section)]["interval"]
+    alike = interval is not None and interval["low"] <= 0
+    word = "have the lowest rate" if alike else "are worst off"
     return (
-        f"{outcome} By {attribute}, {worse} are worst off: {of}{low} of {worse} and {high} of "
+        f"{outcome} By {attribute}, {worse} {word}: {of}{low} of {worse} and {high} of "
         f"{better} {predicted}."
     )
 
