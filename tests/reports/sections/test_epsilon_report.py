@@ -137,7 +137,7 @@ def test_everyone_pays_for_the_rounds_that_were_played(material):
     assert report["privacy"]["participations_max"] == 41
     assert report["guarantee"]["observers"] == ["final_model"]
     assert "under zero-out (add-or-remove-one)" in report["verdict"]
-    assert "The server sees every update" in report["verdict"]
+    assert "against the server, which sees every update" in report["verdict"]
     simulated, proven = (report["verdict"].index(one) for one in ("simulated", "rests on theorems"))
     assert simulated < proven
     assert "Rounds charged to everyone" in render(report)
