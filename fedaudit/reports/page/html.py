@@ -28,6 +28,7 @@ from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
+from fedaudit.reports.sections.few_people import least_people
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
@@ -126,7 +127,9 @@ def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
     """Of each attribute but that which is below the answer already."""
     widest = by_unevenness(report["fairness"])[-1:]
     return [
-        treated_picture(section, name=f"rates-{place}") if section not in widest else None
+        treated_picture(section, name=f"rates-{place}", least=least_people(report))
+        if section not in widest
+        else None
         for place, section in enumerate(report["fairness"], start=1)
     ]
 
@@ -145,7 +148,9 @@ def _page(
         "seen": answer_pictures(report),
         "rates": [[] if one is None else [one] for one in _rate_pictures(report)],
         "tables": fairness_tables(
-            report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
+            report["fairness"],
+            said_of=widest[0] if widest and "verdict_parts" in report else None,
+            least=least_people(report),
         ),
         "leave_out": Markup(marks[0]),
         "go_on": Markup(marks[1]),
