@@ -22,6 +22,7 @@ from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_pic
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
@@ -210,6 +211,7 @@ def page_environment() -> Environment:
         costs=COSTS,
         endings=ENDING_WORDS,
         charges_everyone=charges_everyone,
+        declared_next=declared_next,
         favourable_words=favourable_words,
         figure_rows=figure_rows,
         answer_of=answer_of,
