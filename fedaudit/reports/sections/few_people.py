@@ -31,7 +31,7 @@ def rests_on_few(group: Mapping[str, Any], rate: str, *, least: int | None) -> b
     if interval is None or least is None or not RATES[rate].is_share:
         return False
     ends = score_ends(np.array(group[rate]), np.array(float(least)), share=1 - interval["level"])
-    low, high = outward(*map(float, ends), ENDS)
+    low, high = outward(float(ends[0]), float(ends[1]), ENDS)
     return bool(interval["high"] - interval["low"] > high - low + 1e-9)
 
 
