@@ -77,7 +77,7 @@ def _spent(report: Report) -> Chart | None:
     doubted = ": not proven" if guarantee["kind"] == "heuristic" else ""
     stated = f"{_cost_words(report, exponent)} {_budget_words(report, exponent)}".strip()
     if report["privacy"].get("records"):
-        stated += " A budget is what a record may spend at most; a row is of all records with it."
+        stated += " A row shows the records of one budget, the most that such a record may spend."
     if report.get("declared"):
         stated += " As declared by the trainer."
     unit, ground = "leakage\n(it bounds no guess)", _charged(report)
@@ -115,12 +115,12 @@ def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        said = label("guesses that may be right:", 0, top - 48, kind="axis")
+        said = label("guesses that may be right:", 0, top - 60, kind="axis")
         bands = _bands(x, ends, list(LEVELS).index(level), (top, bottom))
-        return together(said, _force(report, top - 48), bands, _limit(x, budget, top, bottom))
+        return together(said, _force(report, top - 60), bands, _limit(x, budget, top, bottom))
 
     ticks = tuple(10.0**power for power in powers)
-    return Ground(_WIDTH, ticks, behind, above=60.0, key=_limit_key(budget))
+    return Ground(_WIDTH, ticks, behind, above=72.0, key=_limit_key(budget))
 
 
 def _charged(report: Report) -> Ground:
@@ -258,10 +258,10 @@ def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, flo
         if until > start:
             size = {"x": start, "y": top, "width": until - start, "height": bottom - top}
             parts.append(element("rect", **size, class_=f"band b{place}"))
-            middle, y = (start + until) / 2, top - 4 - 14 * (2 - shown % 3)
+            middle, y = (start + until) / 2, top - 8 - 17 * (2 - shown % 3)
             kind = "here" if place == here else ""
-            parts.append(line(start, y + 3, until, y + 3, "axis-line"))
-            parts += [line(at, y + 1, at, y + 5, "axis-line") for at in (start, until)]
+            parts.append(line(start, y + 5, until, y + 5, "axis-line"))
+            parts += [line(at, y + 3, at, y + 7, "axis-line") for at in (start, until)]
             parts.append(fitted(_BANDS[place], middle, y, width=_WIDTH, kind=kind))
             start, shown = until, shown + 1
     return together(*parts)
