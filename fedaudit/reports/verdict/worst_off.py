@@ -151,11 +151,7 @@ def doubt_of_gaps(report: Mapping[str, Any]) -> str:
 
 
 def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
-    metric = headline_metric(section)
-    if metric in METRICS:
-        sentences = [_by_rates(report, section)]
-    else:
-        sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
+    metric, sentences = headline_metric(section), [worst_off(report, section)]
     metrics = (report.get("repeats") or {}).get("metrics", {})
     found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
     over_seeds = found if found is not None and found["n"] > 1 else None
@@ -225,6 +221,13 @@ def _widest(
             worse, better = (low, high) if lower_is_worse else (high, low)
             pairs.append(Pair(rate, worse, better))
     return max(pairs, key=lambda pair: pair.width, default=None)
+
+
+def worst_off(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
+    """The two groups of the headline gap, with the rates or losses of both; '' without two."""
+    if headline_metric(section) in METRICS:
+        return _by_rates(report, section)
+    return _by_values(report, section, "loss", lower_is_worse=False)
 
 
 def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
