@@ -16,6 +16,7 @@ from api.services.ledgers.stored_ledgers import (
     verify_ledger,
 )
 from api.services.report_pages import page_response
+from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.page.html import Link, render_declared, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.declared_ledgers import MAX_ROUND
@@ -37,7 +38,13 @@ def ledger_page(
     ledger = shown_ledger(call, ledger_id)
     report = report_of(call, ledger_id).document if visit.may("reports:read") else {}
     return visit.page(
-        "ledger.html", ledger=ledger, found=rounds, below=below, answer=report.get("answer")
+        "ledger.html",
+        ledger=ledger,
+        found=rounds,
+        below=below,
+        answer=report.get("answer"),
+        next_step=declared_next(report) if report else "",
+        pictures=report_pictures(report) if report.get("ledger", {}).get("rounds") else [],
     )
 
 

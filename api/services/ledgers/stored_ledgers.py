@@ -261,6 +261,8 @@ class LedgerRounds:
     """Below which round the next ones are; None where these are the last."""
     reservations: Sequence[tuple[DeclaredReservation, Became]]
     """Those without a round."""
+    reserved: bool
+    """Whether any round was."""
     more_reservations: int
     """How many older ones are left out."""
     contradictions: Sequence[str]
@@ -286,6 +288,7 @@ def ledger_rounds(call: Call, ledger_id: str, *, below: int | None, limit: int) 
         rounds=[(one, refused.get(one.round, 0)) for one in rows[:limit]],
         older=rows[limit - 1].round if len(rows) > limit else None,
         reservations=unanswered[:limit],
+        reserved=bool(reservations),
         more_reservations=max(0, len(unanswered) - limit),
         contradictions=()
         if state is None

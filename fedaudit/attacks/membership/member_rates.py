@@ -372,8 +372,11 @@ def _limits(claim: Claim, scores: Floats, member: Bools, *, rate: float, level: 
     """The limits of independent rows at a rate.
 
     The threshold is the score of a fixed rank among the others, so that their limit is exact for an
-    order statistic.
+    order statistic. Without a member or an other nothing is known: the first rows of few clients,
+    of which records are held out, may all be members.
     """
+    if member.all() or not member.any():
+        return 0.0, 1.0, 1.0
     others = np.sort(scores[~member])[::-1]
     rank = int(rate * len(others))
     hits = scores[member] > others[min(rank, len(others) - 1)]

@@ -31,11 +31,13 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
+from fedaudit.reports.sections.few_people import few_words, least_people, rests_on_few
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import bounding_exponent, bounds_every_dataset, report_level
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
+from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
@@ -44,7 +46,7 @@ _WIDTH = 290.0
 """Three cards fit beside one another on a page, their letters in the size of a caption."""
 _MOST_GROUPS, _MOST_CLUSTERS = 8, 6
 _SHARE = (0.0, 1.0)
-_BANDS = ("to 75 %", "to 95 %", "nearly all", "all")
+_BANDS = ("up to 75 %", "up to 95 %", "nearly all", "all")
 """What the levels of a cost are called where there is little room: how many guesses may be
 right."""
 _BETTER = {
@@ -75,6 +77,8 @@ def _spent(report: Report) -> Chart | None:
     off = guarantee.get("in_force") is False
     doubted = ": not proven" if guarantee["kind"] == "heuristic" else ""
     stated = f"{_cost_words(report, exponent)} {_budget_words(report, exponent)}".strip()
+    if report["privacy"].get("records"):
+        stated += " A row shows the records of one budget, the most that such a record may spend."
     if report.get("declared"):
         stated += " As declared by the trainer."
     unit, ground = "leakage\n(it bounds no guess)", _charged(report)
@@ -112,12 +116,12 @@ def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        said = label("guesses that may be right:", 0, top - 48, kind="axis")
+        said = label("guesses that may be right:", 0, top - 60, kind="axis")
         bands = _bands(x, ends, list(LEVELS).index(level), (top, bottom))
-        return together(said, _force(report, top - 48), bands, _limit(x, budget, top, bottom))
+        return together(said, _force(report, top - 60), bands, _limit(x, budget, top, bottom))
 
     ticks = tuple(10.0**power for power in powers)
-    return Ground(_WIDTH, ticks, behind, above=60.0, key=_limit_key(budget))
+    return Ground(_WIDTH, ticks, behind, above=72.0, key=_limit_key(budget))
 
 
 def _charged(report: Report) -> Ground:
@@ -152,7 +156,9 @@ def _cost_words(report: Report, exponent: float) -> str:
     start = f"A {guarantee['unit']}"
     if not bounds_every_dataset(report):
         return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
-    start += f" spent at most {bound_text(exponent)}: "
+    start += f" spent at most {bound_text(exponent)}"
+    charged = report["privacy"].get("leakage_max")
+    start += ": " if charged is None else f" (by the convention n/nu {bound_text(charged)}): "
     if delta_gives_data_away(report):
         return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
     doubt = doubts(guarantee["kind"], in_force=guarantee.get("in_force") is not False).lower()
@@ -173,10 +179,7 @@ def _spending_rows(
         one for one in (privacy.get("records") or {}).get("groups", []) if one["epsilon_max"]
     ]
     if records:
-        rows = [
-            Row(f"budget {figure_text(one['budget_high'])}", (one["epsilon_max"],))
-            for one in records
-        ]
+        rows = [Row(_budget_name(one), (one["epsilon_max"],)) for one in records]
         shares = [
             (row.name, bound_text(one["epsilon_max"]), _share_text(one["budget_used_share"]))
             for row, one in zip(rows, records, strict=True)
@@ -197,6 +200,11 @@ def _spending_rows(
     ]
     kinds = ("largest",) if planned is None else ("largest", "of all planned rounds")
     return rows, kinds, FigureTable(("Whose", "Spent"), cells)
+
+
+def _budget_name(group: Mapping[str, Any]) -> str:
+    many = group["budget_low"] != group["budget_high"]
+    return f"budget{' up to' if many else ''} {figure_text(group['budget_high'])}"
 
 
 def client_rows(privacy: Mapping[str, Any]) -> tuple[list[Row], tuple[str, ...], FigureTable]:
@@ -231,11 +239,16 @@ def _budget(report: Report) -> float | None:
     return found
 
 
+_SPENT = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
+
+
 def _budget_words(report: Report, exponent: float) -> str:
     budget, spent = _budget(report), report["privacy"].get("leakage_max") or exponent
     if budget is None:
-        # Records then have budgets of their own, or noise was made for a goal: neither ends a run.
-        if report["privacy"].get("records") or report["privacy"].get("target"):
+        # Records then have budgets of their own, noise was made for a goal, or a gate judges what
+        # was spent: none ends a run.
+        gated = any(gate["figure"] in _SPENT for gate in report["gates"])
+        if gated or report["privacy"].get("records") or report["privacy"].get("target"):
             return ""
         return "No limit was set to what may be spent."
     kept = "within" if spent <= budget else "above"
@@ -244,7 +257,8 @@ def _budget_words(report: Report, exponent: float) -> str:
 
 def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, float]) -> Markup:
     """The levels of a cost behind the rows, each with its name on one of three lines above them, so
-    that none meets another; that of the level `here` is bold."""
+    that none meets another, and below the name from where to where it reaches; that of the level
+    `here` is bold."""
     top, bottom = heights
     parts, start, shown = [], x.start, 0
     for place, end in enumerate((*ends, math.inf)):
@@ -252,9 +266,10 @@ def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, flo
         if until > start:
             size = {"x": start, "y": top, "width": until - start, "height": bottom - top}
             parts.append(element("rect", **size, class_=f"band b{place}"))
-            middle, y = (start + until) / 2, top - 4 - 14 * (2 - shown % 3)
+            middle, y = (start + until) / 2, top - 8 - 17 * (2 - shown % 3)
             kind = "here" if place == here else ""
-            parts.append(line(middle, y + 3, middle, top, "axis-line"))
+            parts.append(line(start, y + 5, until, y + 5, "axis-line"))
+            parts += [line(at, y + 3, at, y + 7, "axis-line") for at in (start, until)]
             parts.append(fitted(_BANDS[place], middle, y, width=_WIDTH, kind=kind))
             start, shown = until, shown + 1
     return together(*parts)
@@ -280,12 +295,16 @@ def _treated(report: Report) -> Chart | None:
     if not known:
         return None
     doubt = _doubt_words(report) if report.get("utility", {}).get("reasons") else ""
-    return treated_picture(known[-1], name="picture-treated", doubt=doubt)
+    least = least_people(report)
+    return treated_picture(known[-1], name="picture-treated", doubt=doubt, least=least)
 
 
-def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -> Chart | None:
+def treated_picture(
+    section: Mapping[str, Any], *, name: str, doubt: str = "", least: int | None = None
+) -> Chart | None:
     """The rates in which two groups of an attribute are furthest apart, and how sure that is; None
-    where fewer than two groups are shown. `doubt`: why they say nothing of people."""
+    where fewer than two groups are shown. `doubt`: why they say nothing of people; `least`: the
+    minimum group size."""
     pair = headline_pair(section)
     if pair is None:
         return None
@@ -299,7 +318,7 @@ def treated_picture(section: Mapping[str, Any], *, name: str, doubt: str = "") -
     levels = {100 * found["level"] for one in outermost if (found := _interval_of(one, rate))}
     edges = sorted((pair.worse[rate], pair.better[rate]))
     is_share = rate in RATES and RATES[rate].is_share
-    stated = _treated_words(section, pair)
+    stated = f"{_treated_words(section, pair)}{_few_words(pair, least)}"
     some = "" if len(rows) == len(groups) else f"{len(rows)} of {len(groups)} groups"
     if some:
         stated += f" {some} are drawn, the lowest and the highest."
@@ -391,6 +410,17 @@ def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
     return stated
 
 
+def _few_words(pair: Pair, least: int | None) -> str:
+    """Whether the rates of the two groups may rest on few people, as far as the report shows it."""
+    if pair.rate not in RATES:
+        return ""
+    ends = (pair.worse, pair.better)
+    if not any(_interval_of(one, pair.rate) for one in ends):
+        return " Without intervals, nothing shows whether these rates rest on few people."
+    few = [one["value"] for one in ends if rests_on_few(one, pair.rate, least=least)]
+    return f" {few_words(' and '.join(few), least=least)}" if few else ""
+
+
 def _rate_words(rate: str) -> str:
     return RATES[rate].words if rate in RATES else rate
 
@@ -441,7 +471,7 @@ def _beside_constant(
         )
         key.append((box_sample(), f"{level} of the gain"))
     if why is not None:
-        stated = f"Not shown to be better than a constant: {why}. {stated}"
+        stated = f"{why[0].upper()}{why[1:]}. {stated}"
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
         doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")

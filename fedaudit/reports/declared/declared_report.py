@@ -94,6 +94,27 @@ def declared_answer(report: Mapping[str, Any]) -> Answer:
     return Answer(outcome="not-decided", reasons=[AnswerReason(code=code, text=text)])
 
 
+def declared_next(report: Mapping[str, Any]) -> str:
+    """What to do next, from a report of any version."""
+    ledger, terms, steps = report["ledger"], report["terms"], []
+    if not ledger["rounds"]:
+        return "Declare each round to this ledger as soon as it ran."
+    if report["contradictions"]:
+        steps.append(
+            "Find out which declaration is wrong, and declare the training anew to another ledger: "
+            "rounds are never corrected."
+        )
+    if (terms["budget"] or terms["federation_id"]) and ledger["unreserved_rounds"]:
+        steps.append("Reserve each round before it runs: only then can a budget stop it.")
+    if not report["fairness"]:
+        steps.append("Declare counts of groups with a round, so that gaps between them are shown.")
+    steps.append(
+        "Compare what was declared with the trainer's code and logs: only a training that this "
+        "service runs is observed, and can have a report that allows a release."
+    )
+    return " ".join(steps)
+
+
 def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     """The most important first."""
     ledger, privacy = report["ledger"], report["privacy"]

@@ -11,22 +11,26 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.fairness.gaps import gap_size
 from fedaudit.ledger.bundle import Evidence, key_fields
 from fedaudit.ledger.statements import ChainedSignOff, Envelope
-from fedaudit.number_text import bound_text, figure_text
+from fedaudit.number_text import bound_text, figure_text, room_text
 from fedaudit.privacy.guarantees.cost_sentences import (
+    GOAL,
+    OFTEN_RIGHT,
     doubts,
     guess_words,
     guessed_words,
-    odds_words,
 )
 from fedaudit.reports.checks import canonical_hash, canonical_json
+from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.later import judged_later, statement_in
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.readings.questions import given
 from fedaudit.reports.readings.reading import rendered
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words
+from fedaudit.reports.sections.part import Answer
 from fedaudit.reports.verdict.release import (
     answer_of,
     bounding_exponent,
@@ -34,8 +38,9 @@ from fedaudit.reports.verdict.release import (
     excludes_nothing,
     gate_counts,
     is_proven,
+    report_level,
 )
-from fedaudit.reports.verdict.worst_off import headline_metric
+from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
 from fedaudit.spec.metrics import METRICS
 from fedaudit.version import __version__
 
@@ -77,7 +82,9 @@ def dossier(found: Evidence) -> dict[str, Any]:
     people = [ChainedSignOff.of(Envelope.from_dict(one)).sign_off for one in found.sign_offs]
     evidence = list(_evidence(report, found))
     criteria = _criteria(report, judged)
-    figures, controls = _written(judged, [one["name"] for one in evidence], criteria, people)
+    answer = answer_of(judged)
+    written = _written(judged, answer, [one["name"] for one in evidence], criteria, people)
+    controls = written["controls"]
     opened = [
         {"control": one["control"], "question": said["question"], "known": said["statement"]}
         for one in controls
@@ -93,10 +100,12 @@ def dossier(found: Evidence) -> dict[str, Any]:
         "published": _PUBLISHED,
         "as_of": AS_OF.isoformat(),
         "notice": NOTICE,
-        "answer": answer_of(judged).model_dump(mode="json"),
+        "answer": answer.model_dump(mode="json"),
+        "caution": written["caution"],
+        "against": written["against"],
         "open": len(opened),
         "open_questions": opened,
-        "figures": figures,
+        "figures": written["figures"],
         "criteria": criteria,
         "controls": controls,
         "evidence": evidence,
@@ -133,25 +142,40 @@ def dossier_files(found: Evidence, *, printed: Callable[[str], bytes] | None) ->
 
 
 def _written(
-    judged: Mapping[str, Any], names: Sequence[str], criteria: Any, people: Sequence[Any]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of figures and the controls, as the template words them. `names`: of the evidence
-    that there is."""
-    figures: list[dict[str, Any]] = []
-    controls: list[dict[str, Any]] = []
+    judged: Mapping[str, Any],
+    answer: Answer,
+    names: Sequence[str],
+    criteria: Any,
+    people: Sequence[Any],
+) -> dict[str, Any]:
+    """What the template words: the caution beneath the answer, reasons against a release, rows of
+    figures, and the controls. `names`: of the evidence that there is."""
+    found: dict[str, Any] = {"caution": None, "against": [], "figures": [], "controls": []}
 
     def rests(text: str) -> list[str]:
         return [one for one in text.split(", ") if one in names]
 
-    def row(label: str, evidence: str, caller: Any) -> str:
-        stated, _, reading = (" ".join(part.split()) for part in caller().partition(_THEN))
-        found = {"label": label, "stated": stated, "reading": reading, "evidence": rests(evidence)}
-        figures.append(found)
+    def caution(caller: Any) -> str:
+        found["caution"] = " ".join(caller().split())
+        return ""
+
+    def against(caller: Any) -> str:
+        said = " ".join(caller().split())
+        for name in METRICS:
+            said = said.replace(name, name.replace("_", " "))
+        end = "" if said.endswith((".", "”")) else "."
+        found["against"].append(f"{said[:1].upper()}{said[1:]}{end}")
+        return ""
+
+    def row(label: str, evidence: str, part: str, caller: Any) -> str:
+        stated, _, reading = (" ".join(one.split()) for one in caller().partition(_THEN))
+        words = {"part": part, "label": label, "stated": stated, "reading": reading}
+        found["figures"].append({**words, "evidence": rests(evidence)})
         return ""
 
     def control(number: str, importance: str, title: str) -> str:
-        found = {"control": number, "importance": importance, "title": title, "answers": []}
-        controls.append(found)
+        made = {"control": number, "importance": importance, "title": title, "answers": []}
+        found["controls"].append(made)
         return ""
 
     def say(question: str, status: str, evidence: str = "", *, caller: Any) -> str:
@@ -161,12 +185,13 @@ def _written(
             "statement": " ".join(caller().split()) or "The report does not say.",
             "evidence": rests(evidence),
         }
-        controls[-1]["answers"].append(said)
+        found["controls"][-1]["answers"].append(said)
         return ""
 
-    writers = {"row": row, "control": control, "say": say, "c": criteria, "people": people}
-    rendered("satre_2_0_1.txt", judged, **writers, **_given(judged))
-    return figures, controls
+    writers = {"row": row, "control": control, "say": say, "caution": caution, "against": against}
+    given_too = {"answer": answer, "c": criteria, "people": people}
+    rendered("satre_2_0_1.txt", judged, **writers, **given_too, **_given(judged))
+    return found
 
 
 def _evidence(report: Mapping[str, Any], found: Evidence) -> Iterator[dict[str, Any]]:
@@ -222,13 +247,20 @@ def _given(report: Mapping[str, Any]) -> dict[str, Any]:
         "bounds_every": bounds_every_dataset(report),
         "secured": is_proven(report) and report["guarantee"]["in_force"] is True,
         "excludes_nothing": excludes_nothing(report),
+        "weak_level": report_level(report) in ("nearly-all", "nothing", "unbounded"),
+        "GOAL": GOAL,
+        "OFTEN_RIGHT": OFTEN_RIGHT,
+        "COSTS": COSTS,
+        "METRICS": METRICS,
+        "gap_size": gap_size,
+        "worst_off": worst_off,
         "counts": gate_counts(report["gates"]),
         "headline_metric": headline_metric,
         "guess_words": guess_words,
         "guessed_words": guessed_words,
-        "odds_words": odds_words,
         "doubts": doubts,
         "floor_exp": lambda exponent: f"{math.floor(math.exp(exponent)):,}",
         "short": figure_text,
         "bound": bound_text,
+        "room": room_text,
     }

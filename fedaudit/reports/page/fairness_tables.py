@@ -10,6 +10,7 @@ from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
 from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns
+from fedaudit.reports.sections.few_people import few_words, rests_on_few
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 
@@ -56,15 +57,15 @@ class FairnessTables:
 
 
 def fairness_tables(
-    sections: Sequence[Section], *, said_of: Section | None = None
+    sections: Sequence[Section], *, said_of: Section | None = None, least: int | None = None
 ) -> FairnessTables:
     """The tables of a report's fairness sections. `said_of`: the one whose gap the verdict has put
-    in words."""
+    in words; `least`: the minimum group size."""
 
     def gaps(section: Section) -> PageTable:
         return _gaps(section, said=section is said_of)
 
-    found = [[gaps(one), _rates(one)] for one in sections]
+    found = [[gaps(one), _rates(one, least=least)] for one in sections]
     often = Counter(
         row[-1]
         for tables in found
@@ -128,19 +129,24 @@ def _interval(interval: Mapping[str, Any] | None) -> str:
     return f"{low} to {high}"
 
 
-def _rates(section: Section) -> PageTable:
+def _rates(section: Section, *, least: int | None) -> PageTable:
     scores = [name for name in _SCORES if _some(section["groups"], name)]
     head = ["Group", *(rate.label for rate in RATES.values())]
     head += [_SCORES[name] for name in scores]
     sized = any(group.get("rows") is not None for group in section["groups"])
     head += ["Rows, with noise"] if sized else []
-    rows = []
+    rows, few = [], False
     for group in section["groups"]:
         row = [group["value"], *(_with_interval(group, name) for name in RATES)]
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(group["rows"])] if sized else []
         reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
+        on_few = [
+            rate.words for name, rate in RATES.items() if rests_on_few(group, name, least=least)
+        ]
+        few = few or bool(on_few)
+        reasons += [f"{', '.join(on_few)}: of few people"] if on_few else []
         rows.append((*row, _joined(reasons)))
     nameless = [one["value"] for one in section["groups"] if not one["value"][:1].isalpha()]
     codes = ""
@@ -159,8 +165,15 @@ def _rates(section: Section) -> PageTable:
         head=(*head, "Note"),
         rows=rows,
         remark=" ".join(
-            [*(f"In brackets: {level:.0%} intervals, each by itself." for level in levels), codes]
-        ).strip(),
+            filter(
+                None,
+                [
+                    *(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
+                    few_words("Where noted, rates", least=least) if few else "",
+                    codes,
+                ],
+            )
+        ),
     )
 
 

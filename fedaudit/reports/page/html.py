@@ -22,12 +22,14 @@ from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_pic
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
+from fedaudit.reports.sections.few_people import least_people
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
@@ -126,7 +128,9 @@ def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
     """Of each attribute but that which is below the answer already."""
     widest = by_unevenness(report["fairness"])[-1:]
     return [
-        treated_picture(section, name=f"rates-{place}") if section not in widest else None
+        treated_picture(section, name=f"rates-{place}", least=least_people(report))
+        if section not in widest
+        else None
         for place, section in enumerate(report["fairness"], start=1)
     ]
 
@@ -145,7 +149,9 @@ def _page(
         "seen": answer_pictures(report),
         "rates": [[] if one is None else [one] for one in _rate_pictures(report)],
         "tables": fairness_tables(
-            report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
+            report["fairness"],
+            said_of=widest[0] if widest and "verdict_parts" in report else None,
+            least=least_people(report),
         ),
         "leave_out": Markup(marks[0]),
         "go_on": Markup(marks[1]),
@@ -205,6 +211,7 @@ def page_environment() -> Environment:
         costs=COSTS,
         endings=ENDING_WORDS,
         charges_everyone=charges_everyone,
+        declared_next=declared_next,
         favourable_words=favourable_words,
         figure_rows=figure_rows,
         answer_of=answer_of,

@@ -111,7 +111,7 @@ class FiguresDisagreeError(Exception):
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
 NO_GROUP_INTERVALS = "no two groups are compared by client, or no intervals were asked for"
-_ENDS = 0.001
+ENDS = 0.001
 """Ends of intervals from exact counts are rounded outward to it, so that no size of a group can be
 solved from them."""
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
@@ -162,7 +162,7 @@ def with_rate_intervals(
     ends: Mapping[str, tuple[Floats, Floats]],
     *,
     level: float,
-    step: float = _ENDS,
+    step: float = ENDS,
     method: str = GROUP_METHOD,
 ) -> list[GroupSection]:
     """The groups with the intervals of their rates, whose `ends` [groups] are rounded outward to

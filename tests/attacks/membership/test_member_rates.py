@@ -85,6 +85,15 @@ def test_members_with_higher_scores_raise_an_alarm() -> None:
     assert not alarms(claim(0.5, 1e-4), scores, rows)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_first_rows_that_are_all_of_one_side_contradict_nothing(first: bool) -> None:
+    """Records are held out of four clients, and the first row of each is on the same side."""
+    member = np.tile([first, not first] * 20, 4)
+    rows = AttackedRows(np.arange(160), np.repeat(np.arange(4), 40), member)
+    found = contradiction_of(claim(0.1, 1e-6), 9.0 * member, rows)
+    assert (found.p_value, alarms(claim(0.1, 1e-6), 9.0 * member, rows)) == (1.0, False)
+
+
 def test_clients_whose_rows_are_alike_raise_no_false_alarm() -> None:
     """Nothing is learnt; a few clients of another kind train or are held out by chance.
 

@@ -9,7 +9,7 @@ from fedaudit.reports.report import assemble
 from tests.reports.charts.test_charts_drawing import texts, within
 from tests.reports.sections.test_epsilon_report import with_plan
 
-BANDS = ("to 75 %", "to 95 %", "nearly all", "all")
+BANDS = ("up to 75 %", "up to 95 %", "nearly all", "all")
 
 
 def spent(document):
@@ -19,8 +19,8 @@ def spent(document):
 @pytest.mark.parametrize(
     ("epsilon", "band", "stated"),
     [
-        (1.0, "to 75 %", "right at most 74% of the time"),
-        (2.0, "to 95 %", "right at most 89% of the time"),
+        (1.0, "up to 75 %", "right at most 74% of the time"),
+        (2.0, "up to 95 %", "right at most 89% of the time"),
         (3.5, "nearly all", "right at most 98% of the time"),
         (5e6, "all", "too large to protect anyone"),
     ],
