@@ -6,6 +6,7 @@ from typing import Any, assert_never
 from fedaudit.number_text import at_most, number
 from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
 from fedaudit.privacy.guarantees.cost_sentences import (
+    GOAL,
     CostLevel,
     cost_level,
     doubted_cost_words,
@@ -73,8 +74,8 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     evidence, or ask too little, as of a wide gap, nothing is decided."""
     doubts = counts_doubts(report)
     against, gap, missing = objections(report), unjudged_gap(report), _missing(report)
-    if doubts and report["gates"] and not is_known_useful(report):
-        missing.append(_reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
+    if doubts and report["gates"]:
+        missing += _doubts(report)
     outcome: AnswerOutcome = "not-decided"
     if against:
         reasons = [*against, *gap]
@@ -90,6 +91,23 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     return Answer(
         outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report), counts_doubts=doubts
     )
+
+
+def _doubts(report: Mapping[str, Any]) -> list[AnswerReason]:
+    """What gates of the submitter do not settle."""
+    found, exponent = list[AnswerReason](), bounding_exponent(report)
+    if exponent is not None and exponent > GOAL:
+        found.append(
+            _reason(
+                "bound-is-loose",
+                f"its bound of {at_most(exponent, digits=4)} lets a guess at a person's data be "
+                f"right nearly always: a gate passed it, and it is above {GOAL:g}, the most that "
+                "is common",
+            )
+        )
+    if not is_known_useful(report):
+        found.append(_reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
+    return found
 
 
 def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:

@@ -92,6 +92,7 @@ _REASON_WORDS = {
     "no-gates": "it has no gates",
     "gap-not-judged": "a gap between groups is wide, and no gate judges it",
     "no-gate-on-guarantee": "none of its gates is on its guarantee",
+    "bound-is-loose": "its bound lets a guess be right nearly always",
     "usefulness-not-known": "it is not known whether its model is better than a constant",
     "gap-may-be-wide": "a gap between groups may be wide, and no gate judges it",
     "gates-passed": "its gates passed",

@@ -195,3 +195,19 @@ def test_an_answer_that_was_signed_before_gaps_counted_still_follows(material) -
     signed = {"outcome": "release", "reasons": [], "gap_size": 0.1}
     assert answer_of({**without, "answer": signed}).outcome == "release"
     assert answer_of(without).outcome == "not-decided"
+
+
+def test_a_gate_at_a_bound_that_protects_hardly_anyone_decides_nothing(material) -> None:
+    report = copy.deepcopy(assemble(material({**ONE, **RELEASED, **PASSING})))
+    signed = report.pop("answer")
+    assert signed["outcome"] == "release"
+    for exponent, outcome in ((9.99, "release"), (18.0, "not-decided")):
+        report["privacy"]["epsilon_planned"] = exponent
+        found = answer_of(report)
+        assert (found.outcome, found.reasons[0].code == "bound-is-loose") == (
+            outcome,
+            outcome == "not-decided",
+        )
+    # An answer that was signed before this counted stays the same.
+    del signed["counts_doubts"]
+    assert answer_of({**report, "answer": signed}).outcome == "release"
