@@ -70,7 +70,7 @@ def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
     """Why the model is not shown to be better in every respect; None where it is."""
     for name, one in known.items():
         if not one.gain > 0:
-            return f"in {name} the model is no better than a constant prediction"
+            return f"by {name} the model is no better than always giving the same answer"
         if not one.shown and name != "loss_under_baseline":
             return _not_shown(name)
     return None if any(one.shown for one in first) else _not_shown(next(iter(known)))
@@ -78,8 +78,8 @@ def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
 
 def _not_shown(name: str) -> str:
     return (
-        f"in {name} the model is not shown to be better than a constant prediction: the 95% "
-        "interval reaches 0"
+        "the model may be no better than always giving the same answer: the 95% interval of its "
+        f"gain in {name.removesuffix('_over_baseline')} reaches 0"
     )
 
 

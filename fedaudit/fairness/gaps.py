@@ -140,6 +140,8 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
     if metric == OF_SELECTION:
         ends = None if interval is None else f"{interval[0]:.3g} to {interval[1]:.3g}"
         sure = "" if ends is None else f" (its interval {ends})"
+        if interval is not None and len({is_below_four_fifths(end) for end in interval}) == 2:
+            size += ", though not for sure"
         return (
             f"The lowest selection rate is {value:.3g} of the highest{sure}: {size}, the threshold "
             "for selections by employers in the US; other uses have no standard."

@@ -328,6 +328,7 @@ def test_counts_must_fit_the_groups():
         ("equalized_odds_difference", 0.1, (0.0, 0.1), "two groups: its interval reaches 0; no"),
         ("equalized_odds_difference", 0.05, None, "(narrow) between two groups; no"),
         ("demographic_parity_ratio", 0.38, (0.3, 0.5), "(its interval 0.3 to 0.5): below four"),
+        ("demographic_parity_ratio", 0.9, (0.7, 1), "at least four fifths, though not for sure,"),
         ("demographic_parity_ratio", 0.8 - 1e-12, None, "at least four fifths, the threshold for"),
         ("equalized_odds_ratio", 0.5, None, ""),
         ("loss_difference", 2.0, (1.0, 3.0), ""),

@@ -210,7 +210,7 @@ def test_noise_that_drowned_everything_is_said_to(tmp_path):
     # Of forty random planes the best on these rows is right more often than a constant, by luck.
     assert utility["accuracy_over_baseline"] > 0
     assert utility["degenerate"] is None
-    assert "in loss_under_baseline the model is no better" in utility["reasons"]["degenerate"]
+    assert "by loss_under_baseline the model is no better" in utility["reasons"]["degenerate"]
     assert outcomes(report)["accuracy"] == "insufficient_evidence"
     assert utility["improved"] is False
     assert "noise drowned what there was to learn" in report["verdict_parts"]["release"]

@@ -158,6 +158,12 @@ def _cases(exponent: float, delta: float) -> str:
     return f"{math.ceil(found / step - 1e-9) * step:,.0f}"
 
 
+def _weakness(exponent: float, delta: float) -> str:
+    """How weak a bound of the level `nearly-all` is, by how few guesses it leaves wrong."""
+    wrong = _wrong(exponent, delta)
+    return "weak" if wrong > 0.01 else "very weak" if wrong > 0.001 else "hardly any protection"
+
+
 def common_words() -> str:
     """The epsilons of deployments."""
     stated = [end for one in DEPLOYMENTS for end in one.epsilon]
@@ -190,10 +196,10 @@ def cost_words(
                 f"{guess_words(exponent, delta=delta)}% of the time in place of 50%."
             )
         case "nearly-all":
+            weak, cases = _weakness(exponent, delta), _cases(exponent, delta)
             words = (
-                f"That is weak on paper: the bound allows a guess at {guessed}, both being equally "
-                f"likely, to be right in all but 1 of {_cases(exponent, delta)} cases, in place of "
-                "1 of 2."
+                f"That is {weak}: the bound allows a guess at {guessed}, both being equally "
+                f"likely, to be right in all but 1 of {cases} cases, in place of 1 of 2."
             )
         case _:
             assert_never(level)

@@ -37,6 +37,7 @@ from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import bounding_exponent, bounds_every_dataset, report_level
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
+from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
@@ -77,7 +78,7 @@ def _spent(report: Report) -> Chart | None:
     doubted = ": not proven" if guarantee["kind"] == "heuristic" else ""
     stated = f"{_cost_words(report, exponent)} {_budget_words(report, exponent)}".strip()
     if report["privacy"].get("records"):
-        stated += " A budget is what a record may spend at most; a row is of all records with it."
+        stated += " A row shows the records of one budget, the most that such a record may spend."
     if report.get("declared"):
         stated += " As declared by the trainer."
     unit, ground = "leakage\n(it bounds no guess)", _charged(report)
@@ -115,12 +116,12 @@ def _scale_of_words(report: Report, rows: Sequence[Row]) -> Ground:
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
-        said = label("guesses that may be right:", 0, top - 48, kind="axis")
+        said = label("guesses that may be right:", 0, top - 60, kind="axis")
         bands = _bands(x, ends, list(LEVELS).index(level), (top, bottom))
-        return together(said, _force(report, top - 48), bands, _limit(x, budget, top, bottom))
+        return together(said, _force(report, top - 60), bands, _limit(x, budget, top, bottom))
 
     ticks = tuple(10.0**power for power in powers)
-    return Ground(_WIDTH, ticks, behind, above=60.0, key=_limit_key(budget))
+    return Ground(_WIDTH, ticks, behind, above=72.0, key=_limit_key(budget))
 
 
 def _charged(report: Report) -> Ground:
@@ -155,7 +156,9 @@ def _cost_words(report: Report, exponent: float) -> str:
     start = f"A {guarantee['unit']}"
     if not bounds_every_dataset(report):
         return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
-    start += f" spent at most {bound_text(exponent)}: "
+    start += f" spent at most {bound_text(exponent)}"
+    charged = report["privacy"].get("leakage_max")
+    start += ": " if charged is None else f" (by the convention n/nu {bound_text(charged)}): "
     if delta_gives_data_away(report):
         return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
     doubt = doubts(guarantee["kind"], in_force=guarantee.get("in_force") is not False).lower()
@@ -236,11 +239,16 @@ def _budget(report: Report) -> float | None:
     return found
 
 
+_SPENT = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
+
+
 def _budget_words(report: Report, exponent: float) -> str:
     budget, spent = _budget(report), report["privacy"].get("leakage_max") or exponent
     if budget is None:
-        # Records then have budgets of their own, or noise was made for a goal: neither ends a run.
-        if report["privacy"].get("records") or report["privacy"].get("target"):
+        # Records then have budgets of their own, noise was made for a goal, or a gate judges what
+        # was spent: none ends a run.
+        gated = any(gate["figure"] in _SPENT for gate in report["gates"])
+        if gated or report["privacy"].get("records") or report["privacy"].get("target"):
             return ""
         return "No limit was set to what may be spent."
     kept = "within" if spent <= budget else "above"
@@ -258,10 +266,10 @@ def _bands(x: Scale, ends: Sequence[float], here: int, heights: tuple[float, flo
         if until > start:
             size = {"x": start, "y": top, "width": until - start, "height": bottom - top}
             parts.append(element("rect", **size, class_=f"band b{place}"))
-            middle, y = (start + until) / 2, top - 4 - 14 * (2 - shown % 3)
+            middle, y = (start + until) / 2, top - 8 - 17 * (2 - shown % 3)
             kind = "here" if place == here else ""
-            parts.append(line(start, y + 3, until, y + 3, "axis-line"))
-            parts += [line(at, y + 1, at, y + 5, "axis-line") for at in (start, until)]
+            parts.append(line(start, y + 5, until, y + 5, "axis-line"))
+            parts += [line(at, y + 3, at, y + 7, "axis-line") for at in (start, until)]
             parts.append(fitted(_BANDS[place], middle, y, width=_WIDTH, kind=kind))
             start, shown = until, shown + 1
     return together(*parts)
@@ -463,7 +471,7 @@ def _beside_constant(
         )
         key.append((box_sample(), f"{level} of the gain"))
     if why is not None:
-        stated = f"Not shown to be better than a constant: {why}. {stated}"
+        stated = f"{why[0].upper()}{why[1:]}. {stated}"
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
         doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")

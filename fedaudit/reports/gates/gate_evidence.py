@@ -1,5 +1,6 @@
 """What makes a report's figure evidence for a gate, and why one is none."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never, cast
@@ -65,6 +66,17 @@ def declared_doubt(gate: Gate, report: Report) -> str | None:
     if (report.get("ledger") or {}).get("rounds") == 0:
         return "no round was declared, so the figure says nothing about the training"
     return None
+
+
+_WAIVER = re.compile(
+    r"[,;]? (?:or )?set allow_\w+(?: for research| if the common one is not used)?"
+)
+
+
+def without_waiver(reason: str) -> str:
+    """A gate's reason for those who ask what to do about it: without the field by which the gate
+    would ask for less."""
+    return _WAIVER.sub("", reason.replace("; set allow_heuristic, or", "; "))
 
 
 def declared_words(report: Report) -> str:

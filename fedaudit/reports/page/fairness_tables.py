@@ -146,7 +146,7 @@ def _rates(section: Section, *, least: int | None) -> PageTable:
             rate.words for name, rate in RATES.items() if rests_on_few(group, name, least=least)
         ]
         few = few or bool(on_few)
-        reasons += [f"{' and '.join(on_few)} of few people"] if on_few else []
+        reasons += [f"{', '.join(on_few)}: of few people"] if on_few else []
         rows.append((*row, _joined(reasons)))
     nameless = [one["value"] for one in section["groups"] if not one["value"][:1].isalpha()]
     codes = ""

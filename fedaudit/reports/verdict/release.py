@@ -12,6 +12,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     guessed_words,
 )
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
+from fedaudit.reports.gates.gate_evidence import attack_evidence, without_waiver
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome
@@ -22,8 +23,13 @@ from fedaudit.reports.sections.utility import (
     known_ending,
     why_not_useful,
 )
-from fedaudit.reports.verdict.worst_off import counted_gap_size, unjudged_gap, unsure_gap
-from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
+from fedaudit.reports.verdict.worst_off import (
+    counted_gap_size,
+    counts_doubts,
+    unjudged_gap,
+    unsure_gap,
+)
+from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, GateOp
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
@@ -65,7 +71,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     something, its guarantee is in force and bounds something, and all gates passed, one of them on
     the guarantee, and one on how good the model is where no interval shows it. Where gates lack
     evidence, or ask too little, as of a wide gap, nothing is decided."""
-    doubts = _counts_doubts(report)
+    doubts = counts_doubts(report)
     against, gap, missing = objections(report), unjudged_gap(report), _missing(report)
     if doubts and report["gates"] and not is_known_useful(report):
         missing.append(_reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
@@ -75,7 +81,8 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         if [one.code for one in against] != ["gates-lack-evidence"]:
             outcome = "do-not-release"
     elif gap or missing:
-        reasons = [*gap, *missing]
+        unsure = unsure_gap(report) if doubts and report["gates"] and not gap else []
+        reasons = [*gap, *missing, *unsure]
     else:
         outcome, counts = "release", gate_counts(report["gates"])
         passed = _reason("gates-passed", f"by the gates that its submitter set: {counts}")
@@ -83,13 +90,6 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     return Answer(
         outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report), counts_doubts=doubts
     )
-
-
-def _counts_doubts(report: Mapping[str, Any]) -> bool | None:
-    """As in the report's answer, where it has one, so that an answer that was signed stays the
-    same."""
-    answer: Mapping[str, Any] = report.get("answer") or {"counts_doubts": True}
-    return answer.get("counts_doubts")
 
 
 def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -280,9 +280,12 @@ def _gates(report: Mapping[str, Any]) -> AnswerReason | None:
     of = "" if worst["attribute"] is None else f" by {worst['attribute']}"
     failed = outcome == "fail"
     word = "failed" if failed else "lack evidence"
+    why, reason = why_not_useful(report), f": {without_waiver(worst['reason'])}"
+    if why is not None and why in reason:
+        reason = " says nothing of such a model"  # which is the first reason
     return _reason(
         "gates-failed" if failed else "gates-lack-evidence",
-        f"the gates {word}: {gate_counts(gates)}; {worst['figure']}{of}: {worst['reason']}",
+        f"the gates {word}: {gate_counts(gates)}; {worst['figure']}{of}{reason}",
     )
 
 
@@ -339,15 +342,30 @@ _WARM_START = (
     "Training started from an artifact whose own cost is not counted: this is what the run adds. "
     "If the artifact was trained on these people without protection, so is the model."
 )
-_SERVER_SEES = (
-    "The server sees every update, and who sent it: nothing here protects a client against it."
-)
+_SERVER_SEES = "Not protected: against the server, which sees every update and who sent it."
+_FOUND: Mapping[AttackFigure, str] = {
+    "epsilon_lower_bound": "canaries show an epsilon of at least {}",
+    "membership_tpr_at_1pct": "guesses at members find {} of them where 0.01 is chance",
+    "recovered_share": "gradient leakage recovers {} of the images",
+}
+"""What an attack found."""
 
 
 def cost_part(report: Mapping[str, Any]) -> str:
     """What was spent, and how much that is, from an otherwise complete report."""
     warm = [_WARM_START] if _starts_from_artifact(report) else []
-    return " ".join([*_sentences(report), *warm, *_of_sweep(report)])
+    return " ".join([*_sentences(report), *_attacked(report), *warm, *_of_sweep(report)])
+
+
+def _attacked(report: Mapping[str, Any]) -> list[str]:
+    """What attacks on this model found, as far as a figure says it."""
+    values = {figure: attack_evidence(figure, report).value for figure in _FOUND}
+    found = [
+        _FOUND[figure].format(f"{value:.3g}")
+        for figure, value in values.items()
+        if value is not None
+    ]
+    return [f"It was attacked: {'; '.join(found)}."] if found else []
 
 
 def _of_sweep(report: Mapping[str, Any]) -> list[str]:
@@ -418,9 +436,10 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
             "There is no privacy guarantee, so the cost is unbounded: "
             f"{_took_part(privacy, start='a')}, each time {how}."
         ]
-    kind = f"The guarantee is {guarantee['label']}."
     if privacy["epsilon"]:
-        stated = [kind, _epsilons(report)]
+        kind = f"The guarantee is {guarantee['label']}."
+        basis = _EPSILON_BASIS[guarantee["kind"]]
+        stated = [_epsilons(report), *_trust(guarantee), _scale(report), kind, basis]
         if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
             planned = privacy.get("epsilon_planned")
             figure = "" if planned is None else f", {at_most(planned, digits=4)}"
@@ -428,8 +447,8 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
                 "Validation losses ended the run early: what is proven is the larger epsilon of "
                 f"all rounds that were planned{figure}."
             )
-        return [*stated, _scale(report), _EPSILON_BASIS[guarantee["kind"]], *_trust(guarantee)]
-    return [kind, *_leakage(report)]
+        return stated
+    return _leakage(report)
 
 
 def _scale(report: Mapping[str, Any]) -> str:
@@ -494,32 +513,35 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
     own sum."""
     privacy, asked = report["privacy"], report["spec"]["privacy"]
     each, most = (at_most(privacy[f"leakage_{name}"], digits=4) for name in ("per_release", "max"))
-    stated = [
-        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
-        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}."
-    ]
-    clip = asked["clip"]
-    clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
-    if asked["radius"] == "adaptive":
-        stated.append(f"The radius follows each update, and updates {clipped}.")
-        return [*stated, _scale(report), _CONVENTION]
-    stated.append(
-        f"n/nu holds between uploads within the radius of {number(asked['radius'])}, and updates "
-        f"{clipped}."
-    )
     bound = privacy["log_ratio_max"]
-    if bound is None:
-        stated.append("Over all datasets of a client nothing is bounded.")
-    else:
+    proven = "; over all datasets of a client nothing is bounded"
+    within = "The radius follows each update"
+    gates: list[str] = []
+    if bound is not None:
         several = report["spec"]["training"]["hypotheses"] > 1
         alike = " that choose the same hypothesis" if several else ""
-        stated.append(
-            f"Over all datasets of a client{alike} the theorem's sum is {at_most(bound, digits=4)}."
-        )
+        of_all = at_most(bound, digits=4)
+        proven = f"; proven over all datasets of a client{alike} is only {of_all}"
+        gates = [
+            f"The gate uses {name}, {at_most(privacy[name], digits=4)}."
+            for name in ("leakage_max", "log_ratio_max")
+            if any(one["figure"] == name for one in report["gates"])
+        ]
+    clip, basis = asked["clip"], _CONVENTION
+    if asked["radius"] == "adaptive":
+        proven = ""
+    else:
+        within = f"n/nu holds between uploads within the radius of {number(asked['radius'])}"
+        basis = _THEOREM if report["guarantee"]["kind"] == "formal" else _CONVENTION
+    clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
     return [
-        *stated,
+        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
+        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}{proven}.",
         _scale(report),
-        _THEOREM if report["guarantee"]["kind"] == "formal" else _CONVENTION,
+        *gates,
+        f"{within}, and updates {clipped}.",
+        f"The guarantee is {report['guarantee']['label']}.",
+        basis,
     ]
 
 
@@ -528,8 +550,13 @@ def _epsilons(report: Mapping[str, Any]) -> str:
         f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
         for one in report["privacy"]["epsilon"]
     )
-    guarantee = report["guarantee"]
+    guarantee, level = report["guarantee"], report_level(report)
+    protects = level not in ("nothing", "unbounded") and not delta_gives_data_away(report)
+    start = f"A {guarantee['unit']} spent"
+    if protects and guarantee["in_force"] and guarantee["kind"] == "formal":
+        word = "Weakly protected" if level == "nearly-all" else "Protected"
+        start = f"{word}: a {guarantee['unit']}, which spent"
     return (
-        f"A {guarantee['unit']} spent at most an epsilon of {stated}, at delta = "
+        f"{start} at most an epsilon of {stated}, at delta = "
         f"{guarantee['delta']:g} under {adjacency_words(guarantee['adjacency'])}."
     )

@@ -1,10 +1,11 @@
 """The verdict: what to decide, what was spent, who is worst off, what to do next."""
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from fedaudit.ledger.statements import Concern
+from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
 from fedaudit.reports.sections.part import Answer, AnswerReason, VerdictParts
@@ -29,7 +30,7 @@ from fedaudit.reports.verdict.release import (
     report_level,
     sends_nothing,
 )
-from fedaudit.reports.verdict.worst_off import fairness_part
+from fedaudit.reports.verdict.worst_off import by_unevenness, fairness_part
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
@@ -144,7 +145,8 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[Advice]:
             "noise or what the ledger charges for it is wrong."
         )
     yield from _of_the_model(report)
-    yield from _of_the_cost(report)
+    groups, cost = _of_groups(report), _of_the_cost(report)
+    yield from chain(cost, groups) if report["guarantee"]["kind"] == "none" else chain(groups, cost)
     yield from _for_gates(report)
     yield from (Advice(text=text) for text in _before_signing(report))
 
@@ -167,6 +169,25 @@ def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
         )
 
 
+def _of_groups(report: Mapping[str, Any]) -> Iterator[Advice]:
+    """Where groups fare too differently, or none can be compared."""
+    for gate in _failed(report):
+        if gate["figure"] in FAIRNESS_FIGURES:
+            yield _for_failed(report, gate)
+    sections = report["fairness"]
+    hidden = any(group["suppressed"] for one in sections for group in one["groups"])
+    if hidden and not by_unevenness(sections):
+        yield Advice(
+            text="No groups can be compared: hold out more clients, or join values by "
+            "`fairness.groups`; after an earlier report on these data, keep to its edges, "
+            "categories, rules and split."
+        )
+
+
+def _failed(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one for one in report["gates"] if one["outcome"] == "fail"]
+
+
 def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
     guarantee = report["guarantee"]
     if sends_nothing(report):
@@ -174,16 +195,17 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             text="Train the same with a method that shares what clients learn, and compare the "
             "two: what sharing gains is what its privacy cost is paid for."
         )
-    if guarantee["kind"] == "none":
+    none = guarantee["kind"] == "none"
+    if none:
         yield Advice(
             text="Choose a privacy mechanism: without one nothing bounds what the model discloses. "
             f"{PROPOSAL}"
         )
-    if report_level(report) in ("nothing", "unbounded"):
+    elif report_level(report) in ("nothing", "unbounded"):
         yield smaller_cost(report)
     if delta_gives_data_away(report):
         yield Advice(text="Choose a delta far below one in as many clients or records as train.")
-    if not guarantee["in_force"]:
+    if not guarantee["in_force"] and not none and not list(_of_groups(report)):
         yield Advice(
             text="If these figures will do, train the model for release with `noise: release`: "
             "noise is then secret, the guarantee in force, and budgets count it.",
@@ -211,10 +233,15 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _for_gates(report: Mapping[str, Any]) -> Iterator[Advice]:
-    yield from (_for_failed(report, one) for one in report["gates"] if one["outcome"] == "fail")
+    for gate in _failed(report):
+        if gate["figure"] not in FAIRNESS_FIGURES:
+            yield _for_failed(report, gate)
+    why = why_not_useful(report)
     for gate in report["gates"]:
-        if gate["outcome"] == "insufficient_evidence":
-            yield Advice(text=f"Give the gate on {gate['figure']} its evidence: {gate['reason']}.")
+        of_the_model = why is not None and why in gate["reason"]  # which has its advice
+        if gate["outcome"] == "insufficient_evidence" and not of_the_model:
+            reason = without_waiver(gate["reason"])
+            yield Advice(text=f"The gate on {gate['figure']} lacks evidence: {reason}.")
 
 
 def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> Advice:

@@ -52,6 +52,10 @@ def test_a_ledger_is_shown_with_its_rounds_and_refusals(api: Api) -> None:
         shown = browser.get(f"/ledgers/{ledger}").text
         assert "is held for a day at most" in shown
         assert "no one was admitted" not in shown
+    assert "What to do next: Reserve each round before it runs" in shown
+    assert "Declare counts of groups with a round" in shown
+    assert "of the time. That is within the budget" in shown
+    assert "No round was reserved." in browser.get(f"/ledgers/{probe}").text
     older = browser.get(f"/ledgers/{ledger}?below=2").text
     assert "Newest rounds" in older
     assert "not reserved" not in older

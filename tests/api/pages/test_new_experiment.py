@@ -62,7 +62,7 @@ def test_a_bound_is_said_in_words_and_one_that_excludes_nothing_is_no_success(ap
     proven = {"radius": 1.0, "clip": 0.5, "noise": "release"}
     for multiplier, colour, badge, words in (
         (6, "notice-good", "guarantee-formal", "right at most 89% of the time"),
-        (3, "notice-note", "guarantee-formal", "That is weak on paper"),
+        (3, "notice-note", "guarantee-formal", "That is weak: "),
         (0.03, "notice-warn", "guarantee-suspended", "practically no protection"),
     ):
         asked = spec(privacy={**proven, "noise_multiplier": multiplier})

@@ -100,6 +100,16 @@ def test_the_report_follows_its_schema_and_every_null_has_its_reason(material, n
         assert "epsilon with a delta" in report["privacy"]["reasons"][field]
 
 
+def test_the_cost_begins_with_who_is_protected_and_then_against_whom_not(material):
+    found = with_plan(material, "central", noise="release", noise_multiplier=6.0)[0]
+    cost = assemble(found)["verdict_parts"]["cost"]
+    assert cost.startswith("Protected: a client, which spent at most an epsilon of ")
+    assert ". Not protected: against the server, which sees every update" in cost
+    assert cost.index("Not protected") < cost.index("That is a gain")
+    simulated = assemble(with_plan(material, "central")[0])["verdict_parts"]["cost"]
+    assert simulated.startswith("A client spent at most an epsilon of ")
+
+
 def test_the_figure_is_the_largest_over_observers(material):
     found, plan = with_plan(material, "records")
     privacy = assemble(found)["privacy"]
@@ -127,7 +137,7 @@ def test_everyone_pays_for_the_rounds_that_were_played(material):
     assert report["privacy"]["participations_max"] == 41
     assert report["guarantee"]["observers"] == ["final_model"]
     assert "under zero-out (add-or-remove-one)" in report["verdict"]
-    assert "The server sees every update" in report["verdict"]
+    assert "against the server, which sees every update" in report["verdict"]
     simulated, proven = (report["verdict"].index(one) for one in ("simulated", "rests on theorems"))
     assert simulated < proven
     assert "Rounds charged to everyone" in render(report)

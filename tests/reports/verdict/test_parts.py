@@ -166,7 +166,7 @@ def test_without_gates_nobody_has_said_what_it_must_meet(material):
         ),
         (2.7, "up-to-95", "right at most 94% of the time"),
         (7.86, "nearly-all", "to be right in all but 1 of 2,600 cases, in place of 1 of 2."),
-        (10.0, "nearly-all", "That is weak on paper: the bound allows a guess at x"),
+        (10.0, "nearly-all", "That is hardly any protection: the bound allows a guess at x"),
         (14.0, "nearly-all", "all but 1 of 1,300,000 cases"),
         (182.0, "nothing", "by a factor of e^182."),
         (720.0, "nothing", "by a factor of e^720"),
@@ -233,7 +233,7 @@ def test_the_worst_off_are_named_with_direction_and_figures(good):
     report = section_of(good, true_positive_rate=(0.4, 0.9), false_positive_rate=(0.2, 0.3))
     fairness = verdict_parts(report).fairness
     assert fairness.startswith("The favourable outcome is y >= 0.")
-    assert "By group, g1 are worst off: of those with y >= 0" in fairness
+    assert "By group, g1 have the lowest rate: of those with y >= 0" in fairness
     assert "in truth, 40% of g1 and 90% of g2 were predicted so." in fairness
     assert "equalized_odds_difference by group is 0.03 (95% interval" in fairness
 
@@ -263,6 +263,7 @@ def test_an_interval_that_reaches_0_does_not_say_who_fares_worse(good):
         metric["interval"] = {**metric["interval"], "low": low}
         fairness = verdict_parts(report).fairness
         assert ("its interval reaches 0" in fairness) == said
+        assert ("worst off" in fairness) != said
 
 
 # -- what to do next ------------------------------------------------------------------------------
@@ -285,3 +286,50 @@ def test_what_to_do_follows_from_the_figures(good, material):
     assert "hold out" in unsure.lower() or "held-out clients are too few" in unsure
     useless = parts_with(good, utility__degenerate=True, utility__improved=False).next
     assert "noise_multiplier" not in useless
+
+
+def test_what_failed_between_groups_comes_before_a_training_for_release(material, good):
+    failing = {"gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.01}]}
+    shown = assemble(material({**ONE, **failing}))["verdict_parts"]["next"]
+    assert shown.startswith("equalized_odds_difference has to be le 0.01")
+    assert "If these figures will do" not in shown
+    hidden = copy.deepcopy(good)
+    hidden["guarantee"]["in_force"] = False
+    metric = hidden["fairness"][0]["metrics"]["equalized_odds_difference"]
+    metric |= {"value": None, "interval": None, "reason": "too few"}
+    for group in hidden["fairness"][0]["groups"]:
+        group["suppressed"] = True
+    shown = verdict_parts(hidden).next
+    assert shown.startswith("No groups can be compared: ")
+    assert "If these figures will do" not in shown
+
+
+@pytest.mark.parametrize(
+    "waiver",
+    [
+        ", or set allow_conditional",
+        "; set allow_simulation for research",
+        "; set allow_heuristic, or use exact rates",
+        ", or set allow_personal_models if the common one is not used",
+    ],
+)
+def test_no_advice_is_to_ask_for_less(good, waiver):
+    found = {"value": 1.0, "outcome": "insufficient_evidence", "reason": f"why{waiver}"}
+    gate = {"figure": "leakage_max", "attribute": None, "op": "le", "bound": 2.0, **found}
+    report = {**good, "gates": [gate], "gate_outcome": "insufficient_evidence"}
+    parts = verdict_parts(report)
+    assert "allow_" not in parts.release + parts.next
+    assert "The gate on leakage_max lacks evidence: why" in parts.next
+    assert f"{report['privacy']['leakage_max']:.4g}" in parts.cost.split("The gate uses")[1]
+    # Why the model is of no use is said once, and not by each gate again.
+    useless = {**gate, "figure": "equalized_odds_difference", "reason": "it guesses; train"}
+    utility = {**good["utility"], "degenerate": None, "reasons": {"degenerate": "it guesses"}}
+    parts = verdict_parts({**report, "gates": [useless], "utility": utility})
+    assert (parts.release + parts.next).count("it guesses") == 1
+
+
+def test_an_attack_on_the_model_is_said_with_its_cost(good):
+    found = {"tpr": 0.03, "fpr": 0.01, "interval": None, "reason": None}
+    attack = {"kind": "membership", "status": "done", "alarm": None, "tpr_at_fpr": [found]}
+    cost = verdict_parts({**good, "attacks": [attack]}).cost
+    assert "guesses at members find 0.03 of them where 0.01 is chance" in cost
