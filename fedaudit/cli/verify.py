@@ -154,12 +154,11 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
     write_line(f"{found.verdict}: {found.subject} {found.experiment_id}{entries}")
     if found.verdict != UNTRUSTED:
         return
-    unchecked = {one.name for one in found.checks if one.outcome == "unchecked"}
-    if unchecked and unchecked <= REWORDED and trusted.issuperset(found.signers):
+    left = {one.name for one in found.checks if one.outcome == "unchecked"}
+    if left and left <= REWORDED and trusted.issuperset(found.signers):
         say(
-            "what is signed is unaltered, with a key of --public-key; the dossier's words or page "
-            "are not those that are made of it here: another build made them, or they were altered; "
-            "make the dossier anew and read that"
+            "what is signed is unaltered, and by a key of --public-key; the dossier's words or page "
+            "are not those made of it here, by another build or altered: make the dossier anew"
         )
     elif trusted:
         say("nothing is altered, but not all of it was signed with a key of --public-key")
