@@ -155,7 +155,7 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
     if found.verdict != UNTRUSTED:
         return
     left = {one.name for one in found.checks if one.outcome == "unchecked"}
-    if left and left <= REWORDED and trusted.issuperset(found.signers):
+    if left and left <= REWORDED and set(found.signers) <= trusted:
         say(
             "what is signed is unaltered, by a key of --public-key; the dossier's words or page "
             "are not those made of it here, by another build or altered: make the dossier anew"
