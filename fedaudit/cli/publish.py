@@ -35,7 +35,7 @@ app = typer.Typer(no_args_is_help=True)
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="ID|REPORT.json", help="An experiment at FEDAUDIT_URL, or a report file."
+        metavar="ID|REPORT.json", help="An experiment or ledger at FEDAUDIT_URL, or a report file."
     ),
 ]
 WithLedger = Annotated[

@@ -20,6 +20,7 @@ from fedaudit.publishing.publication import (
 )
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
+from fedaudit.reports.report import report_hash
 
 T = TypeVar("T")
 DEFAULT_EXPERIMENT = "fedaudit"
@@ -30,7 +31,6 @@ LONGEST_NAME, LONGEST_PARAMETER, LONGEST_TAG = 250, 6000, 8000
 
 _NO_CHARACTER = re.compile(r"[^\w.\- :]", re.ASCII)
 _DIGEST = 12
-_EXPERIMENT_TAG = "fedaudit.experiment_id"
 _NOTE = "mlflow.note.content"
 """The tag that MLflow shows as a run's description."""
 _EXTERNAL_TAG = "mlflow.model.isExternal"
@@ -73,7 +73,7 @@ def publish_to_mlflow(
     experiment: str = DEFAULT_EXPERIMENT,
     registration: Registration | None = None,
 ) -> MlflowRun:
-    """Write a publication into the run that has its experiment's id as a tag, made if missing.
+    """Write a publication into the run that has its id as a tag, made if missing.
     Publishing again adds what is missing and repeats nothing. Raises MissingExtraError, and
     PublishingError where the server refuses or does not answer."""
     mlflow = import_mlflow()
@@ -83,13 +83,14 @@ def publish_to_mlflow(
         run, created = _run(client, home, publication)
         run_id = run.info.run_id
         model_id = _model_id(client, run, publication)
+        # Before the tags, by which files of an earlier report are known.
+        files = _write_files(client, run, publication)
         metrics = _write_entities(mlflow, client, run, publication, model_id)
-        files = _write_files(client, run_id, publication)
         version = None
         if registration is not None and model_id is not None:
             version = _version(client, registration, run_id, model_id, publication)
         if run.info.status != "FINISHED":
-            client.set_terminated(run_id, end_time=_milliseconds(publication, "finished_at"))
+            client.set_terminated(run_id, end_time=_milliseconds(publication.times[1]))
     except mlflow.MlflowException as error:
         raise PublishingError(f"MLflow at {tracking_uri}: {error}") from error
     page = None
@@ -110,14 +111,15 @@ def _experiment_id(client: Any, name: str) -> str:
 
 
 def _run(client: Any, home: str, publication: Publication) -> tuple[Any, bool]:
-    wanted = f"tags.`{_EXPERIMENT_TAG}` = '{publication.experiment_id}'"
+    tag = f"fedaudit.{publication.id_name}"
+    wanted = f"tags.`{tag}` = '{publication.id}'"
     found = client.search_runs([home], wanted, max_results=1)
     if found:
         return found[0], False
     made = client.create_run(
         home,
-        start_time=_milliseconds(publication, "started_at"),
-        tags={_EXPERIMENT_TAG: publication.experiment_id},
+        start_time=_milliseconds(publication.times[0]),
+        tags={tag: publication.id},
         run_name=publication.name,
     )
     return made, True
@@ -128,7 +130,7 @@ def _write_entities(
 ) -> int:
     entities, run_id = mlflow.entities, run.info.run_id
     # The same at every time of publishing, and in the order of rounds.
-    time = _milliseconds(publication, "finished_at") or run.info.start_time
+    time = _milliseconds(publication.times[1]) or run.info.start_time
     final = {allowed_name(one.name) for one in publication.figures.final}
     metrics = [
         PublishedFigure(allowed_name(one.name), one.value, one.round)
@@ -140,7 +142,7 @@ def _write_entities(
         for value in client.get_metric_history(run_id, name)
     }
     metrics = [one for one in metrics if (one.name, one.round) not in there]
-    parameters = allowed(spec_parameters(publication.report.spec), LONGEST_PARAMETER)
+    parameters = allowed(spec_parameters(publication.settings), LONGEST_PARAMETER)
     for some in batched(allowed(_tags(publication), LONGEST_TAG).items(), MOST_TAGS):
         client.log_batch(run_id, tags=[entities.RunTag(*one) for one in some])
     for some in batched(parameters.items(), MOST_PARAMETERS):
@@ -174,7 +176,10 @@ def _tags(publication: Publication) -> dict[str, str]:
     return tags
 
 
-def _write_files(client: Any, run_id: str, publication: Publication) -> int:
+def _write_files(client: Any, run: Any, publication: Publication) -> int:
+    run_id, earlier = run.info.run_id, run.data.tags.get("fedaudit.report_hash")
+    # A ledger grows after it was published.
+    is_same = earlier == report_hash(publication.document)
     folder = publication.files[0].parent
     missing = json.dumps(publication.figures.missing, indent=2, ensure_ascii=False)
     (folder / MISSING_FILE).write_text(f"{missing}\n", encoding="utf-8")
@@ -189,7 +194,7 @@ def _write_files(client: Any, run_id: str, publication: Publication) -> int:
     if publication.model is not None:
         files.append((publication.model, Path("model") / MODEL_FILE))
     for path, name in files:
-        if name.as_posix() not in there:
+        if name.as_posix() not in there or not is_same:
             within = None if name.parent == Path() else name.parent.as_posix()
             client.log_artifact(run_id, str(path), within)
             written += 1
@@ -262,8 +267,7 @@ def _version(
     return version
 
 
-def _milliseconds(publication: Publication, name: str) -> int | None:
-    stated = getattr(publication.report.provenance, name)
+def _milliseconds(stated: str | None) -> int | None:
     return None if stated is None else int(datetime.fromisoformat(stated).timestamp() * 1000)
 
 

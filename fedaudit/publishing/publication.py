@@ -1,4 +1,5 @@
-"""What is published of one experiment: its files, and its figures under their published names.
+"""What is published of an experiment or a declared ledger: its files, and its figures under their
+published names.
 
 Users of another tool see a figure's name and its value, without guarantee and verdict. So a figure
 that a gate would not count without an exception has another name.
@@ -15,22 +16,24 @@ from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
+from fedaudit.publishing.declared_ledgers import declared_facts, declared_figures
 from fedaudit.publishing.later_found import LaterFound, later_found
 from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
-from fedaudit.reports.page.html import render
+from fedaudit.reports.page.html import render, render_declared
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit.reports.report import Report, report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, is_in_force
+from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client, report_page
-from fedaudit_client.errors import ConflictError
+from fedaudit_client.errors import ConflictError, NotFoundError
 
 NOT_FINITE = "the value is not finite"
 NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"
@@ -62,28 +65,28 @@ class PublishedFigures:
     missing: dict[str, str] = field(default_factory=dict)
     """Name -> reason."""
 
+    def add(self, name: str, value: float | None, reason: str | None, round_: int) -> None:
+        """Add a figure of the report itself, or why it does not exist."""
+        if value is None:
+            self.missing[name] = reason or _NO_REASON
+        else:
+            self.final.append(PublishedFigure(name, float(value), round_))
+
 
 def report_figures(document: Mapping[str, Any], report: Report) -> PublishedFigures:
     """The figures of a report, with the ends of their intervals. `report` is the document parsed. A
     figure that is null or not finite is missing."""
-    found = PublishedFigures()
-
-    def add(name: str, value: float | None, reason: str | None) -> None:
-        if value is None:
-            found.missing[name] = reason or _NO_REASON
-        else:
-            found.final.append(PublishedFigure(name, float(value), report.utility.rounds))
-
+    found, last = PublishedFigures(), report.utility.rounds
     for figure in figures_of(report):
         name = f"{_section(document, figure.figure)}/{figure.figure}"
         if figure.attribute is not None:
             name = f"{fairness_section(document)}/{figure.attribute}/{figure.figure}"
         elif figure.observer is not None:
             name = f"{name}_{figure.observer}"
-        add(name, figure.value, figure.reason)
+        found.add(name, figure.value, figure.reason, last)
         if figure.interval is not None and name not in found.missing:
-            add(f"{name}_low", figure.interval.low, None)
-            add(f"{name}_high", figure.interval.high, None)
+            found.add(f"{name}_low", figure.interval.low, None, last)
+            found.add(f"{name}_high", figure.interval.high, None, last)
     return found
 
 
@@ -175,9 +178,7 @@ def privacy_section(report: Mapping[str, Any], figure: str) -> str:
 
 def fairness_section(report: Mapping[str, Any]) -> str:
     """The heading of gaps: the smallest gaps are those of a model that decides nothing, or is not
-    shown to decide anything. Declared gaps are `fairness_declared`."""
-    if report["guarantee"]["kind"] == "declared":
-        return "fairness_declared"
+    shown to decide anything."""
     return "fairness" if why_not_useful(report) is None else "fairness_no_evidence"
 
 
@@ -205,11 +206,23 @@ MODEL_FILE = "model.safetensors"
 
 @dataclass(kw_only=True)
 class Publication:
-    """One experiment's report, and what is published beside it."""
+    """One report, and what is published beside it."""
 
+    kind: Literal["experiment", "declared-ledger"]
+    id: str
+    name: str
     document: Mapping[str, Any]
     """The stored report, with the outcomes that follow from later attacks."""
-    report: Report
+    context: Mapping[str, str]
+    """Of the figures, by name."""
+    settings: Mapping[str, Any]
+    """The spec, or the terms of a ledger."""
+    times: tuple[str | None, str | None]
+    """When it began and ended."""
+    gates: Sequence[Mapping[str, Any]] = ()
+    """As evaluated for the report; a declared ledger has none."""
+    gate_outcome: GateOutcome | None = None
+    """After later attacks too; None without gates."""
     figures: PublishedFigures
     files: list[Path]
     """Whole files, in the order in which they are published."""
@@ -221,29 +234,31 @@ class Publication:
     url: str | None = None
 
     @property
-    def gates(self) -> Sequence[Mapping[str, Any]]:
-        """The report's gates, as evaluated for it."""
-        return [gate.model_dump(mode="json") for gate in self.report.gates]
-
-    @property
     def passed(self) -> bool:
         """Whether there are gates, and all of them passed, after later attacks too."""
-        return self.report.gate_outcome == "pass"
+        return self.gate_outcome == "pass"
 
     @property
-    def experiment_id(self) -> str:
-        """Of the experiment."""
-        return self.report.experiment.id
-
-    @property
-    def name(self) -> str:
-        """Of the experiment."""
-        return self.report.experiment.name
+    def id_name(self) -> str:
+        """What the id is called among facts."""
+        return "experiment_id" if self.kind == "experiment" else "ledger_id"
 
     def facts(self) -> dict[str, str]:
         """The context of the figures, by name."""
-        stated = report_facts(self.document, self.report, origin=self.origin, url=self.url)
-        return {**stated, "model": self.model_reason or MODEL_FILE}
+        return {
+            **self.context,
+            "kind": self.kind,
+            self.id_name: self.id,
+            "origin": self.origin,
+            **({} if self.url is None else {"report_url": self.url}),
+            "report_hash": report_hash(self.document),
+            "signing_key": self.document["integrity"]["key_id"] or "not signed",
+            "guarantee": guarantee_words(self.document["guarantee"]),
+            "mechanism": self.document["guarantee"]["mechanism"],
+            "gate_outcome": self.gate_outcome or "no gate was given",
+            "verdict": self.document["verdict"],
+            "model": self.model_reason or MODEL_FILE,
+        }
 
 
 def publication(
@@ -259,30 +274,63 @@ def publication(
     attacks after it was signed; their findings count. Raises PublishingError if the document is not
     a report."""
     contents = {"report.json": _json(document), "report.html": page}
-    if later is not None and later.requests:
-        contents["later-attacks.json"] = _json(later.requests)
-        document = later.judge(document)
-    report = parsed_report(document)
-    for name in READINGS:
-        made = reading(document, name)
-        if isinstance(made, str):
-            contents[f"readings/{name}.md"] = made
-        else:
-            contents[f"readings/{name}.json"] = _json(made)
+    if document.get("declared"):
+        parts = _of_ledger(document)
+    else:
+        if later is not None and later.requests:
+            contents["later-attacks.json"] = _json(later.requests)
+            document = later.judge(document)
+        parts = _of_run(document)
+        for name in READINGS:
+            made = reading(document, name)
+            if isinstance(made, str):
+                contents[f"readings/{name}.md"] = made
+            else:
+                contents[f"readings/{name}.json"] = _json(made)
     files = []
     for name, text in contents.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         files.append(path)
-    return Publication(
-        document=document,
-        report=report,
-        figures=report_figures(document, report),
-        files=files,
-        origin=origin,
-        url=url,
-    )
+    return Publication(document=document, files=files, origin=origin, url=url, **parts)
+
+
+def _of_run(document: Mapping[str, Any]) -> dict[str, Any]:
+    report = parsed_report(document)
+    return {
+        "kind": "experiment",
+        "id": report.experiment.id,
+        "name": report.experiment.name,
+        "context": report_facts(document, report),
+        "settings": report.spec,
+        "times": (report.provenance.started_at, report.provenance.finished_at),
+        "gates": [gate.model_dump(mode="json") for gate in report.gates],
+        "gate_outcome": report.gate_outcome,
+        "figures": report_figures(document, report),
+    }
+
+
+def _of_ledger(document: Mapping[str, Any]) -> dict[str, Any]:
+    figures = PublishedFigures()
+    try:
+        ledger, terms = document["ledger"], document["terms"].items()
+        for one in declared_figures(document):
+            figures.add(*one, ledger["last_round"])
+        figures.missing["rounds"] = "the report of a declared ledger adds its rounds up"
+        return {
+            "kind": "declared-ledger",
+            "id": ledger["id"],
+            "name": ledger["name"],
+            "context": declared_facts(document),
+            # Without the names of clients.
+            "settings": {name: value for name, value in terms if name != "subjects"},
+            "times": (ledger["first_declared_at"], ledger["last_declared_at"]),
+            "figures": figures,
+            "model_reason": "the model of a declared ledger is where it was trained",
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PublishingError(f"this is not a report of a ledger: it lacks {error}") from None
 
 
 def _json(value: Any) -> str:
@@ -294,45 +342,58 @@ _NO_MODEL_IN_FILE = "a report file has no model; publish by the experiment's id 
 
 
 @contextmanager
-def from_service(
-    client: Client, experiment_id: str, *, with_ledger: bool = False
-) -> Iterator[Publication]:
-    """The publication of a service's experiment that has ended; its files exist within the block.
-    `with_ledger` adds the ledger, which is confidential: the key needs the scope `ledger:read`.
-    Raises ClientError, and PublishingError if the report cannot be read."""
-    document = client.report(experiment_id)
+def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Iterator[Publication]:
+    """The publication of a service's experiment that has ended, or of a declared ledger; its files
+    exist within the block. `with_ledger` adds the ledger, which is confidential: the key needs the
+    scope `ledger:read`. Raises ClientError, and PublishingError if the report cannot be read."""
+    try:
+        document = client.report(id)
+    except NotFoundError as missing:
+        try:
+            document = client.ledger_report(id)
+        except NotFoundError:
+            raise missing from None
+    declared = bool(document.get("declared"))
     with TemporaryDirectory(prefix="fedaudit-") as name:
         folder = Path(name)
         found = publication(
             document,
-            page=client.report_page(experiment_id),
+            page=client.ledger_report_page(id) if declared else client.report_page(id),
             folder=folder,
             origin=client.url,
-            url=report_page(client.url, experiment_id),
-            later=later_found(client, experiment_id),
-        )
-        add_rounds(
-            found.figures,
-            found.document,
-            found.report,
-            rounds=client.rows(experiment_id, "rounds"),
-            gaps=client.rows(experiment_id, "fairness"),
+            url=f"{client.url}/ledgers/{id}/report" if declared else report_page(client.url, id),
+            later=None if declared else later_found(client, id),
         )
         if with_ledger:
-            ledger = folder / LEDGER_FILE
+            ledger = folder / ("bundle.zip" if declared else LEDGER_FILE)
             with ledger.open("wb") as file:
-                file.writelines(client.export(experiment_id, "ledger"))
+                if declared:
+                    client.download_ledger_bundle(id, file)
+                else:
+                    file.writelines(client.export(id, "ledger"))
             found.files.append(ledger)
-        path = folder / MODEL_FILE
-        try:
-            with path.open("wb") as file:
-                client.download_model(experiment_id, file)
-        except ConflictError as error:
-            path.unlink()
-            found.model_reason = error.detail
-        else:
-            found.model = path
+        if not declared:
+            _add_run(client, found, folder / MODEL_FILE)
         yield found
+
+
+def _add_run(client: Client, found: Publication, path: Path) -> None:
+    """Add the rounds of an experiment, and its model where that may leave."""
+    add_rounds(
+        found.figures,
+        found.document,
+        parsed_report(found.document),
+        rounds=client.rows(found.id, "rounds"),
+        gaps=client.rows(found.id, "fairness"),
+    )
+    try:
+        with path.open("wb") as file:
+            client.download_model(found.id, file)
+    except ConflictError as error:
+        path.unlink()
+        found.model_reason = error.detail
+    else:
+        found.model = path
 
 
 @contextmanager
@@ -341,16 +402,14 @@ def from_file(path: Path) -> Iterator[Publication]:
     PublishingError if it is not one. The signature is not checked: `fedaudit verify` does that,
     with a bundle."""
     document = read_document(path)
-    # Before its page is rendered, which would fail with a less helpful message.
-    refuse_declared(document)
     with TemporaryDirectory(prefix="fedaudit-") as name:
         try:
-            page = render(document)
+            page = (render_declared if document.get("declared") else render)(document)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise PublishingError(f"{path} is not an audit report") from None
         found = publication(document, page=page, folder=Path(name), origin="file")
-        found.figures.missing["rounds"] = NOT_IN_FILE
-        found.model_reason = found.report.model_reason or _NO_MODEL_IN_FILE
+        found.figures.missing.setdefault("rounds", NOT_IN_FILE)
+        found.model_reason = document.get("model_reason") or found.model_reason or _NO_MODEL_IN_FILE
         yield found
 
 
@@ -371,52 +430,28 @@ def read_document(path: Path) -> Mapping[str, Any]:
 
 def parsed_report(document: Mapping[str, Any]) -> Report:
     """The report, with the guarantee's fields that its version lacks. Raises PublishingError if it
-    is none, or that of a declared ledger."""
-    refuse_declared(document)
+    is none."""
     try:
         return parsed(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PublishingError(f"this is not an audit report that can be read: {error}") from None
 
 
-def refuse_declared(document: Mapping[str, Any]) -> None:
-    """Raises PublishingError for the report of a declared ledger: it has no spec and no rounds, and
-    its figures must not be sorted with those of runs."""
-    if document.get("declared"):
-        raise PublishingError(
-            "this is the report of a declared ledger, which is not published to other tools: its "
-            "figures are the trainer's claims; log them from the training itself, under names that "
-            "say so"
-        )
-
-
-def report_facts(
-    document: Mapping[str, Any], report: Report, *, origin: str, url: str | None
-) -> dict[str, str]:
-    """The context of a report's figures, by name. `report` is the document parsed, `origin` its
-    source, `url` its page."""
+def report_facts(document: Mapping[str, Any], report: Report) -> dict[str, str]:
+    """The context of the figures of an experiment's report alone, by name. `report` is the document
+    parsed."""
     useless = why_not_useful(document)
     guarantee = guarantee_words(report.guarantee.model_dump())
     cost = f"{guarantee}: {' '.join(facts.spent(document)) or 'no figure'}"
     if report.guarantee.kind == "none":
         cost = "unbounded: nothing protects the clients"
     answer = answer_of(document)
-    stated = {
+    return {
         # What has to be known first stands first among names in their order.
         "answer": f"{answer.outcome}: {'; '.join(one.text for one in answer.reasons)}",
-        "experiment_id": report.experiment.id,
         "status": report.experiment.status,
-        "origin": origin,
-        "report_url": url,
-        "report_hash": report_hash(document),
         "spec_hash": report.experiment.spec_hash,
-        "signing_key": report.integrity.key_id or "not signed",
-        "guarantee": guarantee,
         "guarantee_in_force": "true" if report.guarantee.in_force else "false",
-        "mechanism": report.guarantee.mechanism,
         "privacy_cost": cost,
         "model_decides": "true" if useless is None else f"not shown: {useless}",
-        "gate_outcome": report.gate_outcome or "no gate was given",
-        "verdict": report.verdict,
     }
-    return {name: value for name, value in stated.items() if value is not None}

@@ -4,15 +4,17 @@ import json
 
 import pytest
 
+from fedaudit.publishing.declared_ledgers import declared_figures
 from fedaudit.publishing.publication import (
     PublishingError,
     add_rounds,
-    fairness_section,
     from_file,
-    privacy_section,
+    parsed_report,
     publication,
 )
 from fedaudit.reports.report import assemble, report_hash
+from tests.api.ledgers.trainings import CENTRAL, declared, group, opened, post
+from tests.api.service import running_api, settings_for
 from tests.reports.reading_documents import FIXED, NOTHING, gaussian
 
 
@@ -88,7 +90,7 @@ def test_what_the_report_withholds_is_not_published_round_by_round(material, pub
     add_rounds(
         found.figures,
         document,
-        found.report,
+        parsed_report(document),
         rounds=rounds,
         gaps=[{**gap, "round": number, "reason": None} for number in (1, 2)],
     )
@@ -146,13 +148,21 @@ def test_what_is_no_report_is_refused(content, stated, tmp_path):
         pass
 
 
-def test_what_a_trainer_declares_is_refused_and_never_named_as_proven(material, tmp_path):
-    document = assemble(material())
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps({**document, "declared": True}))
-    with pytest.raises(PublishingError, match="the trainer's claims"), from_file(path):
-        pass
-    # Were it let through by its guarantee alone, its figures would still have names of their own.
-    document["guarantee"] |= {"kind": "declared"}
-    assert privacy_section(document, "epsilon_max") == "privacy_declared"
-    assert fairness_section(document) == "fairness_declared"
+def test_what_a_trainer_declares_is_named_as_its_word(sqlite_url, tmp_path):
+    path, counts = tmp_path / "report.json", group(20, 5, 40, 10)
+    with running_api(settings_for(sqlite_url, tmp_path)) as api:
+        ledger = opened(api, {**CENTRAL, "subjects": ["c1", "c2"]}, population=2)
+        post(api, ledger, declared(1, ["c1"], groups={"sex": {"f": counts, "m": counts}}))
+        path.write_text(api.get(f"/v1/ledgers/{ledger}/report.json").text)
+    with from_file(path) as found:
+        figures, facts = {one.name: one.value for one in found.figures.final}, found.facts()
+        assert [one.name for one in found.files] == ["report.json", "report.html"]
+    assert "adds its rounds up" in found.figures.missing.pop("rounds")
+    assert all("_declared/" in name for name in (*figures, *found.figures.missing))
+    assert figures["privacy_declared/epsilon_max"] > 0
+    assert figures["fairness_declared/sex/demographic_parity_difference"] == 0
+    assert (facts["kind"], facts["ledger_id"]) == ("declared-ledger", ledger)
+    assert facts["privacy_cost"].startswith("as declared, and not observed: epsilon = ")
+    assert (min(facts), found.passed, "subjects" in found.settings) == ("answer", False, False)
+    contradicted = {**found.document, "contradictions": ["c1 came too often"]}
+    assert all("_declared_contradicted/" in name for name, *_ in declared_figures(contradicted))

@@ -23,7 +23,12 @@ from fedaudit.reports.sections.utility import (
     known_ending,
     why_not_useful,
 )
-from fedaudit.reports.verdict.worst_off import counted_gap_size, unjudged_gap, unsure_gap
+from fedaudit.reports.verdict.worst_off import (
+    counted_gap_size,
+    counts_doubts,
+    unjudged_gap,
+    unsure_gap,
+)
 from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, GateOp
 
 SIMULATED = (
@@ -66,7 +71,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     something, its guarantee is in force and bounds something, and all gates passed, one of them on
     the guarantee, and one on how good the model is where no interval shows it. Where gates lack
     evidence, or ask too little, as of a wide gap, nothing is decided."""
-    doubts = _counts_doubts(report)
+    doubts = counts_doubts(report)
     against, gap, missing = objections(report), unjudged_gap(report), _missing(report)
     if doubts and report["gates"] and not is_known_useful(report):
         missing.append(_reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
@@ -85,13 +90,6 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     return Answer(
         outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report), counts_doubts=doubts
     )
-
-
-def _counts_doubts(report: Mapping[str, Any]) -> bool | None:
-    """As in the report's answer, where it has one, so that an answer that was signed stays the
-    same."""
-    answer: Mapping[str, Any] = report.get("answer") or {"counts_doubts": True}
-    return answer.get("counts_doubts")
 
 
 def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:

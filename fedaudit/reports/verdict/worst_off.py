@@ -49,6 +49,12 @@ def counted_gap_size(report: Mapping[str, Any]) -> float | None:
     return answer.get("gap_size")
 
 
+def counts_doubts(report: Mapping[str, Any]) -> bool | None:
+    """Whether what is not known counts (`Answer.counts_doubts`): as in the report's answer, too."""
+    answer: Mapping[str, Any] = report.get("answer") or {"counts_doubts": True}
+    return answer.get("counts_doubts")
+
+
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The widest headline gap whose whole interval is above the size that counts, or the gap itself
     where the spec asks for no intervals, for which no gate says what will do; none of a model that
@@ -61,7 +67,7 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         interval, low = gap["interval"], gap["value"]
         if interval is not None:
             low = interval["low"]
-        elif report["spec"].get("fairness", _OF_AUDITS).get("intervals") is not None:
+        elif not counts_doubts(report) or not _asks_for_none(report):
             continue
         if low is None or low <= size or _was_by_chance(gap):
             continue
@@ -75,6 +81,10 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             )
             found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+def _asks_for_none(report: Mapping[str, Any]) -> bool:
+    return report["spec"].get("fairness", _OF_AUDITS).get("intervals") is None
 
 
 def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:

@@ -17,6 +17,7 @@ import mlflow
 
 from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
 from fedaudit.publishing.publication import from_service
+from tests.api.ledgers.trainings import CENTRAL, declared
 from tests.publishing.integrations.conftest import called
 
 pytestmark = pytest.mark.integrations
@@ -133,6 +134,28 @@ def test_publishing_again_writes_nothing_twice(there, publish, printed, server, 
     assert "ledger.ndjson" in names
 
 
+def test_a_ledger_is_a_run_that_grows_with_it(there, publish, server, tracking_uri, tmp_path):
+    ledger = there.client.create_ledger(CENTRAL)["id"]
+    fetched = {"artifact_path": "report.json", "tracking_uri": tracking_uri}
+    for number in (1, 2):
+        there.client.declare_rounds(ledger, [declared(number, ["c1"])])
+        printed = publish("mlflow", ledger, "--tracking-uri", tracking_uri)
+        run = server.get_run(printed["run_id"])
+        path = mlflow.artifacts.download_artifacts(run_id=printed["run_id"], **fetched)
+        assert json.loads(Path(path).read_text())["ledger"]["last_round"] == number
+    assert (printed["created"], run.data.tags["fedaudit.kind"]) == (False, "declared-ledger")
+    spent = server.get_metric_history(printed["run_id"], "privacy_declared/epsilon_max")
+    assert [one.step for one in spent] == [1, 2]
+    assert spent[0].value < spent[1].value
+    page = f"{there.service.url}/ledgers/{ledger}/report"
+    assert run.data.tags["mlflow.note.content"].startswith(
+        f"[The audit report]({page})\n\nAs declared"
+    )
+    options = ("--tracking-uri", tracking_uri, "--registered-model", "m", "--alias", "champion")
+    with pytest.raises(AssertionError, match="champion was not set: no model was published"):
+        publish("mlflow", ledger, *options)
+
+
 def test_what_an_interruption_left_out_is_added(there, server, tracking_uri):
     with from_service(there.client, there.simulated) as found:
         rest = found.figures.by_round[5:]
@@ -175,7 +198,7 @@ def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, trackin
 
     def published(outcome):
         with from_service(there.client, there.released) as found:
-            found.report = found.report.model_copy(update={"gate_outcome": outcome})
+            found.gate_outcome = outcome
             registration = Registration("wards", "champion")
             options = {"tracking_uri": tracking_uri, "experiment": "registry"}
             return publish_to_mlflow(found, **options, registration=registration).version

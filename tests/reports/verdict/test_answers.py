@@ -188,3 +188,10 @@ def test_an_answer_that_was_signed_before_gaps_counted_still_follows(material) -
     assert answer_of({**wide, "answer": {"outcome": "release", "reasons": []}}).outcome == "release"
     again = {**wide, "answer": answer_of(wide).model_dump(mode="json")}
     assert answer_of(again) == answer_of(wide)
+    # Then a gap counted by its interval alone.
+    without = copy.deepcopy(wide)
+    without["fairness"][0]["metrics"][GAP]["interval"] = None
+    without["spec"]["fairness"]["intervals"] = None
+    signed = {"outcome": "release", "reasons": [], "gap_size": 0.1}
+    assert answer_of({**without, "answer": signed}).outcome == "release"
+    assert answer_of(without).outcome == "not-decided"

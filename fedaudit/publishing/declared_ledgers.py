@@ -1,0 +1,46 @@
+"""What is published of a declared ledger: every figure under a name that says whose word it is."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedaudit.number_text import at_most
+from fedaudit.reports.readings import facts
+
+_COUNTS = {
+    "participation": ("privacy", "participations_max", "over_budget"),
+    "ledger": ("ledger", "rounds", "missing_rounds", "unreserved_rounds", "refused_rounds"),
+}
+
+
+def declared_figures(document: Mapping[str, Any]) -> Iterator[tuple[str, float | None, str | None]]:
+    """Name, value and reason of each figure of a ledger's report. Names have `declared` in them,
+    `declared_contradicted` where the declarations contradict themselves, and `conditional` where
+    gates want an exception for that too."""
+    mark = "declared_contradicted" if document["contradictions"] else "declared"
+    privacy, conditions = document["privacy"], document["guarantee"]["conditions"]
+    for name in ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max"):
+        heading = f"privacy_{mark}{'_conditional' if name in conditions else ''}"
+        yield f"{heading}/{name}", privacy[name], privacy["reasons"].get(name)
+    for heading, (section, *names) in _COUNTS.items():
+        for name in names:
+            yield f"{heading}_{mark}/{name}", document[section][name], None
+    for gaps in document["fairness"]:
+        for name, gap in gaps["metrics"].items():
+            yield f"fairness_{mark}/{gaps['attribute']}/{name}", gap["value"], gap["reason"]
+
+
+def declared_facts(document: Mapping[str, Any]) -> dict[str, str]:
+    """The context of these figures, by name."""
+    privacy, answer = document["privacy"], document["answer"]
+    useless = document["utility"]["reasons"].get("degenerate")
+    cost = "no finite number bounds what the rounds reveal"
+    if privacy["epsilon"]:
+        cost = " ".join(facts.spent(document))
+    elif privacy["leakage_max"] is not None:
+        cost = f"a leakage, which is no epsilon, of {at_most(privacy['leakage_max'], digits=4)}"
+    return {
+        "answer": f"{answer['outcome']}: {'; '.join(one['text'] for one in answer['reasons'])}",
+        "terms_hash": document["ledger"]["terms_hash"],
+        "privacy_cost": f"as declared, and not observed: {cost}",
+        "model_decides": "as declared" if useless is None else f"not shown: {useless}",
+    }
