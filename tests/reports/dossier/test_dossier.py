@@ -141,17 +141,13 @@ def test_a_weak_bound_that_passed_is_named_beneath_the_answer(material) -> None:
     report = documents(material)["gaussian"]
     figures = {**report["privacy"], "epsilon_max": 9.5, "epsilon_planned": None}
     gate = {"figure": "epsilon_max", "attribute": None, "op": "le", "bound": 10, "value": 9.5}
-    weak = {
-        **report,
-        "privacy": {**figures, "epsilon": [{**report["privacy"]["epsilon"][0], "value": 9.5}]},
-        "utility": {**report["utility"], "improved": True, "degenerate": False},
-        "spec": {**report["spec"], "gates": [gate]},
-        "gates": [{**gate, "outcome": "pass", "reason": "9.5 is at most 10"}],
-        "gate_outcome": "pass",
-        "fairness": [],
-    }
+    figures["epsilon"] = [{**figures["epsilon"][0], "value": 9.5}]
+    useful = {**report["utility"], "improved": True, "degenerate": False}
+    weak = {**report, "privacy": figures, "utility": useful, "fairness": []}
+    weak |= {"spec": {**report["spec"], "gates": [gate]}, "gate_outcome": "pass"}
+    weak["gates"] = [{**gate, "outcome": "pass", "reason": "9.5 is at most 10"}]
     found = dossier(evidence(weak))
-    assert found["answer"]["outcome"] == "release", found["answer"]
+    assert found["answer"]["outcome"] == "release"
     assert "The guarantee is weak" in found["caution"]
     assert "The bound is weak" in found["against"][0]
     assert figure(weak, "Recipients of the model")["stated"] == "yes, but weakly"
