@@ -2,7 +2,7 @@
 
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +28,7 @@ from fedaudit.ledger.bundle import NotABundleError, opened_bundle
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.dossier.dossier import dossier_files
-from fedaudit.reports.verification.dossier_checks import verify_folder
+from fedaudit.reports.verification.dossier_checks import REWORDED, verify_folder
 from fedaudit.reports.verification.verification import (
     ALTERED,
     UNTRUSTED,
@@ -83,7 +83,7 @@ def verify_command(
     if as_json:
         write_json(_fields(found))
     else:
-        _tell(found, trusted=bool(trusted))
+        _tell(found, trusted={key.key_id for key in trusted})
     raise typer.Exit(_EXIT[found.verdict])
 
 
@@ -135,7 +135,7 @@ def _fields(found: Verification) -> dict[str, Any]:
     }
 
 
-def _tell(found: Verification, *, trusted: bool) -> None:
+def _tell(found: Verification, *, trusted: Set[str]) -> None:
     for one in found.checks:
         write_line(f"{_MARKS[one.outcome]:5} {one.name}: {one.detail}")
     for each in found.sign_offs:
@@ -154,7 +154,13 @@ def _tell(found: Verification, *, trusted: bool) -> None:
     write_line(f"{found.verdict}: {found.subject} {found.experiment_id}{entries}")
     if found.verdict != UNTRUSTED:
         return
-    if trusted:
+    left = {one.name for one in found.checks if one.outcome == "unchecked"}
+    if left and left <= REWORDED and set(found.signers) <= trusted:
+        say(
+            "what is signed is unaltered, by a key of --public-key; the dossier's words or page "
+            "are not those made of it here, by another build or altered: make the dossier anew"
+        )
+    elif trusted:
         say("nothing is altered, but not all of it was signed with a key of --public-key")
     else:
         say(

@@ -170,3 +170,7 @@ def test_a_dossier_is_had_from_the_service_and_from_the_bundle(bundle, call, ser
     assert contents[0] == contents[1]
     again = call("dossier", identifier, "--out", tmp_path / "a")
     assert (again.returncode, "has a dossier" in again.stderr) == (2, True)
+    page = tmp_path / "a" / "dossier.html"
+    page.write_text(page.read_text().replace("questions are open", "questions open"))
+    worded = call("verify", page.parent, "--public-key", key)
+    assert (worded.returncode, "what is signed is unaltered" in worded.stderr) == (3, True)

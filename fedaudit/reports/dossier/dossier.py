@@ -169,8 +169,8 @@ def _written(
 
     def row(label: str, evidence: str, part: str, caller: Any) -> str:
         stated, _, reading = (" ".join(one.split()) for one in caller().partition(_THEN))
-        words = {"part": part, "label": label, "stated": stated, "reading": reading}
-        found["figures"].append({**words, "evidence": rests(evidence)})
+        words = {"label": label, "stated": stated, "reading": reading, "evidence": rests(evidence)}
+        found["figures"].append({"part": part, **words})
         return ""
 
     def control(number: str, importance: str, title: str) -> str:

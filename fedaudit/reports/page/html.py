@@ -177,6 +177,12 @@ def _moment(time: str | None) -> str:
     return f"{found.day} {found:%b %Y, %H:%M} UTC"
 
 
+def _opening(text: str) -> tuple[str, str]:
+    """The first sentences of a part of the verdict, and the rest, which its card folds away."""
+    sentences = re.split(r"(?<=\.) ", text)
+    return " ".join(sentences[:3]), " ".join(sentences[3:])
+
+
 def _with_code(value: Any) -> Any:
     """A text with what is between backticks as code; Markup stays as it is."""
     if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
@@ -198,6 +204,7 @@ def page_environment() -> Environment:
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text
     environment.filters["moment"] = _moment
+    environment.filters["opening"] = _opening
     environment.filters["exact"] = exact_text
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.filters["whole"] = whole_text

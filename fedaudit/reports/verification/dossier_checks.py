@@ -48,6 +48,8 @@ _NOT_COMPARED = (
     "the report's privacy figures, which follow from the ledger: the experiment's bundle has it",
 )
 _JSON = (DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE)
+REWORDED = frozenset({"dossier.words", "dossier.page"})
+"""Checks of what is not signed itself, and follows from what is."""
 _FOLLOWING = (
     *(("experiment_id",), ("name",), ("answer", "outcome")),
     *(("criteria", "output_package"), ("criteria", "thresholds")),

@@ -141,17 +141,13 @@ def test_a_weak_bound_that_passed_is_named_beneath_the_answer(material) -> None:
     report = documents(material)["gaussian"]
     figures = {**report["privacy"], "epsilon_max": 18.0, "epsilon_planned": None}
     gate = {"figure": "epsilon_max", "attribute": None, "op": "le", "bound": 19, "value": 18.0}
-    weak = {
-        **report,
-        "privacy": {**figures, "epsilon": [{**report["privacy"]["epsilon"][0], "value": 18.0}]},
-        "utility": {**report["utility"], "improved": True, "degenerate": False},
-        "spec": {**report["spec"], "gates": [gate]},
-        "gates": [{**gate, "outcome": "pass", "reason": "18 is at most 19"}],
-        "gate_outcome": "pass",
-        "fairness": [],
-    }
+    figures["epsilon"] = [{**figures["epsilon"][0], "value": 18.0}]
+    useful = {**report["utility"], "improved": True, "degenerate": False}
+    weak = {**report, "privacy": figures, "utility": useful, "fairness": []}
+    weak |= {"spec": {**report["spec"], "gates": [gate]}, "gate_outcome": "pass"}
+    weak["gates"] = [{**gate, "outcome": "pass", "reason": "18 is at most 19"}]
     found = dossier(evidence(weak))
-    assert found["answer"]["outcome"] == "release", found["answer"]
+    assert found["answer"]["outcome"] == "release"
     assert "practically no protection" in found["caution"]
     assert "The bound is weak" in found["against"][0]
     assert figure(weak, "Recipients of the model")["stated"] == "practically no"

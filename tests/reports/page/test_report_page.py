@@ -124,3 +124,12 @@ def test_headings_go_down_one_level_at_a_time(material):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+def test_a_long_part_of_the_verdict_is_folded_after_three_sentences(material):
+    report = assemble(material())
+    report["verdict_parts"] |= {"cost": "It cost 0.5. Two. Three. And more.", "fairness": "Short."}
+    text = render(report)
+    assert "<p>It cost 0.5. Two. Three.</p>" in text
+    assert "<summary>In full</summary>\n<p>And more.</p>" in text
+    assert text.count("In full") == 1
