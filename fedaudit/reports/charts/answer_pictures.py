@@ -247,7 +247,7 @@ def _budget_words(report: Report, exponent: float) -> str:
     if budget is None:
         # Records then have budgets of their own, noise was made for a goal, or a gate judges what
         # was spent: none ends a run.
-        gated = any(gate["figure"] in _SPENT for gate in report["gates"])
+        gated = any(gate["figure"] in _SPENT for gate in report.get("gates", ()))
         if gated or report["privacy"].get("records") or report["privacy"].get("target"):
             return ""
         return "No limit was set to what may be spent."
