@@ -248,10 +248,10 @@ def comparable(report: Mapping[str, Any]) -> dict[str, Any]:
     for section, names in {
         "experiment": ("id",),
         "provenance": ("started_at", "finished_at"),
-        "integrity": ("chain_head", "key_id", "signature", "reasons"),
+        "integrity": ("chain_head", "key_id", "claims_key_id", "signature", "reasons"),
     }.items():
         for name in names:
-            kept[section].pop(name)
+            kept[section].pop(name, None)
     return kept
 
 
