@@ -5,12 +5,7 @@ from pathlib import Path
 
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
-from fedaudit.privacy.accounting.privacy_events import (
-    FixedSizeSampled,
-    Gaussian,
-    PoissonSampled,
-    RandomAllocated,
-)
+from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled, RandomAllocated
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from tests.privacy.accounting.accountant_choice import accountant
 
@@ -37,8 +32,6 @@ def test_what_coins_and_a_fixed_cohort_cost():
         f"by random allocation cost {at_most(rdp_, digits=4)} (`rdp`) or "
         f"{at_most(pld_, digits=4)} (`pld`)" in TOLD
     )
-    fixed = epsilon("rdp", "replace-one", FixedSizeSampled(1000, 100, Gaussian(2.0)), 100)
-    assert f"in every round cost {at_most(fixed, digits=4)} under replace-one" in TOLD
     half = epsilon("rdp", "add-or-remove-one", coins, 50)
     assert f"ends at 50 shows {at_most(half, digits=4)}; {at_most(rdp, digits=4)} is proven" in TOLD
 

@@ -365,6 +365,7 @@ _FOUND: Mapping[AttackFigure, str] = {
     "epsilon_lower_bound": "canaries show an epsilon of at least {}",
     "membership_tpr_at_1pct": "guesses at members find {} of them where 0.01 is chance",
     "recovered_share": "gradient leakage recovers {} of the images",
+    "nu_protecting": "images were protected from a noise multiplier of {} on",
 }
 """What an attack found."""
 
