@@ -4,7 +4,7 @@
 One `POST /v1/sweeps` on a service of its own: Postgres, Valkey, the API, a sweeper and workers.
 Every so many seconds, and once all workers listen, a random one of those that hold a unit gets
 SIGKILL and another is started in its place, until all cells have ended. The same sweep is played by
-a second service whose workers nobody kills, and some of its cells by this process alone. The drill
+a second service with undisturbed workers, and some of its cells by this process alone. The drill
 fails, with a line for each fault, unless
 
 - every cell has succeeded, with the ledger hash that it has undisturbed, and alone;

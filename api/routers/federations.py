@@ -59,7 +59,7 @@ from models.values import FederationStatus
 
 
 class _FederationId(StringConvertor):
-    """What follows `/federations/` and is no path of its own: that has other methods."""
+    """What follows `/federations/` and is not a separate path, which has other methods."""
 
     regex = "(?!proposals$)[^/]+"
 

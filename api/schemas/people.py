@@ -106,7 +106,7 @@ class KeyBody(RowBody):
     scopes: list[str]
     person: PersonBody | None
     """Whom it belongs to, as named by the administrator who made it, or by the provider of an
-    identity; null where nobody was."""
+    identity; null without one."""
     created_at: datetime
     created_by: ActorBody | None
     """Who made it, and named its person; null for one that was made on the database itself, or

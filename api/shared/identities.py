@@ -1,7 +1,7 @@
 """Who signs in elsewhere: by a token of the identity provider, or by a trusted proxy's headers.
 
 Groups decide, at each request, which projects are open and with what scopes, by a YAML (or JSON)
-file: groups, with projects and scopes. In each project a row of `api_keys` stands for the person.
+file: groups, with projects and scopes. In each project a row of `api_keys` represents the person.
 
     data-science:
       acme: [experiments:read, experiments:write, reports:read]
@@ -86,7 +86,7 @@ class Identities:
         return SignedIn(identity, person, _texts(groups), float(claims["exp"]))
 
     def of_proxy(self, request: HTTPConnection) -> SignedIn | None:
-        """Whom a trusted proxy names; None where the request comes from elsewhere or names nobody.
+        """Whom a trusted proxy names; None where the request comes from elsewhere or has no name.
         Raises ProblemError where a header is there twice: one may be the client's."""
         if not request.scope.get("state", {}).get(NAMES_PEOPLE):
             return None
@@ -105,7 +105,7 @@ class Identities:
         return SignedIn(_identity(BY_PROXY, user), _person((name, user), None), known)
 
     def row_in(self, signed_in: SignedIn, project: str) -> ApiKey:
-        """The row that stands for someone in a project, made at their first request. Raises
+        """The row that represents someone in a project, made at their first request. Raises
         ProblemError where an administrator ended it."""
         identity, person = signed_in.identity, signed_in.person
         with self._database.autocommit_read() as session:

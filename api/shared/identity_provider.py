@@ -30,7 +30,7 @@ _SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 3
 _REGISTRY = JWSRegistry(algorithms=[*_SIGNED_BY, "EdDSA"], strict_check_header=False)
 _LEEWAY_SECONDS, _TIMEOUT_SECONDS = 30, 5.0
 _FRESH_SECONDS, _LAST_SECONDS = 600.0, 6 * 3600.0
-"""Keys are asked for again after the first; they serve until the second where nobody answers."""
+"""Keys are asked for again after the first; they serve until the second without an answer."""
 _PAUSE_SECONDS = 10.0
 """Between two readings of the keys, whatever keys tokens name."""
 _PROBLEMS = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)

@@ -116,7 +116,7 @@ Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 @dataclass(frozen=True)
 class Caller:
-    """An API key in force, or a person who signed in elsewhere and the row that stands for them.
+    """An API key in force, or a person who signed in elsewhere and the row that represents them.
     Whatever it asks for is looked up in its project alone."""
 
     key_id: str

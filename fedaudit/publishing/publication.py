@@ -447,7 +447,7 @@ def report_facts(document: Mapping[str, Any], report: Report) -> dict[str, str]:
         cost = "unbounded: nothing protects the clients"
     answer = answer_of(document)
     return {
-        # What has to be known first stands first among names in their order.
+        # What has to be known first comes first among names in their order.
         "answer": f"{answer.outcome}: {'; '.join(one.text for one in answer.reasons)}",
         "status": report.experiment.status,
         "spec_hash": report.experiment.spec_hash,

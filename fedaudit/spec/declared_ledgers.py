@@ -293,7 +293,7 @@ def _named_subjects(terms: LedgerTerms) -> Refusals:
     if len(set(names)) != len(names):
         yield refuse_at("/subjects", "names a client twice")
     if EVERYONE in names:
-        yield refuse_at("/subjects", f"{EVERYONE!r} stands for the whole population; use another")
+        yield refuse_at("/subjects", f"{EVERYONE!r} means the whole population; use another")
     if terms.unit == "client" and len(names) != terms.population:
         yield refuse_at(
             "/subjects",

@@ -407,7 +407,7 @@ def check_count_noise(
     fairness: Fairness, *, training: Training, source: Source, has_outcome: bool, by_record: bool
 ) -> Refusals:
     """Where something would escape `fairness.noise`, or nothing is counted: errors of a spec's
-    validation, at the fields. `by_record`: whether each record has a coin of its own."""
+    validation, at the fields. `by_record`: whether each record has its own coin."""
     noise = fairness.noise
     if noise is None:
         return

@@ -61,7 +61,7 @@ DOCUMENT, PAGE, PDF = "dossier.json", "dossier.html", "dossier.pdf"
 REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE = "report.json", "sign-offs.json", "later-attacks.json"
 KEYS_FILE = "keys.json"
 MODEL_FILE = "model.safetensors"
-"""Checked where it lies beside the dossier, which does not bring it."""
+"""Checked where the file is beside the dossier, which does not contain it."""
 _PARTS = (
     *("answer", "guarantee", "privacy", "utility", "fairness", "attacks", "gates", "model"),
     *("data", "spec", "provenance", "integrity", "limits"),

@@ -38,7 +38,7 @@ def terms_for(
         return {**terms, "mechanism": kind, "metric": metric, **bounded}
     if kind != "gaussian" and not server_adds_noise:
         raise ValueError(
-            f"{kind}: the server sees which clients send, so their sampling hides nobody from it; "
+            f"{kind}: the server sees which clients send, so sampling hides no client from it; "
             "declare gaussian, or let the server add the noise (`server_adds_noise`)"
         )
     if delta is None:
