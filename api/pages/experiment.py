@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.problems import ProblemError
 from api.pages.spec_preview import as_yaml
-from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, faults_by_field
+from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, as_picture, faults_by_field
 from api.pages.wording import NONE, cost, figure, small_number, whole
 from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
 from api.services.clients import shown_clients
@@ -23,7 +23,9 @@ from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, adjacency_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import running_charts
+from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.report import has_present_form
 from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.reports.verdict.release import answer_of
@@ -288,11 +290,7 @@ def experiment_page(
         gaps=gaps,
         pace="" if ended else _pace(row),
         how_it_ended=None if report is None else ending_words(report),
-        charts=running_charts(
-            live.series,
-            delta=None if row.mechanism_inputs is None else row.mechanism_inputs["delta"],
-            best=_best(report),
-        ),
+        charts=_charts(row, live, report),
         every=live.series.every,
         gates=spec.gates,
         report=report,
@@ -302,6 +300,17 @@ def experiment_page(
         document=as_yaml(row.spec),
         refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,
     )
+
+
+@router.get("/pictures/{name}.{form}")
+def experiment_picture(
+    experiment_id: str, name: str, form: PictureForm, visit: ExperimentsVisit
+) -> Response:
+    """A chart of the page, as a file."""
+    with visit.reading() as session:
+        row = find_experiment(session, visit.caller, experiment_id)
+        charts = _charts(row, live_figures(session, row), _report(session, visit, row))
+    return as_picture(charts, name, form)
 
 
 @router.post("/cancel")
@@ -343,6 +352,11 @@ def _figures(
     if report is None:
         return newest, gap_readings(row, live)
     return with_final_figures(newest, report), final_gaps(report)
+
+
+def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:
+    delta = None if row.mechanism_inputs is None else row.mechanism_inputs["delta"]
+    return running_charts(live.series, delta=delta, best=_best(report))
 
 
 def _pace(row: Experiment) -> str:

@@ -32,7 +32,8 @@ def test_one_that_waits_says_so_and_can_be_cancelled(api: Api) -> None:
 def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     experiment = api.submit()
     play(api, experiment["id"])
-    answer = signed_in(api).get(path_of(experiment))
+    page = signed_in(api)
+    answer = page.get(path_of(experiment))
     stated = text_of(answer)
     assert f"Round {ROUNDS} of 4" in stated
     assert ", running for " in stated
@@ -40,6 +41,10 @@ def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     assert f"Validation loss 0.5 in round {ROUNDS}" in stated
     assert "equalized odds difference" in stated
     assert answer.text.count("<svg") >= 5
+    links = re.findall(r'/experiments/[^"]*/pictures/[^"]*', answer.text)
+    assert len(links) == 2 * answer.text.count("Save as ")
+    for link in links[:2]:
+        assert page.get(link).headers["Content-Type"].startswith("image/")
     assert "style=" not in answer.text
     assert "<script>" not in answer.text
 
