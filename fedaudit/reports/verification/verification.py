@@ -57,13 +57,13 @@ class Verification:
     verdict: Verdict
     """`valid`: every check passed under a trusted key. `altered`: one failed."""
     checks: Sequence[Check]
-    entries: int
-    ledger_hash: str
-    """Recomputed, as is `chain_head`; both are empty of an audit, which has no ledger."""
-    chain_head: str
     signers: Sequence[str]
     """The ids of the keys that the report, the newest checkpoint, the sign-offs and the statements
     on later attacks name."""
+    entries: int = 0
+    ledger_hash: str = ""
+    """Recomputed, as is `chain_head`; both are empty of what has no ledger, as an audit."""
+    chain_head: str = ""
     sign_offs: Sequence[SignOff] = ()
     """What people stated of the report, as far as it can be read; the checks say what of it is
     true."""
@@ -140,9 +140,6 @@ def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -
         experiment_id=evidence.experiment_id,
         verdict=verdict_of(checks, believed=believed),
         checks=checks,
-        entries=0,
-        ledger_hash="",
-        chain_head="",
         signers=signers,
         subject="audit",
         beyond=NOT_VERIFIED,
