@@ -302,7 +302,7 @@ def experiment_page(
     )
 
 
-@router.get("/pictures/{name}.{form}")
+@router.get("/charts/{name}.{form}")
 def experiment_picture(
     experiment_id: str, name: str, form: PictureForm, visit: ExperimentsVisit
 ) -> Response:
