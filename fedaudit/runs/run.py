@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from fedaudit.runs.sampled_rounds import SampledRounds
 
 
-LIBRARIES = ("torch", "sklearn", "fairlearn")
-"""Torch trains; Fairlearn and scikit-learn compute the report's fairness figures a second time."""
+LIBRARIES = ("torch",)
 
 
 class MissingLibraryError(Exception):

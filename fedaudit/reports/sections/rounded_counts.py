@@ -34,10 +34,6 @@ from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import METRICS, RATES
 
-CHECKED_BEFORE = (
-    "counts were rounded after the exact figures had been computed twice from the rows; how the "
-    "two compare would tell of the exact ones"
-)
 _LEAST_P = 0.01
 
 
@@ -79,14 +75,7 @@ class Rounding:
                 published=self._counts,
             )
             groups = with_rate_intervals(groups, ends, level=self._asked.level, step=self._step)
-        return exact.model_copy(
-            update={
-                "groups": groups,
-                "metrics": self._metrics(groups),
-                "cross_check": None,
-                "cross_check_reason": CHECKED_BEFORE,
-            }
-        )
+        return exact.model_copy(update={"groups": groups, "metrics": self._metrics(groups)})
 
     def _group(self, place: int) -> GroupSection:
         exact = self._exact.groups[place]
