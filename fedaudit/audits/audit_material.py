@@ -89,8 +89,6 @@ def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSect
     for one in section.groups:
         update: dict[str, Any] = {"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}}
         if by_rows:
-            interval = drawn_by_rows(one.accuracy_over_baseline_interval)
-            update["accuracy_over_baseline_interval"] = interval
             of_rates = (one.rate_intervals or {}).items()
             update["rate_intervals"] = {name: drawn_by_rows(own) for name, own in of_rates} or None
         groups.append(one.model_copy(update=update))

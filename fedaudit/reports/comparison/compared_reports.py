@@ -21,7 +21,6 @@ from fedaudit.reports.comparison.fronts import (
     warnings,
 )
 from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of
-from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.guarantee import is_unbounded
@@ -226,90 +225,41 @@ def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]
     return differences
 
 
-Json = Mapping[str, Any]
-
-_NAMES = ("figure", "attribute", "op", "value")
-_ALLOWS = "allow_"
-
-
 class DifferenceRow(NamedTuple):
     """One thing that specs say differently."""
 
     label: str
-    """A path in the spec, or a gate in words."""
-    is_path: bool
+    """A path in the spec, with the places of lists, such as `gates[0].value`."""
     cells: tuple[str | None, ...]
     """What each spec says; None where it says nothing there."""
 
 
-def difference_rows(differences: Sequence[Json]) -> list[DifferenceRow]:
+def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[DifferenceRow]:
     """The rows of `spec_differences`, as JSON has them; those that are alike everywhere are left
     out."""
-    rows = [row for one in differences for row in _difference_rows(one)]
-    return [row for row in rows if len(set(row.cells)) > 1]
-
-
-def _difference_rows(difference: Json) -> Iterator[DifferenceRow]:
-    path, values = difference["path"], difference["values"]
-    said = [one["value"] if one["present"] else None for one in values]
-    if path == "gates":
-        yield from _side_by_side([_gates(one or []) for one in said], is_path=False)
-    elif any(
-        isinstance(one, list) and any(isinstance(each, Mapping) for each in one) for one in said
-    ):
-        yield from _side_by_side([dict(_scalars(path, one)) for one in said], is_path=True)
-    else:
-        cells = tuple(_text(one["value"]) if one["present"] else None for one in values)
-        yield DifferenceRow(path, True, cells)
-
-
-def _side_by_side(found: Sequence[Mapping[str, str]], *, is_path: bool) -> Iterator[DifferenceRow]:
-    for label in dict.fromkeys(label for of_one in found for label in of_one):
-        yield DifferenceRow(label, is_path, tuple(of_one.get(label) for of_one in found))
-
-
-def _gates(gates: Sequence[Json]) -> dict[str, str]:
-    """The bounds of a spec's gates by what they are on. Several on the same thing share a cell."""
-    bounds: dict[str, list[str]] = {}
-    for gate in gates:
-        by = f" by {gate['attribute']}" if gate.get("attribute") else ""
-        label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {SIGNS[gate['op']]}"
-        allowed = [
-            name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
+    rows = []
+    for difference in differences:
+        path = difference["path"]
+        found = [
+            (dict(_scalars(path, one["value"])) or {path: "not set"}) if one["present"] else {}
+            for one in difference["values"]
         ]
-        others = [
-            f"{name} {_text(value)}"
-            for name, value in gate.items()
-            if name not in _NAMES and not name.startswith(_ALLOWS) and value is not None
-        ]
-        marks = [*([f"allowed: {', '.join(allowed)}"] if allowed else []), *others]
-        bounds.setdefault(label, []).append(
-            f"{gate['value']:g}" + (f" ({'; '.join(marks)})" if marks else "")
-        )
-    return {label: "; ".join(found) for label, found in bounds.items()}
+        for label in dict.fromkeys(label for of_one in found for label in of_one):
+            cells = tuple(of_one.get(label) for of_one in found)
+            if len(set(cells)) > 1:
+                rows.append(DifferenceRow(label, cells))
+    return rows
 
 
 def _scalars(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Paths below a value and their scalars, such as `attacks[0].kind`."""
+    """Paths below a value and their scalars, such as `attacks[0].kind`; nulls are left out."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             yield from _scalars(f"{path}.{name}", part)
     elif isinstance(value, list) and any(isinstance(one, (Mapping, list)) for one in value):
         for place, part in enumerate(value):
             yield from _scalars(f"{path}[{place}]", part)
+    elif isinstance(value, list) and value:
+        yield path, ", ".join(map(str, value))
     elif value is not None:
-        yield path, _text(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return "not set"
-    if (
-        isinstance(value, list)
-        and value
-        and not any(isinstance(one, (Mapping, list)) for one in value)
-    ):
-        return ", ".join(map(_text, value))
-    return json.dumps(value, ensure_ascii=False)
+        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

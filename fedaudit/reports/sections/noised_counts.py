@@ -22,8 +22,8 @@ from fedaudit.fairness.noised_counts import (
 )
 from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.reports.sections.fairness import (
+    NO_GAINS,
     NO_GROUP_INTERVALS,
-    ROW_FIELDS,
     FairnessSection,
     GroupSection,
     metric_section,
@@ -37,7 +37,7 @@ WITHHELD = (
     "fairness.noise protects the held-out people, and this would be computed from their data "
     "without noise"
 )
-_NOT_NOISED = ("accuracy", "loss", *ROW_FIELDS)
+_NOT_NOISED = ("accuracy", "loss", "auc")
 
 
 def noised_section(
@@ -109,6 +109,7 @@ def _groups(
                 reasons={
                     **reasons,
                     **dict.fromkeys(_NOT_NOISED, WITHHELD),
+                    **NO_GAINS,
                     "rate_intervals": NO_GROUP_INTERVALS,
                 },
                 **figures,

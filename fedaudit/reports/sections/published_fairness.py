@@ -11,7 +11,7 @@ from fedaudit.reports.sections.fairness import (
     NOT_HANDED_OVER,
     FairnessSection,
     MetricSection,
-    group_gains,
+    group_rankings,
     group_sections,
     metric_section,
     with_rate_intervals,
@@ -65,7 +65,7 @@ def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
     combined = material.spec.fairness.combinations.get(attribute)
-    gains = group_gains(material, attribute)
+    rankings = group_rankings(material, attribute)
     material.progressed()
     metrics = _metrics(material, attribute, disclosure)
     material.progressed()
@@ -76,7 +76,7 @@ def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
         disclosure,
         scores=material.result.scores.get(attribute),
         root_mean=material.spec.training.root_mean,
-        gains=gains,
+        rankings=rankings,
     )
     if asked is not None:
         ends = intervals_by_group(counts, disclosure, level=asked.level)

@@ -90,7 +90,6 @@ class Rounding:
             update["accuracy"] = min(1.0, int(self._right[place]) / rows) if rows else None
             if not rows:
                 reasons["accuracy"] = RATES["selection_rate"].why_undefined
-        update |= self._gain(exact, update.get("accuracy"))
         if self._name in self._fewer:
             update["auc"] = self._auc(exact.auc, int(self._fewer[self._name][place]))
             if update["auc"] is None:
@@ -103,24 +102,6 @@ class Rounding:
         """In steps of `fewer`, the rows of the rarer outcome: one of them moves it by so much."""
         step = step_of(fewer, base=self._rounder.base)
         return None if exact is None or step == 1 else min(1.0, nearest(exact, step))
-
-    def _gain(self, exact: GroupSection, accuracy: object) -> dict[str, object]:
-        """The constant's accuracy in wide steps; the gain is what is published less that, so that
-        it says no more."""
-        if exact.baseline_accuracy is None or not isinstance(accuracy, float):
-            none = ("baseline_accuracy", "accuracy_over_baseline")
-            return {**dict.fromkeys(none), "accuracy_over_baseline_interval": None}
-        baseline = nearest(exact.baseline_accuracy, self._step)
-        gain = without_dust(accuracy - baseline)
-        interval = exact.accuracy_over_baseline_interval
-        if interval is not None:
-            low, high = outward(interval.low, interval.high, self._step)
-            interval = interval.model_copy(update={"low": min(low, gain), "high": max(high, gain)})
-        return {
-            "baseline_accuracy": baseline,
-            "accuracy_over_baseline": gain,
-            "accuracy_over_baseline_interval": interval,
-        }
 
     def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
         figures, intervals = self._gaps(groups), self._intervals()
