@@ -105,7 +105,7 @@ def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection
             interval_reason=NO_LOSS,
             last_rounds_reason=NO_ROUNDS,
         )
-    update: dict[str, Any] = {"last_rounds": None, "last_rounds_reason": NO_ROUNDS}
+    update: dict[str, Any] = {"last_rounds_reason": NO_ROUNDS}
     if by_rows:
         update["interval"] = drawn_by_rows(metric.interval)
     return metric.model_copy(update=update)

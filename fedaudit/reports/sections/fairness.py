@@ -41,8 +41,8 @@ class MetricSection(Part):
     interval: IntervalSection | None
     interval_reason: str | None
     last_rounds: LastRounds | None = None
-    """How far it moved at the end of training, which the interval takes as it ended."""
-    last_rounds_reason: str | None = None
+    """In reports of earlier versions: how far it moved at the end of training."""
+    last_rounds_reason: str | None = "the rounds have the gaps of each round"
 
 
 @with_rates(after="suppressed")
