@@ -34,8 +34,6 @@ from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import METRICS, RATES
 
-_LEAST_P = 0.01
-
 
 class Rounding:
     """One attribute's figures, rounded. The same groups are shown and the same figures defined,
