@@ -260,19 +260,9 @@ _MEASURED = (
 )
 
 
-def drawn_by_rows(interval: IntervalSection | None) -> IntervalSection | None:
-    """Bundles of rows that were dealt out at random vary as rows do."""
-    if interval is None:
-        return None
-    return interval.model_copy(update={"method": f"{interval.method}-by-rows"})
-
-
 def _utility(material: AuditMaterial) -> AuditUtility:
     found = utility_section(material)
     values = {name: getattr(found, name) for name in _MEASURED}
-    if material.spec.fairness.minimum_group_clients == 1:
-        for name in ("accuracy_over_baseline_interval", "auc_interval"):
-            values[name] = drawn_by_rows(values[name])
     reasons = {name: why for name, why in found.reasons.items() if name in _MEASURED}
     unknown = dict.fromkeys(("validation_loss", "selection_loss", "loss_under_baseline"), NO_LOSS)
     unknown |= dict.fromkeys(("rounds", "best_round", "stopped_by"), NO_ROUNDS)
