@@ -87,12 +87,10 @@ def report_of(
     device: str,
     backend: Mapping[str, str],
     key: SigningKey,
-    budgets_apart: bool,
     attacks: Sequence[AttackSection] = (),
     progressed: Progressed = unfollowed,
 ) -> FinishedReport:
-    """The signed report of a finished run, with its claims.
-    `budgets_apart`: projects' spending is counted apart. `progressed` is called between parts.
+    """The signed report of a finished run, with its claims. `progressed` is called between parts.
     Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
@@ -104,7 +102,6 @@ def report_of(
             backend=backend,
             key_id=key.key_id,
             disclosure_policy=parse_disclosure_policy((row and row.disclosure) or {}),
-            budgets_apart=budgets_apart,
         )
         material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
     progressed()

@@ -256,7 +256,6 @@ class Sweeper:
             self._database,
             key,
             floor=DisclosureFloor(minimum_group_size=self._settings.min_group_size),
-            across=self._settings.budgets_across,
         )
         self._audit_logs = AuditLogSigner(self._database, key)
         self._eraser = Eraser(self._database, self._storage, key)
