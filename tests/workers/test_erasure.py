@@ -23,9 +23,6 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
-ON_BOTH_DATABASES = True
-ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 NAMES = [f"Klinik-Nord-{number}" for number in range(12)]
 ROWS = [
     f"{NAMES[row % 12]},{'FM'[row // 12 % 2]},{row % 7},{row % 7 + row % 3}" for row in range(240)
@@ -113,6 +110,7 @@ def verdict(api: Api, served: WorkerContext, path: Path, experiment_id: str) -> 
         return verify(evidence, trusted=trusted)
 
 
+@pytest.mark.both_databases
 def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sweeper, tmp_path):
     federation = register(api, served)
     model = ran(api, served, spec_on(federation, released(central())))
@@ -171,7 +169,6 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sw
     assert {line["subject"].partition("-")[0] for line in lines} == {"erased"}
 
 
-@ON_SQLITE
 def test_an_erased_ledger_that_is_altered_afterwards_is_told(api, served, sweeper, tmp_path):
     federation = register(api, served)
     experiment = ran(api, served, spec_on(federation, released(local())))
@@ -191,7 +188,6 @@ def test_an_erased_ledger_that_is_altered_afterwards_is_told(api, served, sweepe
     assert "ledger.digests" in {one.name for one in found.checks if one.outcome == "fail"}
 
 
-@ON_SQLITE
 def test_what_still_needs_the_federation_refuses_the_erasure_and_changes_nothing(api, served):
     federation = register(api, served)
     waiting = api.submit(spec_on(federation, released(central())))["id"]
@@ -205,7 +201,6 @@ def test_what_still_needs_the_federation_refuses_the_erasure_and_changes_nothing
     assert api.post(f"/v1/federations/{federation}/erasure", **body).status_code == 403
 
 
-@ON_SQLITE
 def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
     api: Api, served: WorkerContext, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +244,6 @@ def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
     assert erase(api, federation).status_code == 200, "an erasure is repeated without harm"
 
 
-@ON_SQLITE
 def test_projects_that_share_the_data_are_told_and_keep_theirs(api, served, sweeper):
     assert api.settings.sources_dir is not None
     (api.settings.sources_dir / "clinics.csv").write_bytes(CONTENT)
@@ -283,6 +277,7 @@ def test_projects_that_share_the_data_are_told_and_keep_theirs(api, served, swee
     assert shown == [{"Klinik"}, {"erased"}]
 
 
+@pytest.mark.both_databases
 def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_rounds(
     api: Api, served: WorkerContext, sweeper: Sweeper, tmp_path: Path
 ) -> None:

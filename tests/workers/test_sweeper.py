@@ -30,8 +30,6 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper, sweep
 
-ON_BOTH_DATABASES = True
-
 
 class RecordingQueue(Queue):
     """Remembers what was published; can be away."""
@@ -180,6 +178,7 @@ def signed_status(database: Database, experiment_id: str) -> list[str]:
     return [Checkpoint.of(Envelope.from_dict(value)).status for value in values]
 
 
+@pytest.mark.both_databases
 def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     database: Database,
     sweeper: Sweeper,
@@ -211,6 +210,7 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     assert signed_status(database, sound)[-1] == "failed"
 
 
+@pytest.mark.both_databases
 def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(database, sweeper, queue, monkeypatch):
     broken, sound = submit(database), submit(database)
     for submitted in (broken, sound):
