@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from alembic.migration import MigrationContext
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationInfo
 from sqlalchemy import Connection, MetaData, Table, inspect, text
 from sqlalchemy import types as sql
 
@@ -81,20 +80,23 @@ def _unnamed(constraints: Iterable[Mapping[str, Any]]) -> list[str]:
 def test_rows_of_every_revision_are_carried_along(empty_database_url, monkeypatch):
     """After each revision every table gets a row more; each later one has to keep them all.
 
-    Before, a row that refers to `api_keys` stopped every upgrade from below 0027.
+    Before, a row that refers to `api_keys` stopped every upgrade from below 0027. Of Postgres, which
+    is slow to say what tables it has, every eighth one.
     """
-    reached: list[str] = []
+    reached, step = list[str](), 8 if empty_database_url.startswith("postgresql") else 1
     filled: dict[str, int] = {}
 
-    def fill(*, ctx: MigrationContext, step: MigrationInfo, **_: Any) -> None:
+    def fill(*, ctx: MigrationContext, **named: Any) -> None:
+        reached.append(str(named["step"].up_revision_id))
         connection = ctx.connection
         assert connection is not None
+        if len(reached) % step and reached[-1] != HEAD:
+            return
         if filled:
             _compare(filled, _counts(connection))
         _fill(connection)
         filled.clear()
         filled.update(_counts(connection))
-        reached.append(str(step.up_revision_id))
 
     configure = EnvironmentContext.configure
     monkeypatch.setattr(
