@@ -17,6 +17,7 @@ from fedaudit.spec.errors import (
     InvalidInputError,
     error_at,
     field_errors,
+    raise_errors,
     refuse_all,
     validated,
 )
@@ -78,6 +79,12 @@ def refuse_small_clip(spec: ExperimentSpec) -> None:
             "where updates are that small"
         )
         raise error_at(at, message, of_spec=True)
+
+
+def refuse_retired_training(spec: ExperimentSpec) -> None:
+    """Raises InvalidInputError where a stored spec asks for what no run is trained with."""
+    found = [one.context or {} for one in spec.retired_training()]
+    raise_errors([FieldError(one["pointer"], one["message"], of_spec=True) for one in found])
 
 
 def parse_admitted(value: object) -> ExperimentSpec:

@@ -49,7 +49,6 @@ from tests.attacks.zoo.cells import (
     of_baseline,
     of_rows,
     records,
-    rotation,
     updates,
 )
 from tests.training.gaussian import MOVES
@@ -77,9 +76,6 @@ CLEAN: dict[str, tuple[Callable[[], Cell], tuple[str, ...]]] = {
     "central-coins": (coins, ("sizes of cohorts", "epsilon against an attack")),
     "central-blocks": (blocks, ("rounds of a client in a block", "epsilon against an attack")),
     "central-blocks-release": (lambda: blocks(noise="release"), ("a client once in a block",)),
-    "central-rotation": (rotation, ("clients of a place", "noise drawn for this round")),
-    "central-rotation-release": (lambda: rotation(noise="release"), ("secret noise",)),
-    "central-rotation-independent": (lambda: rotation(bands=None), ("noise added",)),
     "central-moving": (moving, ("distance of neighbouring counts", "noise on the count")),
     "central-release": (lambda: central(noise="release"), ("secret noise", "secret coins")),
     "central-in-turn": (
@@ -113,7 +109,7 @@ def test_nothing_is_found_where_nothing_is_wrong(name: str) -> None:
 
 
 HONEST = ["laplace-adaptive", "laplace-layers", "laplace-release", "local", "central"]
-HONEST += ["central-coins", "central-blocks", "central-rotation", "central-moving", "records"]
+HONEST += ["central-coins", "central-blocks", "central-moving", "records"]
 
 
 @pytest.mark.slow

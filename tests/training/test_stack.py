@@ -71,7 +71,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "moving-clip": MECHANISMS["moving-clip"],
     "coins": MECHANISMS["coins"],
     "blocks": {**MECHANISMS["blocks"], "training__rounds": 10},
-    "rotation": {**MECHANISMS["rotation"], "training__rounds": 10},
     "coins-wide": {
         **MECHANISMS["coins"],
         "model": {"kind": "mlp", "hidden": [24]},

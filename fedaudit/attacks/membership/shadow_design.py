@@ -24,7 +24,7 @@ from fedaudit.spec.attacks.membership_spec import MIN_SHADOWS_EACH, MembershipSp
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import record_use_of, training_records
 
@@ -153,7 +153,7 @@ def _shadow_cell(cell: Cell) -> Cell:
         federation = replace(federation, record_budgets=budgets)
         column = privacy.budgets.model_copy(update={"distribution": None, "column": _BUDGETS})
         privacy = privacy.model_copy(update={"budgets": column})
-    cohort = spec.training.cohort
+    cohort = spec.training.drawn_cohort
     match cohort:
         case FixedCohort():
             # The same share of those who train, so that a client takes part as often; and as many
@@ -163,7 +163,7 @@ def _shadow_cell(cell: Cell) -> Cell:
             least = min(most, spec.training.hypotheses)
             clients = max(least, min(most, round(share * most)))
             cohort = cohort.model_copy(update={"clients": clients})
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
+        case PoissonCohort() | AllocationCohort():
             pass
         case _:
             assert_never(cohort)

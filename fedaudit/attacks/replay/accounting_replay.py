@@ -13,7 +13,6 @@ from scipy.special import logsumexp
 from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
-from fedaudit.attacks.replay.rotation_replay import bands_of
 from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.accountant import accountant_of
 from fedaudit.privacy.accounting.privacy_events import (
@@ -24,7 +23,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     Observer,
     PoissonSampled,
     RandomAllocated,
-    Rotated,
     TwoStage,
     event_from_dict,
 )
@@ -37,7 +35,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import split_cells
 
 _CLOSE = 1e-9
@@ -134,7 +132,7 @@ def _released(replayed: Replayed, round_: int) -> Ints:
 
 def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findings) -> None:
     population = split_cells([replayed.base.cell]).training.shape[1]
-    multiplier, cohort = float(privacy.noise_multiplier), replayed.spec.training.cohort
+    multiplier, cohort = float(privacy.noise_multiplier), replayed.spec.training.drawn_cohort
     event: Event
     adjacency: Adjacency
     match cohort:
@@ -148,9 +146,6 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
         case AllocationCohort():
             event, rate = RandomAllocated(cohort.every, Gaussian(multiplier)), 1 / cohort.every
             adjacency = "add-or-remove-one"
-        case RotationCohort():
-            event = Rotated(cohort.every, bands_of(privacy), Gaussian(multiplier))
-            rate, adjacency = 1.0, "add-or-remove-one"
         case _:
             assert_never(cohort)
     _check_event(replayed, findings, event, adjacency)
@@ -160,9 +155,8 @@ def _check_central(replayed: Replayed, privacy: GaussianCentral, findings: Findi
         at, count = findings.at("accounting", entry.round), entry.round
         epsilon = float(entry.epsilons[0])
         again = 0.0
-        if isinstance(event, RandomAllocated | Rotated):
-            count = -(-count // event.rounds)  # blocks
         if isinstance(event, RandomAllocated):
+            count = -(-count // event.rounds)  # blocks
             delta = least_delta_of_allocation(
                 epsilon, block=event.rounds, rounds=entry.round, noise_multiplier=multiplier
             )

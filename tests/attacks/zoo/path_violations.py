@@ -14,7 +14,7 @@ from torch import Tensor
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients
 from fedaudit.privacy.accounting import accountant, epsilon_tables
-from fedaudit.privacy.accounting.privacy_events import PoissonSampled, RandomAllocated, Rotated
+from fedaudit.privacy.accounting.privacy_events import PoissonSampled, RandomAllocated
 from fedaudit.privacy.mechanisms import gaussian as gaussian_mechanism
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
@@ -27,7 +27,7 @@ from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
-from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records, rotation
+from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records
 from tests.attacks.zoo.violations import violation
 
 
@@ -82,30 +82,6 @@ def account_for_coins_of_blocks(patch: pytest.MonkeyPatch) -> None:
         gaussian_mechanism,
         "RandomAllocated",
         lambda rounds, event: RandomAllocated(2 * rounds, event),
-    )
-
-
-@violation(rotation, "sampling", "rounds of a client in a block", at=(cohort, "_rotated"))
-def deal_places_anew(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
-    """Places in rotation move by one from block to block, so that some come twice within bands."""
-    return real(source, rounds + (rounds - 1) // every, clients, every)
-
-
-@violation(rotation, "sampling", "clients of a place", at=(cohort, "_rotated"))
-def crowd_a_place(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
-    """All clients in rotation have the same place."""
-    return np.broadcast_to(
-        (rounds % every == 0)[..., None], real(source, rounds, clients, every).shape
-    )
-
-
-@violation(rotation, "accounting", "event of the ledger")
-def account_for_longer_blocks(patch: pytest.MonkeyPatch) -> None:
-    """Blocks of rotation are accounted for as twice as long."""
-    patch.setattr(
-        gaussian_mechanism,
-        "Rotated",
-        lambda rounds, bands, event: Rotated(2 * rounds, bands, event),
     )
 
 

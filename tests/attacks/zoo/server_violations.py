@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise import banded_noise
-from fedaudit.privacy.noise.banded_noise import BandedNoise
 from fedaudit.randomness import Source
 from fedaudit.runs import blocks
 from fedaudit.training.base import cohort
@@ -18,7 +16,7 @@ from fedaudit.training.mechanisms import gaussian
 from fedaudit.training.mechanisms.gaussian import ServerNoise, TrustedServer
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round, stack_state
-from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, moving, rotation
+from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, moving
 from tests.attacks.zoo.violations import violation
 
 
@@ -28,17 +26,6 @@ def _without_clip(patch: pytest.MonkeyPatch) -> None:
         return torch.where(finite[..., None], updates, 0.0), finite
 
     patch.setattr(TrustedServer, "clip", clip)
-
-
-@violation(rotation, "noise", "noise drawn for this round", at=(BandedNoise, "follow"))
-def leave_noise_independent(*_: Any, **__: Any) -> None:
-    """Independent noise is reported as correlated."""
-
-
-@violation(rotation, "noise", "noise drawn for this round", at=(banded_noise, "banded_root"))
-def take_another_coefficient(real: Any, bands: int) -> NDArray[np.float64]:
-    """The last coefficient of correlated noise is left out."""
-    return np.append(real(bands)[:-1], 0.0)
 
 
 @violation(coins, "clip", "norm of a clipped update")
