@@ -173,6 +173,8 @@ class ExperimentSpec(SpecPart):
                 "keys with the scope ledger:read; leave it out",
             )
         yield from self.retired_training()
+        for position, attack in enumerate(self.attacks):
+            yield from attack.retired(pointer("attacks", position))
 
     def retired_training(self) -> Refusals:
         """Of these, what would make a run another one (`Cell`)."""

@@ -17,6 +17,7 @@ from fedaudit.spec.errors import (
     InvalidInputError,
     error_at,
     field_errors,
+    of_spec,
     raise_errors,
     refuse_all,
     validated,
@@ -83,8 +84,7 @@ def refuse_small_clip(spec: ExperimentSpec) -> None:
 
 def refuse_retired_training(spec: ExperimentSpec) -> None:
     """Raises InvalidInputError where a stored spec asks for what no run is trained with."""
-    found = [one.context or {} for one in spec.retired_training()]
-    raise_errors([FieldError(one["pointer"], one["message"], of_spec=True) for one in found])
+    raise_errors(of_spec(spec.retired_training()))
 
 
 def parse_admitted(value: object) -> ExperimentSpec:
