@@ -70,23 +70,27 @@ def test_an_attack_that_contradicts_itself_is_refused(asked: dict[str, Any], fie
     assert list(refused(small_cell().spec, **asked)) == [f"/attacks/2/{field}"]
 
 
-FITTING = {"kind": "gradient-leakage", "method": "adam-cosine"}
+IMAGE = {"kind": "gradient-leakage", "method": "adam-cosine"}
+MEMBER = {"kind": "membership", "method": "likelihood-ratio", "shadows": 64}
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("attack", "field", "value"),
     [
-        {"images_per_update": 2},
-        {"local_steps": 3},
-        {"hypothesis": "trained"},
-        {"layer_weights": "by-noise"},
-        {"label": "known"},
+        (IMAGE, "images_per_update", 2),
+        (IMAGE, "local_steps", 3),
+        (IMAGE, "hypothesis", "trained"),
+        (IMAGE, "layer_weights", "by-noise"),
+        (IMAGE, "label", "known"),
+        (MEMBER, "method", "relative"),
+        (MEMBER, "variant", "offline"),
+        (MEMBER, "variance", "global"),
     ],
-    ids=lambda asked: next(iter(asked)),
 )
-def test_what_is_retired_is_read_and_not_attacked_with(asked: dict[str, Any]) -> None:
-    [field] = asked
-    document = changed(IMAGES, {"attacks": [{**FITTING, **asked}]})
+def test_what_is_retired_is_read_and_not_attacked_with(
+    attack: dict[str, Any], field: str, value: Any
+) -> None:
+    document = changed(IMAGES, {"attacks": [{**attack, field: value}]})
     assert fault(document)[0] == f"/attacks/0/{field}"
     stored = parse_admitted(document)
     assert parse_admitted(stored.model_dump(mode="json")) == stored
