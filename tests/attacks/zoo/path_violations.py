@@ -1,8 +1,6 @@
 """What goes wrong beside the noise: who is drawn, what is weighed, remembered and accounted for."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,7 @@ from torch import Tensor
 
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients
-from fedaudit.privacy.accounting import accountant, epsilon_tables
-from fedaudit.privacy.accounting.privacy_events import PoissonSampled, RandomAllocated
+from fedaudit.privacy.accounting.privacy_events import RandomAllocated
 from fedaudit.privacy.mechanisms import gaussian as gaussian_mechanism
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
@@ -243,28 +240,3 @@ def adapt_to_bare_gradients(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(SmallDenseClippedGradients, "__call__", call)
     patch.setattr(Adam, "step", step)
-
-
-def _sampled_curves(
-    patch: pytest.MonkeyPatch, change: Callable[[Any, PoissonSampled], Any]
-) -> None:
-    real = accountant.event_curve
-
-    def curve(event: Any, orders: Any, adjacency: Any) -> Any:
-        of = partial(real, orders=orders, adjacency=adjacency)
-        return change(of, event) if isinstance(event, PoissonSampled) else of(event)
-
-    for module in (accountant, epsilon_tables):
-        patch.setattr(module, "event_curve", curve)
-
-
-@violation(coins, "accounting", "epsilon by another computation")
-def lose_a_term(patch: pytest.MonkeyPatch) -> None:
-    """The accountant loses half of a sampled round's divergence."""
-    _sampled_curves(patch, lambda of, event: of(event) / 2)
-
-
-@violation(coins, "accounting", "epsilon by another computation")
-def account_for_less_often(patch: pytest.MonkeyPatch) -> None:
-    """The accountant takes nine tenths of the rate."""
-    _sampled_curves(patch, lambda of, event: of(replace(event, rate=0.9 * event.rate)))
