@@ -20,8 +20,6 @@ from fedaudit.training import engine, stack
 from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base import cohort, record_steps
 from fedaudit.training.base.record_steps import Adam, OptimiserState
-from fedaudit.training.mechanisms.gaussian import TrustedServer
-from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
 from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records
@@ -37,15 +35,6 @@ def draw_one_always(
     if purpose is Purpose.COHORT:
         found[..., 0] = clients[:, 0]  # the smallest number, so no client is drawn twice
     return found
-
-
-@violation(central, "sampling", "every client as often", at=(cohort, "_sample"))
-def draw_from_some(
-    real: Any, source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int
-) -> Any:
-    """Cohorts are drawn from four fifths of the clients."""
-    some = clients[:, : 4 * clients.shape[1] // 5] if purpose is Purpose.COHORT else clients
-    return real(source, purpose, rounds, some, size)
 
 
 @violation(blocks, "sampling", "rounds of a client in a block", at=(cohort, "_allocated"))
@@ -83,14 +72,6 @@ def account_for_coins_of_blocks(patch: pytest.MonkeyPatch) -> None:
 
 
 @violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))
-def toss_for_two_clients(real: Any, *given: Any, **named: Any) -> Any:
-    """Clients toss coins in pairs."""
-    found = real(*given, **named)
-    found[..., 1::2] = found[..., : 2 * (found.shape[-1] // 2) : 2]
-    return found
-
-
-@violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))
 def draw_as_many_as_expected(
     _: Any, source: Any, *, round_: Any, clients: Any, rate: float
 ) -> NDArray[np.bool_]:
@@ -99,21 +80,6 @@ def draw_as_many_as_expected(
         ..., 0
     ]
     return words.argsort(-1).argsort(-1) < round(rate * clients.shape[-1])
-
-
-@violation(coins, "sampling", "cohorts in turn", at=(cohort, "client_coins"))
-def toss_for_two_rounds(real: Any, source: Any, *, round_: Any, **given: Any) -> Any:
-    """A coin counts for two rounds."""
-    return real(source, round_=round_ - (round_ % 2 == 0), **given)
-
-
-@violation(central, "clip", "norm of a clipped update", at=(TrustedServer, "clip"))
-def forget_the_intercept(
-    real: Any, self: Any, updates: Tensor, clips: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The norm that is clipped leaves the intercept out."""
-    clipped, finite = real(self, updates[..., :-1], clips)
-    return torch.cat([clipped, updates[..., -1:]], dim=-1), finite
 
 
 @violation(fixed, "clip", "norm of an update")
@@ -198,16 +164,6 @@ def release_the_best_round(patch: pytest.MonkeyPatch) -> None:
 def train_on_held_out_rows(_: Any, cells: Any) -> Any:
     """Clients train on the rows that are held out."""
     return list(cells), cell_module.cells_apart(cells)[1]
-
-
-@violation(records, "sampling", "chance of a record", at=(PersonalisedRound, "_inclusion"))
-def favour_a_client(
-    real: Any, self: Any, places: Any, *given: Any, **named: Any
-) -> NDArray[np.float64]:
-    """Records of one client are drawn more often than they are charged for."""
-    found: NDArray[np.float64] = real(self, places, *given, **named)
-    found[places == 0] = np.minimum(1.0, 1.2 * found[places == 0])
-    return found
 
 
 @violation(
