@@ -100,12 +100,10 @@ def test_one_coin_for_all_steps_is_not_one_for_each(monkeypatch: pytest.MonkeyPa
 
 
 def test_replaced_clients_are_two_clips_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    def epsilon() -> float:
-        spent = RdpAccountant(adjacency="replace-one").compose(Gaussian(1.0), 4)
-        return spent.epsilon(1e-3)
+    def missed(noise: float) -> float:
+        spent = RdpAccountant(adjacency="replace-one").compose(Gaussian(noise), 4)
+        return of_coins(spent.epsilon(1e-3), rate=1.0, rounds=4, noise=noise, replaces=True)
 
-    right = epsilon()
+    assert missed(1.0) <= 1e-3
     monkeypatch.setitem(accountant._CLIPS_APART, "replace-one", 1.0)
-    of = {"rate": 1.0, "rounds": 4, "noise": 1.0, "replaces": True}
-    assert of_coins(right, **of) <= 1e-3
-    assert of_coins(epsilon(), **of) > 1e-3
+    assert missed(1.01) > 1e-3  # of which no curve is kept
