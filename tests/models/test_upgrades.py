@@ -80,8 +80,8 @@ def _unnamed(constraints: Iterable[Mapping[str, Any]]) -> list[str]:
 def test_rows_of_every_revision_are_carried_along(empty_database_url, monkeypatch):
     """After each revision every table gets a row more; each later one has to keep them all.
 
-    Before, a row that refers to `api_keys` stopped every upgrade from below 0027. Of Postgres, which
-    is slow to say what tables it has, every eighth one.
+    Before, a row that refers to `api_keys` stopped every upgrade from below 0027. Of Postgres,
+    which is slow to say what tables it has, every eighth one.
     """
     reached, step = list[str](), 8 if empty_database_url.startswith("postgresql") else 1
     filled: dict[str, int] = {}
