@@ -19,6 +19,7 @@ from workers.context import WorkerContext
 from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import RunningExperiment, load_cell, resume_experiment
+from workers.proof.signing import enter_run
 from workers.sweeper import tidy_maps
 
 log = structlog.get_logger()
@@ -99,7 +100,8 @@ class UnitRun(ClaimedUnit):
                 if row.status == "cancelling":
                     self._end(session, row, "cancelled-by-caller")
                 elif row.status not in ENDED:
-                    experiments.start(row.id)
+                    if experiments.start(row.id):
+                        enter_run(session, row, key=self._context.signing_key)
                     rows.append(experiments.get(row.id) or row)
             return rows
 

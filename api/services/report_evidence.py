@@ -31,12 +31,13 @@ from models.repositories import (
     LedgerCheckpointRepository,
     LedgerRepository,
     ReportRepository,
+    RunLogRepository,
     SigningKeyRepository,
     SignOffRepository,
 )
 from models.repositories.ledger import stored_rows
 from models.tables.experiments import Experiment, LaterAttacks, SignOff
-from models.tables.ledger import SigningKey
+from models.tables.ledger import RunLogEntry, SigningKey
 from models.values import LedgerRow
 from models.vocabulary import ENDED
 
@@ -69,6 +70,7 @@ def evidence_of(
         sign_offs = read("sign-offs", lambda: SignOffRepository(session, project_id).list(id_))
         later = read("later attacks", lambda: LaterAttacksRepository(session, project_id).list(id_))
         stored = read("claims", lambda: ReportRepository(session, project_id).claims(id_))
+        log = RunLogRepository(session).list(experiment.federation_id)
         keys = SigningKeyRepository(session).list()
         return Evidence(
             experiment_id=id_,
@@ -79,6 +81,7 @@ def evidence_of(
             sign_offs=[row.envelope for row in sign_offs if row.envelope is not None],
             later_attacks=[row.envelope for row in later if row.envelope is not None],
             claims=stored if report is not None else (),
+            log=_log(log) if any(row.experiment_id == id_ for row in log) else None,
             salt=experiment.ledger_salt,
             erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
@@ -86,6 +89,11 @@ def evidence_of(
             rows=readable_rows(database, id_, project_id),
             faults=faults,
         )
+
+
+def _log(rows: Sequence[RunLogEntry]) -> dict[str, Any]:
+    entries = [{name: getattr(row, name) for name in ("run", "kind", "digest")} for row in rows]
+    return {"entries": entries, "checkpoint": rows[-1].checkpoint}
 
 
 def readable_rows(

@@ -21,9 +21,14 @@ from fedaudit.cli.output import (
     write_line,
 )
 from fedaudit.cli.remote import connected, is_id
-from fedaudit.ledger.bundle import NotABundleError, opened_bundle
+from fedaudit.ledger.bundle import Evidence, NotABundleError, opened_bundle
+from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
+from fedaudit.ledger.run_log import tiles
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
+from fedaudit.reports.checks import canonical_json, value_at
+from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
+from fedaudit.reports.verification.log_checks import read_log
 from fedaudit.reports.verification.verification import (
     ALTERED,
     UNTRUSTED,
@@ -53,13 +58,25 @@ def verify_command(
     out: Annotated[
         Path | None, typer.Option("--out", help="Keep the bundle of an ID here.")
     ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True, help="A bundle, or the log's `checkpoint`, from before; may be repeated."
+        ),
+    ] = None,
+    extract: Annotated[
+        Path | None,
+        typer.Option(help="Write report, claims and the log of runs here, for others' verifiers."),
+    ] = None,
 ) -> None:
     """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
-    trusted = trusted_keys(public_key)
+    trusted, heads = trusted_keys(public_key), [_kept_head(path) for path in earlier or ()]
     with _bundle(source, out) as path:
         try:
             with opened_bundle(path) as evidence, working("checking every entry"):
-                found = verify(evidence, trusted=trusted)
+                found = verify(evidence, trusted=trusted, earlier=heads)
+            if extract is not None and found.verdict != ALTERED:
+                _extract(evidence, extract)
         except NotABundleError as error:
             raise usage_error(f"{source} is no bundle: it {error}") from None
     if not Path(source).exists() and found.experiment_id != source:
@@ -72,6 +89,42 @@ def verify_command(
     else:
         _tell(found, trusted=bool(trusted))
     raise typer.Exit(_EXIT[found.verdict])
+
+
+def _kept_head(path: Path) -> str:
+    try:
+        with opened_bundle(path) as evidence:
+            return str(value_at(evidence.log, "checkpoint"))
+    except NotABundleError:
+        return path.read_text("utf-8", "replace")
+
+
+_CLAIM_FILES = {
+    TEST_RESULT: "gates",
+    VERIFICATION: "verification",
+    ML_BOM: "ml-bom",
+    REPORT: "figures",
+    MODEL_SIGNATURE: "model",
+}
+
+
+def _extract(evidence: Evidence, folder: Path) -> None:
+    """What other people's tools read, each as a file, the log as a folder that can be served."""
+    files = {"report.json": canonical_json(evidence.report)}
+    for claim in evidence.claims:
+        kind = claim_of(claim_envelope(claim))["predicateType"]
+        files[f"{_CLAIM_FILES[kind]}.sigstore.json"] = canonical_json(claim)
+    for key in evidence.keys:
+        if key.key_id == value_at(evidence.report, "integrity", "claims_key_id"):
+            files["claims-key.pub"] = key.pem.encode()
+    if evidence.log is not None:
+        entries = [one.encoded() for one in read_log(evidence)]
+        files |= {f"log/{path}": content for path, content in tiles(entries)}
+        files["log/checkpoint"] = evidence.log["checkpoint"].encode()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    say(f"written to {folder}: {', '.join(name for name in files if '/' not in name)}")
 
 
 @contextmanager
