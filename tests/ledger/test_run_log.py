@@ -74,6 +74,11 @@ def test_a_cosigned_head_is_read_and_a_changed_or_foreign_one_is_not() -> None:
         raise AssertionError(wrong)
 
 
+def digest_of(id_: str) -> str:
+    hashes = {"spec_hash": canonical_hash(SPEC), "gates": canonical_hash(SPEC["gates"])}
+    return begun_digest(id_, **hashes)
+
+
 @dataclass
 class Service:
     """A database with runs on one federation, and the signer that appends to their log."""
@@ -83,17 +88,13 @@ class Service:
 
     def begin(self, id_: str) -> None:
         number = max((one.run for one in self.log), default=0) + 1
-        gates = canonical_hash(SPEC["gates"])
-        digest = begun_digest(id_, spec_hash=canonical_hash(SPEC), gates=gates)
-        self.log.append(LogEntry(number, BEGUN, digest))
+        self.log.append(LogEntry(number, BEGUN, digest_of(id_)))
         self.runs[id_] = []
 
     def sign(self, id_: str, status: str, salt: int) -> None:
         entries = len(self.runs[id_]) + 1
         made = Checkpoint(id_, status, entries, entries, f"{salt:064x}", "", "").sign(KEY)
-        gates = canonical_hash(SPEC["gates"])
-        digest = begun_digest(id_, spec_hash=canonical_hash(SPEC), gates=gates)
-        run = max(one.run for one in self.log if one.digest == digest)
+        run = max(one.run for one in self.log if one.digest == digest_of(id_))
         self.log.append(LogEntry(run, status, link_of(made)))
         self.runs[id_].append(made.as_dict())
 
@@ -145,7 +146,8 @@ def _tampered(service: Service, before: Service, draw: random.Random) -> None:
         for own, made in before.runs.items():
             if made and link_of_value(made[-1]) == last.digest:
                 service.runs[own] = made[:-1]
-        service.runs = {own: made for own, made in service.runs.items() if _logged(service, own)}
+        logged = {one.digest for one in service.log}
+        service.runs = {own: made for own, made in service.runs.items() if digest_of(own) in logged}
         for _ in range(3):
             service.step(draw)
     elif kind == 3 and service.runs[id_]:  # a run is set back, and the log is not
@@ -156,12 +158,6 @@ def _tampered(service: Service, before: Service, draw: random.Random) -> None:
 
 def link_of_value(value: Any) -> str:
     return link_of(Envelope.from_dict(value))
-
-
-def _logged(service: Service, id_: str) -> bool:
-    gates = canonical_hash(SPEC["gates"])
-    digest = begun_digest(id_, spec_hash=canonical_hash(SPEC), gates=gates)
-    return any(one.digest == digest for one in service.log)
 
 
 def test_of_a_thousand_deletions_set_backs_and_restarts_all_are_found_and_none_invented() -> None:
