@@ -15,7 +15,7 @@ from api.http.middleware import (
     AnswerHeaders,
     BodyLimit,
     CompressedAnswers,
-    HeadAnswers,
+    ImpliedMethods,
     ProxyHeaders,
     Upload,
 )
@@ -113,7 +113,7 @@ def create_app(settings: Settings) -> FastAPI:
         BodyLimit, largest_bytes=settings.max_body_bytes, uploads=uploads_of(settings)
     )
     # Each is outside those before it.
-    for middleware in (CompressedAnswers, HeadAnswers, AnswerHeaders):
+    for middleware in (CompressedAnswers, ImpliedMethods, AnswerHeaders):
         app.add_middleware(middleware)
     app.add_middleware(Observation)
     naming = parts_of(settings.proxy_addresses) if settings.proxy_user_header else []

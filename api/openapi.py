@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,21 +11,34 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.http.problems import MEDIA_TYPE, Problem
-from api.schemas.experiments import AttacksRequest, SweepTableBody
+from api.schemas.experiments import (
+    AttacksRequest,
+    ExperimentEvent,
+    ProjectedEpsilon,
+    SweepTableBody,
+)
 from api.schemas.federations import (
     BudgetSetting,
     ErasureRequest,
+    Profile,
     ProposalRequest,
     SimulationSetting,
     SpecProposalRequest,
 )
-from api.schemas.people import KeyRequest, SignOffRequest, WebhookChange, WebhookRequest
+from api.schemas.people import (
+    EnvelopeBody,
+    KeyRequest,
+    SignOffRequest,
+    WebhookChange,
+    WebhookRequest,
+)
 from api.schemas.reports import GatesRequest
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.declared.declared_report import DeclaredReport
 from fedaudit.reports.readings.readings import READINGS
 from fedaudit.reports.report import Report
 from fedaudit.spec.audits import AuditSpec
+from fedaudit.spec.base import STANDS_FOR
 from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
@@ -36,6 +50,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 TEXT = {"type": "string"}
 BINARY = {"type": "string", "format": "binary"}
+_BY_VALUE = "x-by-value"
 _REFERENCE = "#/components/schemas/{model}"
 _WHAT = {
     401: "No API key, or one that is not in force.",
@@ -56,8 +71,37 @@ _DESCRIPTION = """\
 Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
 epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457).
 
-What answers GET answers HEAD. Every answer names its request in `X-Request-ID`, by the client's own
-id where it sent one of 8 to 64 letters, digits and `.`, `_`, `~`, `-`."""
+What answers GET answers HEAD, and OPTIONS names the methods of a path. Each form of a report or
+table has a path; by the header `Accept` the path without a suffix has them too. Every answer names
+its request in `X-Request-ID`, by the client's own id where it sent one of 8 to 64 letters, digits
+and `.`, `_`, `~`, `-`."""
+API_VERSION = "1.0.0"
+"""Of the interface, whatever the software's: docs/versions.md says what changes which number."""
+_TAGS = {
+    "experiments": "Trainings that are audited: submitted, found, ended.",
+    "records": "Tables that the rounds of an experiment leave.",
+    "sweeps": "Many experiments as one request.",
+    "events": "What happens to an experiment, as server-sent events.",
+    "reports": "Reports: read, verified, signed off, compared.",
+    "attacks": "Attacks on trained models.",
+    "federations": "Clients' data, with their budgets and policies.",
+    "audits": "Predictions of models that were trained elsewhere.",
+    "artifacts": "Parameters that trainings start from.",
+    "gates": "Bounds on the figures of reports.",
+    "ledgers": "Trainings that run elsewhere, declared round by round.",
+    "keys": "API keys, signing keys and the audit log.",
+    "webhooks": "Addresses that events are sent to.",
+    "health": "Whether the service can answer.",
+}
+_ABOUT: dict[str, Any] = {
+    "title": "fedaudit",
+    "version": API_VERSION,
+    "description": _DESCRIPTION,
+    "contact": {"name": "The operator of this service"},
+    "license_info": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "servers": [{"url": "/", "description": "The service that publishes this document."}],
+    "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+}
 
 _EXPERIMENT: dict[str, Any] = {
     "spec_version": 1,
@@ -70,7 +114,12 @@ _EXPERIMENT: dict[str, Any] = {
         "validation_fraction": 0.5,
     },
     "model": {"kind": "linear"},
-    "training": {"loss": "rmse", "hypotheses": 2, "rounds": 20, "cohort": {"clients": 10}},
+    "training": {
+        "loss": "rmse",
+        "hypotheses": 2,
+        "rounds": 20,
+        "cohort": {"sampling": "fixed", "clients": 10},
+    },
     "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 0.5, "clip": 0.25},
     "fairness": {
         "sensitive": ["group"],
@@ -156,8 +205,17 @@ _READ: tuple[type[BaseModel], ...] = (
     AuditReport,
     DeclaredReport,
     SweepTableBody,
+    EnvelopeBody,
+    Profile,
+    ProjectedEpsilon,
+    ExperimentEvent,
     *(one.schema for one in READINGS.values() if isinstance(one.schema, type)),
 )
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to one of the schemas that `install` adds."""
+    return {"$ref": _REFERENCE.format(model=model.__name__)}
 
 
 def problems(*statuses: int) -> Responses:
@@ -171,10 +229,24 @@ def problems(*statuses: int) -> Responses:
     }
 
 
-def contents(description: str, forms: Mapping[str, Any], *failures: int) -> Responses:
-    """The declaration of an answer by media type and schema, and of failures."""
-    content = {media_type: {"schema": schema} for media_type, schema in forms.items()}
+def contents(description: str, media_type: str, schema: Any, *failures: int) -> Responses:
+    """The declaration of an answer, and of failures."""
+    content = {media_type: {"schema": schema}}
     return {**problems(*failures), 200: {"description": description, "content": content}}
+
+
+def contents_by(
+    description: str, forms: Mapping[str, tuple[str, Any]], *failures: int
+) -> Responses:
+    """The declaration of an answer whose media type and schema depend on the path's last
+    parameter: the document has an operation for each of its values."""
+    by = {value: {media: {"schema": schema}} for value, (media, schema) in forms.items()}
+    return {**problems(*failures), 200: {"description": description, _BY_VALUE: by}}
+
+
+PAGE = contents("The report.", "text/html", TEXT, 404)
+PDF_FILE = contents("The report.", "application/pdf", BINARY, 404, 503)
+BUNDLE = contents("The bundle.", "application/zip", BINARY, 404, 409)
 
 
 def located(status: int, description: str, what: str, **more: Any) -> Responses:
@@ -212,11 +284,6 @@ def upload_body(model: type[BaseModel]) -> dict[str, Any]:
     return described
 
 
-def schema_of(model: type[BaseModel]) -> dict[str, str]:
-    """A reference to one of the schemas that `install` adds."""
-    return {"$ref": _REFERENCE.format(model=model.__name__)}
-
-
 def install(app: FastAPI) -> None:
     """Let the application publish its document."""
 
@@ -229,9 +296,9 @@ def install(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    made = get_openapi(
-        title="fedaudit", version=__version__, description=_DESCRIPTION, routes=app.routes
-    )
+    made = get_openapi(**_ABOUT, routes=app.routes)
+    made["info"]["x-software-version"] = __version__
+    made["paths"] = dict(_one_form_each(made["paths"]))
     sent = [(model, "validation") for model in EXAMPLES]
     read = [(model, "serialization") for model in _READ]
     _, definitions = models_json_schema([*sent, *read], ref_template=_REFERENCE)  # type: ignore[list-item]
@@ -242,18 +309,49 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return made
 
 
+def _one_form_each(paths: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The paths, with one for each form of an answer that `contents_by` declared."""
+    for path, item in paths.items():
+        forms = item.get("get", {}).get("responses", {}).get("200", {}).pop(_BY_VALUE, None)
+        if forms is None:
+            yield path, item
+            continue
+        stem, _, name = path.rstrip("}").rpartition("{")
+        for value, content in forms.items():
+            operation = deepcopy(item["get"])
+            operation["operationId"] += f"_{value.replace('-', '_')}"
+            operation["summary"] += f" {value}"
+            operation["responses"]["200"]["content"] = content
+            operation["parameters"] = [
+                one for one in operation["parameters"] if one["name"] != name
+            ]
+            yield stem + value, {"get": operation}
+
+
 def _fit_for_generators(document: dict[str, Any]) -> None:
-    """Change a document so that generators make a client of all of it. They make a field's default
-    that of a class's attribute, and cannot where it is an object: the field, and every operation
-    that mentions it, would be left out. Event streams are declared as text: `itemSchema` is part of
-    OpenAPI 3.2 and unknown in 3.1."""
+    """Change a document so that generators make a client of all of it; what is valid stays so. They
+    make a field's default that of a class's attribute, and cannot where it is an object or of a
+    union: the field, and all that mentions it, would be left out, or not compile. Of a union that
+    has a `const` they try no other member, and of tuples and patterns of names they make nothing.
+    The schema of a stream is that of an event, or text for those that read it as a whole:
+    `itemSchema` is part of OpenAPI 3.2, unknown in 3.1."""
     for schema in list(_schemas(document)):
         if schema.pop("itemSchema", None) is not None:
-            schema["schema"] = TEXT
+            schema["schema"] = {"anyOf": [schema_of(ExperimentEvent), TEXT]}
+        if name := schema.pop(STANDS_FOR, None):
+            schema["$ref"] = _REFERENCE.format(model=name)
+        for member in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())):
+            if "const" in member and (member is not schema or isinstance(schema["const"], int)):
+                member["enum"] = [member.pop("const")]
+        if parts := schema.pop("prefixItems", None):
+            schema["items"] = parts[0]
+        if patterns := schema.pop("patternProperties", None):
+            [(pattern, schema["additionalProperties"])] = patterns.items()
+            schema["propertyNames"] = {"pattern": pattern}
         default = schema.get("default")
-        if any(
-            isinstance(one, dict) for one in (default if isinstance(default, list) else [default])
-        ):
+        values = default if isinstance(default, list) else [default]
+        of_union = default is not None and ("anyOf" in schema or "oneOf" in schema)
+        if of_union or any(isinstance(one, dict) for one in values):
             words = f"Unless given: `{json.dumps(schema.pop('default'))}`."
             schema["description"] = "\n\n".join(filter(None, (schema.get("description"), words)))
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
 NO_FIGURE = "–"
@@ -18,6 +18,23 @@ def figure_text(value: float | None) -> str:
     """At most four significant digits, `< 0.001` for less, integers in full with commas; a dash for
     a missing value."""
     return _text(value, ROUND_HALF_EVEN)
+
+
+def filled_columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[tuple[str, ...]], str]:
+    """A table without columns of dashes alone, and a sentence that names these. The first column
+    and the last, a note, stay."""
+    empty = [
+        place for place in range(1, len(head) - 1) if all(row[place] == NO_FIGURE for row in rows)
+    ]
+    kept = [place for place in range(len(head)) if place not in empty]
+    named = ", ".join(head[place].lower() for place in empty)
+    return (
+        [head[place] for place in kept],
+        [tuple(row[place] for place in kept) for row in rows],
+        f"Not known of any row: {named}." if named and rows else "",
+    )
 
 
 def bound_text(value: float | None) -> str:

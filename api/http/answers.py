@@ -2,25 +2,18 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
 from starlette.responses import Response, StreamingResponse
 
-from api.http.problems import ProblemError, invalid, not_found
+from api.http.problems import invalid
 from fedaudit.spec.base import Text
 
-if TYPE_CHECKING:
-    from fedaudit.reports.charts.drawing import Chart
-    from fedaudit.reports.page.picture_files import PictureForm
-
 JSON, HTML = "application/json", "text/html"
-ZIP, PDF, BYTES = "application/zip", "application/pdf", "application/octet-stream"
-"""`BYTES`: for clients that have no media type for zip files or PDF."""
-_PICTURES = {"svg": "image/svg+xml", "png": "image/png"}
 _ANY = "*/*"
 _VERSION = 1
 SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -44,11 +37,10 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     return max(offered, key=quality)
 
 
-def bundle_response(chunks: Iterator[bytes], name: str, accept: str) -> StreamingResponse:
+def bundle_response(chunks: Iterator[bytes], name: str) -> StreamingResponse:
     """The bundle of what has this name, as a file."""
     headers = {"Content-Disposition": f'attachment; filename="{name}-bundle.zip"'}
-    media_type = preferred(accept, (ZIP, BYTES))
-    return StreamingResponse(chunks, media_type=media_type, headers=headers)
+    return StreamingResponse(chunks, media_type="application/zip", headers=headers)
 
 
 def pdf_response(pdf: bytes, name: str) -> Response:
@@ -57,27 +49,17 @@ def pdf_response(pdf: bytes, name: str) -> Response:
         "Content-Disposition": f'attachment; filename="{name}-report.pdf"',
         "Cache-Control": "no-store",
     }
-    return Response(pdf, media_type=PDF, headers=headers)
+    return Response(pdf, media_type="application/pdf", headers=headers)
 
 
-def picture_response(charts: "Iterable[Chart]", name: str, form: "PictureForm") -> Response:
-    """The picture with this name as a file. Raises ProblemError where there is none, and for a PNG
-    where the service has no extra `pdf`."""
-    # Imported here because most calls draw nothing.
-    from fedaudit.reports.page.picture_files import PictureUnavailableError, picture_file
-
-    chart = next((one for one in charts if one.name == name), None)
-    if chart is None:
-        raise not_found("picture")
-    try:
-        content = picture_file(chart, form)
-    except PictureUnavailableError as error:
-        raise ProblemError(503, "unavailable", str(error)) from error
-    headers = {
-        "Content-Disposition": f'attachment; filename="{name}.{form}"',
-        "Cache-Control": "no-store",
+def earlier_name(successor: str) -> dict[str, str]:
+    """Headers of an answer under a name that has a better one (RFC 9745, RFC 8594), by its path
+    relative to the request's. docs/versions.md promises the year between the two dates."""
+    return {
+        "Deprecation": "@1795651200",  # 26 November 2026
+        "Sunset": "Wed, 01 Dec 2027 00:00:00 GMT",
+        "Link": f'<{successor}>; rel="successor-version"',
     }
-    return Response(content, media_type=_PICTURES[form], headers=headers)
 
 
 def _weighted(part: str) -> tuple[str, float] | None:

@@ -8,11 +8,12 @@ from typing import Any
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.http.observation import Middleware, on_start
-from api.http.problems import ProblemError, problem_response
+from api.http.problems import ProblemError, allowed_methods, problem_response
 
 RATE_LIMIT = "rate_limit_headers"
 """In a request's state: headers that state what is left of its project's quota."""
@@ -181,10 +182,15 @@ class CompressedAnswers(Middleware):
         await (self._compressing if is_api else self._app)(scope, receive, send)
 
 
-class HeadAnswers(Middleware):
-    """Answers HEAD as GET up to the body, and ends what would have made it: a stream, an export."""
+class ImpliedMethods(Middleware):
+    """Answers HEAD as GET up to the body, and ends what would have made it: a stream, an export.
+    Answers OPTIONS with the methods of a path, and grants no other origin anything (CORS)."""
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS" and (allowed := allowed_methods(scope)):
+            answer = Response(status_code=204, headers={"Allow": ", ".join(allowed)})
+            await answer(scope, receive, send)
+            return
         if scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
-from starlette.routing import Match
+from starlette.routing import Match, Mount
 
 from api.http.observation import HEADER, METHODS, instance_of, request_id
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -177,21 +177,26 @@ def _parameter_fault(found: Mapping[str, Any]) -> FieldError:
     return FieldError(stated or "".join(f"/{step}" for step in steps), message)
 
 
+def allowed_methods(scope: Mapping[str, Any]) -> list[str]:
+    """The methods that the path of a request has, by all of its routes; none where it has none."""
+
+    def has(method: str) -> bool:
+        asked = {**scope, "method": method}
+        routes = scope["app"].router.routes
+        # What is mounted are files, whatever method it matches.
+        found = (one for one in routes if method == "GET" or not isinstance(one, Mount))
+        return any(one.matches(asked)[0] is Match.FULL for one in found)
+
+    found = {method for method in METHODS if has(method)}
+    implied = {"OPTIONS"} | ({"HEAD"} if "GET" in found else set())
+    return sorted(found | implied) if found else []
+
+
 def _http_problem(request: Request, error: HTTPException) -> ProblemError:
-    headers = {**(error.headers or {})}
+    headers = {name.lower(): text for name, text in (error.headers or {}).items()}
     if error.status_code == 405:
         # The framework names the methods of one route; other routes of the path have others.
-        allowed = [
-            method
-            for method in METHODS
-            if any(
-                route.matches({**request.scope, "method": method})[0] is Match.FULL
-                for route in request.app.router.routes
-            )
-        ]
-        if allowed:
-            headers = {name: text for name, text in headers.items() if name.lower() != "allow"}
-            headers["Allow"] = ", ".join(allowed)
+        headers["allow"] = ", ".join(allowed_methods(request.scope))
     slugs = {404: "not-found", 405: "method-not-allowed", 413: "payload-too-large"}
     slug = slugs.get(error.status_code, "validation-error")
     detail = "there is no such path" if error.status_code == 404 else str(error.detail)

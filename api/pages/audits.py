@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response, picture_response
+from api.http.answers import Appendix, pdf_response
 from api.http.problems import ProblemError
 from api.pages.templates import new_once
 from api.pages.visits import (
@@ -17,11 +17,12 @@ from api.pages.visits import (
     ReportsVisit,
     Visit,
     as_file,
+    as_picture,
     faults_by_field,
 )
 from api.services.audits import ask_for_audit, audit_bundle, find_audited, verify_audit
 from api.services.report_pages import page_response
-from fedaudit.reports.page.html import Link, audit_pictures, render_audit
+from fedaudit.reports.page.html import Link, render_audit, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.errors import InvalidInputError
 
@@ -75,7 +76,7 @@ def audit_picture(audit_id: str, name: str, form: PictureForm, visit: ReportsVis
     """A picture of the report's page, as a file."""
     with visit.reading() as session:
         document = find_audited(session, visit.caller, audit_id).report or {}
-    return picture_response(audit_pictures(document), name, form)
+    return as_picture(report_pictures(document), name, form)
 
 
 @router.get("/{audit_id}/verification")

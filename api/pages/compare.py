@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import picture_response
 from api.http.problems import ProblemError
 from api.pages.chosen_axes import ComparedAxes
-from api.pages.visits import ReportsVisit, Visit
+from api.pages.visits import ReportsVisit, Visit, as_picture
 from api.services.reports import comparison_of
 from fedaudit.reports.charts.chosen_chart import CHOSEN, Measured, Point
 from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
@@ -100,7 +99,8 @@ def _points(comparison: Comparison, differences: Sequence[DifferenceRow]) -> lis
 
 
 def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
-    """Rows of one table, and each reason of its empty cells with the numbers of experiments."""
+    """Rows of one table with a figure, and each reason of empty cells with the experiments'
+    numbers."""
     missing: dict[str, list[int]] = {}
     for row in rows:
         for number, cell in enumerate(row.cells, start=1):
@@ -108,7 +108,10 @@ def _table(title: str, rows: list[FigureRow]) -> dict[str, Any]:
                 numbers = missing.setdefault(cell.reason, [])
                 if number not in numbers:
                     numbers.append(number)
-    return {"title": title, "rows": rows, "missing": list(missing.items())}
+    filled = [
+        row for row in rows if any(one.value is not None or one.unbounded for one in row.cells)
+    ]
+    return {"title": title, "rows": filled, "missing": list(missing.items())}
 
 
 def _groups(comparison: Comparison, numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
@@ -152,7 +155,7 @@ def comparison_picture(
 ) -> Response:
     """What the page draws, as a file."""
     picture = _asked_view(visit, asked)["picture"] or {}
-    return picture_response(filter(None, [picture.get("chart")]), CHOSEN, form)
+    return as_picture([picture.get("chart")], CHOSEN, form)
 
 
 def _asked_view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:

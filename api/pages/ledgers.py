@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response, picture_response
-from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file
+from api.http.answers import Appendix, pdf_response
+from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file, as_picture
 from api.services.audit_log import note_export
 from api.services.ledgers.stored_ledgers import (
     ledger_bundle,
@@ -16,7 +16,7 @@ from api.services.ledgers.stored_ledgers import (
     verify_ledger,
 )
 from api.services.report_pages import page_response
-from fedaudit.reports.page.html import Link, declared_pictures, render_declared
+from fedaudit.reports.page.html import Link, render_declared, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.declared_ledgers import MAX_ROUND
 
@@ -68,8 +68,8 @@ def ledger_report_pdf(
 @router.get("/pictures/{name}.{form}")
 def ledger_picture(ledger_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
     """A picture of the report's page, as a file."""
-    charts = declared_pictures(report_of(visit.call, ledger_id).document)
-    return picture_response(charts, name, form)
+    charts = report_pictures(report_of(visit.call, ledger_id).document)
+    return as_picture(charts, name, form)
 
 
 @router.get("/verification")

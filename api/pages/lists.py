@@ -33,7 +33,7 @@ from api.pages.wording import cost, figure, iso, small_number
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
-from api.schemas.reports import AuditBody, LargestGapBody, ReportBody, ReportParameters
+from api.schemas.reports import AuditBody, ReportBody, ReportParameters
 from api.services.artifacts import artifact_page
 from api.services.experiments import experiment_page
 from api.services.ledgers.stored_ledgers import summary
@@ -136,6 +136,8 @@ def report_row(report: ReportBody, federation: str | None) -> ReportRow:
         style = guarantee.kind if guarantee.in_force else "suspended"
     # A full stop within a number ends no sentence.
     verdict = _SENTENCE_END.split(report.verdict, maxsplit=1)[0] if report.verdict else _UNREADABLE
+    if report.answer is not None and report.answer.reasons:
+        verdict = report.answer.reasons[0].text
     shown = None if gap is None else _largest_gap(gap)
     return ReportRow(report, verdict, label, style, shown, federation)
 
@@ -153,7 +155,7 @@ def _reason(status: Status) -> str:
             assert_never(status)
 
 
-def _largest_gap(gap: LargestGap | LargestGapBody) -> Shown:
+def _largest_gap(gap: LargestGap) -> Shown:
     words = gap.figure.removesuffix("_difference").replace("_", " ")
     remark = f"{words} by {gap.attribute}"
     if gap.unmeasured:
@@ -190,12 +192,9 @@ def _cost(experiment: ExperimentBody, mechanism: PrivacyMechanism) -> Shown | No
 def _utility(experiment: ExperimentBody) -> Shown | None:
     figures, answer = experiment.figures, experiment.answer
     if figures.accuracy is not None:
-        # A constant prediction may be as accurate: no bar before a report compared the two.
-        found = {"not-compared"} if answer is None else {one.code for one in answer.reasons}
-        useful = found.isdisjoint({"not-compared", *_NOT_USEFUL})
-        remark = "accuracy" if useful or answer is None else "accuracy, not shown to be useful"
-        share = figures.accuracy if useful else None
-        return Shown(figure(figures.accuracy), remark, share=share)
+        found = {one.code for one in answer.reasons} if answer else set()
+        remark = "accuracy" if found.isdisjoint(_NOT_USEFUL) else "accuracy, not shown to be useful"
+        return Shown(figure(figures.accuracy), remark)
     if figures.validation_loss is not None:
         return Shown(figure(figures.validation_loss), "validation loss")
     return None

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Annotated, Any, Literal, assert_never, get_args
 
@@ -11,12 +11,12 @@ from fastapi import APIRouter, Path
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response, picture_response
+from api.http.answers import Appendix, pdf_response
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
 from api.pages.templates import fragment, has_template
-from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file
+from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file, as_picture
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
 from api.services.artifacts import model_file
@@ -35,6 +35,7 @@ from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import stored_page, stored_pdf, stored_pictures
 from api.services.reports import claims_file, sign_off_report, sign_offs_of
+from api.services.tables import group_lines
 from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
@@ -42,11 +43,13 @@ from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import InvalidInputError
-from models.repositories import LaterAttacksRepository, SigningKeyRepository
+from models.repositories import FairnessRepository, LaterAttacksRepository, SigningKeyRepository
 
 router = APIRouter()
 
 _OF = "/experiments/{experiment_id}"
+_MOST = 100
+"""Attributes whose rows are counted on a page."""
 _PLAIN_TEXT = "reading_text.html"
 
 FileForm = Literal["json", "yaml", "md"]
@@ -106,7 +109,7 @@ def saved_picture(
 ) -> Response:
     """A picture of the report's page, as a file."""
     charts = stored_pictures(visit.resources.database, visit.caller, experiment_id)
-    return picture_response(charts, name, form)
+    return as_picture(charts, name, form)
 
 
 @router.get(f"{_OF}/report.json")
@@ -286,11 +289,18 @@ def _tail(
         concerns = concerns_of(judged_document(session, report))
         row = find_experiment(session, visit.caller, experiment_id)
         clients = shown_clients(session, visit.caller, row)
+        best = report.document["utility"]["best_round"]
+        groups = []
+        if visit.may("ledger:read") and best is not None:
+            behind = FairnessRepository(session, visit.project_id).after(row.id, best - 1, _MOST)
+            lines = [group_lines(one, row.attributes) for one in behind if one.round == best]
+            groups = list(chain(*lines))
     raised = [row.finished_at for row in later if row.alarms and row.finished_at is not None]
     html = fragment(
         "report_tail.html",
         base=f"/experiments/{experiment_id}",
         clients=clients,
+        groups=groups,
         experiment_id=experiment_id,
         visitor=visit.visitor,
         csrf_field=CSRF_FIELD,

@@ -6,10 +6,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.answers import picture_response
 from api.pages.chosen_axes import ChosenAxes
 from api.pages.spec_preview import as_yaml
-from api.pages.visits import ExperimentsForm, ExperimentsVisit, ReportsVisit, Visit, as_file
+from api.pages.visits import (
+    ExperimentsForm,
+    ExperimentsVisit,
+    ReportsVisit,
+    Visit,
+    as_file,
+    as_picture,
+)
 from api.services.dispatch import IdempotentRequest
 from api.services.sweeps import (
     SubmittedSweep,
@@ -89,7 +95,7 @@ def sweep_picture(
     """What the page draws, as a file."""
     _, table = _table(visit, sweep_id)
     picture = _view(table, asked)["picture"] or {}
-    return picture_response(filter(None, [picture.get("chart")]), CHOSEN, form)
+    return as_picture([picture.get("chart")], CHOSEN, form)
 
 
 @router.post("/cancel")

@@ -13,11 +13,14 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
+from api.http.problems import ProblemError, not_found
 from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
 from api.pages.templates import page
 from api.services.dispatch import UnitMessage, dispatch
 from api.shared.resources import Resources, Shared
 from api.shared.security import SCHEMA_SECONDS, Call, Caller
+from fedaudit.reports.charts.drawing import Chart
+from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository
 from models.vocabulary import Scope
@@ -128,6 +131,19 @@ def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type:
     if isinstance(content, str | bytes):
         return Response(content, media_type=media_type, headers=headers)
     return StreamingResponse(content, media_type=media_type, headers=headers)
+
+
+def as_picture(charts: Iterable[Chart | None], name: str, form: PictureForm) -> Response:
+    """The picture with this name as a file. Raises ProblemError where there is none, and for a PNG
+    where the service has no extra `pdf`."""
+    chart = next((one for one in charts if one is not None and one.name == name), None)
+    if chart is None:
+        raise not_found("picture")
+    try:
+        media_type = "image/png" if form == "png" else "image/svg+xml"
+        return as_file(picture_file(chart, form), f"{name}.{form}", media_type)
+    except PictureUnavailableError as error:
+        raise ProblemError(503, "unavailable", str(error)) from error
 
 
 def _visit(request: Request, visitor: SignedIn, resources: Shared) -> Visit:

@@ -80,7 +80,9 @@ def get_artifact(artifact_id: str, call: ExperimentsReader) -> ArtifactBody:
     return find_artifact(call, artifact_id)
 
 
-@router.delete("/{artifact_id}", status_code=204, responses=problems(404, 410))
+@router.delete(
+    "/{artifact_id}", name="delete_artifact", status_code=204, responses=problems(404, 410)
+)
 def remove_artifact(artifact_id: str, call: ExperimentsWriter) -> Response:
     """Delete a file of parameters. Experiments that still wait to start from it will fail."""
     delete_artifact(call, artifact_id)

@@ -30,7 +30,7 @@ from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
 
 router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 
-FILE_RESPONSES = contents("The file.", {FILE_TYPE: BINARY}, 404, 410)
+FILE_RESPONSES = contents("The file.", FILE_TYPE, BINARY, 404, 410)
 _LOCATION = {"Location": {"description": "What is asked for.", "schema": {"type": "string"}}}
 
 
@@ -115,7 +115,7 @@ def get_later_attack_file(
     return file_response(found, f"{experiment_id}-{later_id}-{position}-{name}")
 
 
-@router.get("", responses=problems(404))
+@router.get("", name="list_attacks", responses=problems(404))
 def get_attacks(experiment_id: str, call: LedgerReader) -> AttackList:
     """The attacks of the experiment's report, with their files."""
     return attack_list(call, experiment_id)

@@ -8,19 +8,17 @@ from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
 from api.http.answers import (
-    BYTES,
     HTML,
     JSON,
-    PDF,
-    ZIP,
     Accept,
     Appendix,
     bundle_response,
+    earlier_name,
     pdf_response,
     preferred,
 )
 from api.http.bodies import JsonBody
-from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
+from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.audits import ask_for_audit, audit_bundle, find_audit, find_audited, verify_audit
@@ -31,6 +29,7 @@ from api.shared.data_faults import shown_faults
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.page.html import render_audit
+from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.spec.audits import AuditSpec, parse_audit
@@ -39,11 +38,8 @@ from models.tables.experiments import PredictionAudit
 
 router = APIRouter(prefix="/audits", tags=["audits"])
 
-_REPORT = contents("The report.", {JSON: schema_of(AuditReport), HTML: TEXT}, 404)
-_DOCUMENT = contents("The report.", {JSON: schema_of(AuditReport)}, 404)
-_PAGE = contents("The report.", {HTML: TEXT}, 404)
-_PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
-_BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404)
+_REPORT = contents("The report.", JSON, schema_of(AuditReport), 404)
+_READING = contents("The reading.", JSON, schema_of(ImpactRatioReading), 404)
 AuditReading = Literal["impact-ratio"]
 
 
@@ -99,33 +95,38 @@ def get_audit_report(
     audit_id: str,
     call: ReportsReader,
     accept: Accept,
-    name: Annotated[AuditReading | None, Query(alias="reading")] = None,
+    name: Annotated[AuditReading | None, Query(alias="reading", include_in_schema=False)] = None,
 ) -> Response:
-    """The report of an audit, as JSON or as a page, by the header Accept.
-
-    The `reading` of impact ratios is JSON, whatever is accepted; the others are of trainings.
-    """
-    row = _audited(call, audit_id)
+    """The report of an audit, as it was stored."""
     if name is not None:
-        report = row.report or {}
-        as_of_run = as_report_of_run(report, parse_audit(report["spec"]))
-        return JSONResponse(reading(as_of_run, name))
+        answer = get_audit_impact_ratios(audit_id, call)
+        answer.headers.update(earlier_name(f"report/readings/{name}"))
+        return answer
+    row = _audited(call, audit_id)
     return _page(row) if preferred(accept, (JSON, HTML)) == HTML else _document(row)
 
 
-@router.get("/{audit_id}/report.json", response_class=Response, responses=_DOCUMENT)
+@router.get("/{audit_id}/report/readings/impact-ratio", response_class=Response, responses=_READING)
+def get_audit_impact_ratios(audit_id: str, call: ReportsReader) -> Response:
+    """The report's impact ratios; the other readings are of trainings."""
+    report = _audited(call, audit_id).report or {}
+    as_of_run = as_report_of_run(report, parse_audit(report["spec"]))
+    return JSONResponse(reading(as_of_run, "impact-ratio"))
+
+
+@router.get("/{audit_id}/report.json", response_class=Response, include_in_schema=False)
 def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
     return _document(_audited(call, audit_id))
 
 
-@router.get("/{audit_id}/report.html", response_class=Response, responses=_PAGE)
+@router.get("/{audit_id}/report.html", response_class=Response, responses=PAGE)
 def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     return _page(_audited(call, audit_id))
 
 
-@router.get("/{audit_id}/report.pdf", response_class=Response, responses=_PDF_FILE)
+@router.get("/{audit_id}/report.pdf", response_class=Response, responses=PDF_FILE)
 def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     report = _audited(call, audit_id).report or {}
@@ -143,15 +144,15 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
         return verify_audit(session, call.caller, audit_id)
 
 
-@router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=_BUNDLE)
-def get_audit_bundle(audit_id: str, call: ReportsReader, accept: Accept) -> StreamingResponse:
+@router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
+def get_audit_bundle(audit_id: str, call: ReportsReader) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
     It holds nothing beyond the report.
     """
     with call.reading() as session:
         chunks = audit_bundle(session, call.caller, audit_id)
-    return bundle_response(chunks, audit_id, accept)
+    return bundle_response(chunks, audit_id)
 
 
 def _body(row: PredictionAudit, *, caller: Caller) -> AuditBody:

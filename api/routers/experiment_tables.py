@@ -18,7 +18,7 @@ from api.http.answers import (
     key_type,
     preferred,
 )
-from api.openapi import BINARY, TEXT, contents, problems
+from api.openapi import BINARY, TEXT, contents, contents_by, problems
 from api.schemas.base import PageParameters, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
@@ -64,12 +64,18 @@ _AFTER_CLIENT = key_type(SmallInteger)
 _AFTER_ENTRY = key_type(tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger)
 _AFTER_ATTRIBUTE = key_type(tuple[SmallInteger, Text] | None, SmallInteger)
 
-_SCHEMAS = {media: BINARY if form == "parquet" else TEXT for media, form in _FORMS.items()}
-LEDGER_FILE = contents("The whole table.", _SCHEMAS, 404)
-_RECORD_TABLE = contents("The whole table.", {MEDIA_TYPES["csv"]: TEXT}, 404)
+LEDGER_FILE = contents_by(
+    "The whole table.",
+    {
+        form: (media_type, BINARY if form == "parquet" else TEXT)
+        for form, media_type in MEDIA_TYPES.items()
+    },
+    404,
+)
+_RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT, 404)
 
 
-@router.get("/rounds", response_model=RoundPage, responses=LEDGER_FILE)
+@router.get("/rounds", response_model=RoundPage, responses=problems(404))
 def list_rounds(
     *,
     experiment_id: str,
@@ -77,7 +83,7 @@ def list_rounds(
     parameters: Annotated[PageParameters, Query()],
     accept: Accept,
 ) -> RoundPage | StreamingResponse:
-    """The figures of each round, in order. CSV, NDJSON and Parquet carry all of them."""
+    """The figures of each round, in order."""
     form = asked_form(accept)
     if form is not None:
         return export_rounds(experiment_id, form, call, parameters)
@@ -125,7 +131,7 @@ def list_clients(
     )
 
 
-@router.get("/privacy-ledger", response_model=LedgerPage, responses=LEDGER_FILE)
+@router.get("/privacy-ledger", response_model=LedgerPage, responses=problems(404))
 def list_ledger(
     *,
     experiment_id: str,
@@ -133,7 +139,7 @@ def list_ledger(
     parameters: Annotated[LedgerParameters, Query()],
     accept: Accept,
 ) -> Response:
-    """What each round cost each subject. Files carry all that the filters let through."""
+    """What each round cost each subject."""
     form = asked_form(accept)
     if form is not None:
         return export_ledger(experiment_id, form, call, parameters)
@@ -145,14 +151,14 @@ def list_ledger(
 def export_ledger(
     experiment_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> StreamingResponse:
-    """What each round cost each subject, as a file."""
+    """What each round cost each subject, as a file of all that the filters let through."""
     table = _ledger_table(call, experiment_id, filters)
     note_export(call, experiment_id, form)
     name = f"{experiment_id}-privacy-ledger"
     return export(table, call.resources.database, what="ledger", form=form, file_name=name)
 
 
-@router.get("/fairness", response_model=FairnessPage, responses=LEDGER_FILE)
+@router.get("/fairness", response_model=FairnessPage, responses=problems(404))
 def list_fairness(
     *,
     experiment_id: str,
@@ -247,9 +253,9 @@ def ledger_page(
     salt = asked.salt
     value = {
         "items": page.lines,
+        "next_cursor": encode_cursor(route, page.next),
         "salt": None if salt is None else salt.hex(),
         "reasons": page_reasons(page.lines, salt=salt),
-        "next_cursor": encode_cursor(route, page.next),
     }
     return Response(orjson.dumps(value), media_type=JSON)
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from api.http.bodies import JsonBody, media_type, read_value, validated
 from api.http.problems import conflict
@@ -21,6 +22,7 @@ from api.schemas.federations import (
     FederationParameters,
     ProposalBody,
     ProposalRequest,
+    ShownProfile,
     SimulationSetting,
     SpecProposalBody,
     SpecProposalRequest,
@@ -55,6 +57,14 @@ from models.identifiers import new_id
 from models.repositories import FederationRepository
 from models.values import FederationStatus
 
+
+class _FederationId(StringConvertor):
+    """What follows `/federations/` and is no path of its own: that has other methods."""
+
+    regex = "(?!proposals$)[^/]+"
+
+
+register_url_convertor("federation", _FederationId())
 router = APIRouter(prefix="/federations", tags=["federations"])
 
 _NO_PROFILE: dict[FederationStatus, str] = {
@@ -130,7 +140,7 @@ def list_federations(
         return list_page(FederationPage, "federations", parameters, rows, bodies)
 
 
-@router.get("/{federation_id}", responses=problems(404))
+@router.get("/{federation_id:federation}", responses=problems(404))
 def get_federation(federation_id: str, call: FederationsReader) -> FederationBody:
     """One federation."""
     with call.reading() as session:
@@ -138,7 +148,7 @@ def get_federation(federation_id: str, call: FederationsReader) -> FederationBod
     return federation_body(found, call=call)
 
 
-@router.delete("/{federation_id}", status_code=204, responses=problems(404, 409))
+@router.delete("/{federation_id:federation}", status_code=204, responses=problems(404, 409))
 def delete_federation(federation_id: str, call: FederationsWriter) -> Response:
     """Delete the file and its profile. Experiments, reports and what was spent stay."""
     remove(call, federation_id)
@@ -146,7 +156,7 @@ def delete_federation(federation_id: str, call: FederationsWriter) -> Response:
 
 
 @router.get("/{federation_id}/profile", responses=problems(404, 409))
-def get_profile(federation_id: str, call: FederationsReader) -> dict[str, Any]:
+def get_profile(federation_id: str, call: FederationsReader) -> ShownProfile:
     """What the data looks like: sizes, names, and shares of groups that are large enough."""
     with call.reading() as session:
         found = find_federation(session, call.caller, federation_id)
@@ -158,7 +168,7 @@ def get_profile(federation_id: str, call: FederationsReader) -> dict[str, Any]:
     return profile
 
 
-@router.get("/{federation_id}/budget", responses=problems(404))
+@router.get("/{federation_id}/budget", name="get_budget", responses=problems(404))
 def get_budgets(federation_id: str, call: FederationsReader) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
     return BudgetList(items=budgets_of(call, federation_id))
@@ -227,6 +237,7 @@ def set_disclosure(federation_id: str, call: FederationsWriter, value: JsonBody)
 
 @router.post(
     "/proposals",
+    name="propose_registration",
     responses=problems(404, 409, 415, 429),
     openapi_extra=request_body(ProposalRequest),
 )

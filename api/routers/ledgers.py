@@ -7,11 +7,8 @@ from fastapi import APIRouter, Path, Query, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
 from api.http.answers import (
-    BYTES,
     HTML,
     JSON,
-    PDF,
-    ZIP,
     Accept,
     Appendix,
     bundle_response,
@@ -20,7 +17,7 @@ from api.http.answers import (
     preferred,
 )
 from api.http.bodies import JsonBody, validated
-from api.openapi import BINARY, TEXT, contents, located, problems, request_body, schema_of
+from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.experiment_tables import (
@@ -144,13 +141,10 @@ def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter)
     release_round(call, ledger_id, number)
 
 
-_REPORT = contents("The report.", {JSON: schema_of(DeclaredReport), HTML: TEXT}, 404)
-_PAGE = contents("The report.", {HTML: TEXT}, 404)
-_PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
-_BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404)
+_REPORT = contents("The report.", JSON, schema_of(DeclaredReport), 404)
 
 
-@router.get("/{ledger_id}/privacy-ledger", response_model=LedgerPage, responses=LEDGER_FILE)
+@router.get("/{ledger_id}/privacy-ledger", response_model=LedgerPage, responses=problems(404))
 def list_declared_entries(
     *,
     ledger_id: str,
@@ -158,7 +152,7 @@ def list_declared_entries(
     parameters: Annotated[LedgerParameters, Query()],
     accept: Accept,
 ) -> Response:
-    """What each declared round cost each client. Files carry all that the filters let through."""
+    """What each declared round cost each client."""
     form = asked_form(accept)
     if form is not None:
         return export_declared_entries(ledger_id, form, call, parameters)
@@ -172,7 +166,7 @@ def list_declared_entries(
 def export_declared_entries(
     ledger_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> StreamingResponse:
-    """What each declared round cost each client, as a file."""
+    """What each declared round cost each client, as a file of all that the filters let through."""
     table = _table(call, ledger_id, filters)
     note_export(call, ledger_id, form)
     name = f"{ledger_id}-privacy-ledger"
@@ -181,19 +175,19 @@ def export_declared_entries(
 
 @router.get("/{ledger_id}/report", response_class=Response, responses=_REPORT)
 def get_ledger_report(ledger_id: str, call: ReportsReader, accept: Accept) -> Response:
-    """The report as JSON or as a page, by the header Accept; signed within seconds of a round."""
+    """The report, signed within seconds of a round."""
     as_page = preferred(accept, (JSON, HTML)) == HTML
     form = get_ledger_report_page if as_page else get_ledger_report_document
     return form(ledger_id, call)
 
 
-@router.get("/{ledger_id}/report.json", response_class=Response, responses=_REPORT)
+@router.get("/{ledger_id}/report.json", response_class=Response, include_in_schema=False)
 def get_ledger_report_document(ledger_id: str, call: ReportsReader) -> Response:
     """The report as JSON."""
     return JSONResponse(report_of(call, ledger_id).document)
 
 
-@router.get("/{ledger_id}/report.html", response_class=Response, responses=_PAGE)
+@router.get("/{ledger_id}/report.html", response_class=Response, responses=PAGE)
 def get_ledger_report_page(ledger_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     # Imported here because most calls do not need templates.
@@ -202,7 +196,7 @@ def get_ledger_report_page(ledger_id: str, call: ReportsReader) -> Response:
     return page_response(render_declared(report_of(call, ledger_id).document))
 
 
-@router.get("/{ledger_id}/report.pdf", response_class=Response, responses=_PDF_FILE)
+@router.get("/{ledger_id}/report.pdf", response_class=Response, responses=PDF_FILE)
 def get_ledger_report_pdf(
     ledger_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -223,15 +217,15 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     return verify_ledger(call, ledger_id)
 
 
-@router.get("/{ledger_id}/bundle", response_class=StreamingResponse, responses=_BUNDLE)
-def get_ledger_bundle(ledger_id: str, call: LedgerReader, accept: Accept) -> StreamingResponse:
+@router.get("/{ledger_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
+def get_ledger_bundle(ledger_id: str, call: LedgerReader) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, entries, checkpoints, keys.
 
     Up to the newest signed report.
     """
     chunks = ledger_bundle(call, ledger_id)
     note_export(call, ledger_id, "bundle")
-    return bundle_response(chunks, ledger_id, accept)
+    return bundle_response(chunks, ledger_id)
 
 
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:

@@ -7,19 +7,28 @@ from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from api.http.answers import (
-    BYTES,
     HTML,
     JSON,
-    PDF,
-    ZIP,
     Accept,
     Appendix,
     bundle_response,
+    earlier_name,
     pdf_response,
     preferred,
 )
 from api.http.bodies import JsonBody, validated
-from api.openapi import BINARY, TEXT, contents, problems, request_body, schema_of
+from api.openapi import (
+    BINARY,
+    BUNDLE,
+    PAGE,
+    PDF_FILE,
+    TEXT,
+    contents,
+    contents_by,
+    problems,
+    request_body,
+    schema_of,
+)
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import ClientBody, Verification
 from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
@@ -47,17 +56,11 @@ from api.services.reports import (
     sign_offs_of,
 )
 from api.services.sweeps import with_costs_of_now
-from api.shared.security import (
-    Call,
-    FederationsReader,
-    LedgerReader,
-    ReportsReader,
-    ReportsSigner,
-    require,
-)
+from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
 from fedaudit.reports.gates.gate_results import overall
+from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.report import OTHER_FORM, has_present_form
 from fedaudit.reports.report import Report as ReportDocument
@@ -110,14 +113,18 @@ def _of_experiment(call: Call, asked: GatesRequest) -> list[dict[str, Any]]:
 router = APIRouter(tags=["reports"])
 
 _OF = "/experiments/{experiment_id}"
-_SCHEMAS: list[Any] = [
-    schema_of(ReportDocument),
-    *(
-        schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
-        for one in READINGS.values()
-        if one.schema is not None
-    ),
-]
+_MARKDOWN = "text/markdown"
+
+
+def _form_of(one: ReportReading) -> tuple[str, Any]:
+    if one.schema is None:
+        return _MARKDOWN, TEXT
+    return JSON, schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
+
+
+_REPORT = contents("The report.", JSON, schema_of(ReportDocument), 404)
+_READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()}, 404)
+_MODEL = contents("The hypotheses.", SAFETENSORS, BINARY, 404, 409)
 _BESIDE = {
     "type": "object",
     "required": ["report", "clients", "figure"],
@@ -127,15 +134,9 @@ _BESIDE = {
         "figure": {"type": ["string", "null"], "description": "What clients spent."},
     },
 }
-_FORMS = {JSON: {"anyOf": [*_SCHEMAS, _BESIDE]}, "text/markdown": TEXT, HTML: TEXT}
-_REPORT = contents("The report.", _FORMS, 404, 409)
-_DOCUMENT = contents("The report.", {JSON: schema_of(ReportDocument)}, 404)
-_PAGE = contents("The report.", {HTML: TEXT}, 404)
-_PDF_FILE = contents("The report.", {PDF: BINARY, BYTES: BINARY}, 404, 503)
-_BUNDLE = contents("The bundle.", {ZIP: BINARY, BYTES: BINARY}, 404, 409)
+_WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 404, 409)
 _JSONL = "application/jsonl"
-_CLAIMS = contents("The claims, a line each.", {_JSONL: TEXT}, 404)
-_MODEL = contents("The hypotheses.", {SAFETENSORS: BINARY}, 404, 409)
+_CLAIMS = contents("The claims, a line each.", _JSONL, TEXT, 404)
 
 
 @router.get(f"{_OF}/report", response_class=Response, responses=_REPORT)
@@ -143,42 +144,45 @@ def get_report(
     experiment_id: str,
     call: ReportsReader,
     accept: Accept,
-    name: Annotated[ReadingName | None, Query(alias="reading")] = None,
-    clients: Annotated[bool, Query()] = False,
+    name: Annotated[ReadingName | None, Query(alias="reading", include_in_schema=False)] = None,
 ) -> Response:
-    """The report of a finished experiment, as JSON or as a page, by the header Accept.
-
-    A `reading` has its own form, whatever is accepted: JSON, and Markdown for a model card.
-    `clients` gives JSON with the signed report as it is and, beside it, what each client paid and
-    how it fares; it needs the scope ledger:read too.
-    """
-    if clients:
-        require(call.caller, "ledger:read")
-        with call.reading() as session:
-            report = find_stored_report(session, call.caller, experiment_id).document
-            beside = client_lines(session, call.caller, experiment_id, limit=sys.maxsize)
-        return JSONResponse(
-            {"report": report, "clients": list(beside.lines), "figure": beside.figure}
-        )
+    """The report of a finished experiment, as it was stored."""
     if name is None:
         as_page = preferred(accept, (JSON, HTML)) == HTML
         return (get_report_page if as_page else get_report_document)(experiment_id, call)
+    answer = get_reading(experiment_id, name, call)
+    answer.headers.update(earlier_name(f"report/readings/{name}"))
+    return answer
+
+
+@router.get(f"{_OF}/report/readings/{{name}}", response_class=Response, responses=_READING)
+def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> Response:
+    """The report in the form that one kind of recipient requires."""
     with call.reading() as session:
         judged = find_judged(session, call.caller, experiment_id)
     found = reading(judged, name)
     if isinstance(found, str):
-        return Response(found, media_type="text/markdown")
+        return Response(found, media_type=_MARKDOWN)
     return JSONResponse(found)
 
 
-@router.get(f"{_OF}/report.json", response_class=Response, responses=_DOCUMENT)
+@router.get(f"{_OF}/report/with-clients", response_class=Response, responses=_WITH_CLIENTS)
+def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
+    """The signed report as it is and, beside it, what each client paid and how it fares."""
+    with call.reading() as session:
+        report = find_stored_report(session, call.caller, experiment_id).document
+        beside = client_lines(session, call.caller, experiment_id, limit=sys.maxsize)
+    return JSONResponse({"report": report, "clients": list(beside.lines), "figure": beside.figure})
+
+
+@router.get(f"{_OF}/report.json", response_class=Response, include_in_schema=False)
 def get_report_document(experiment_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
     with call.reading() as session:
         return JSONResponse(find_stored_report(session, call.caller, experiment_id).document)
 
 
-@router.get(f"{_OF}/report.html", response_class=Response, responses=_PAGE)
+@router.get(f"{_OF}/report.html", response_class=Response, responses=PAGE)
 def get_report_page(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -186,7 +190,7 @@ def get_report_page(
     return stored_page(call.resources.database, call.caller, experiment_id, appendix=appendix)
 
 
-@router.get(f"{_OF}/report.pdf", response_class=Response, responses=_PDF_FILE)
+@router.get(f"{_OF}/report.pdf", response_class=Response, responses=PDF_FILE)
 def get_report_pdf(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -214,8 +218,8 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
     return Response(claims_file(call, experiment_id), media_type=_JSONL)
 
 
-@router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=_BUNDLE)
-def get_bundle(experiment_id: str, call: LedgerReader, accept: Accept) -> StreamingResponse:
+@router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=BUNDLE)
+def get_bundle(experiment_id: str, call: LedgerReader) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
     Also of an experiment that failed or was cancelled, then without a report.
@@ -224,7 +228,7 @@ def get_bundle(experiment_id: str, call: LedgerReader, accept: Accept) -> Stream
         experiment = find_experiment(session, call.caller, experiment_id)
         chunks = bundle_of(call.resources.database, session, experiment)
     note_export(call, experiment.id, "bundle")
-    return bundle_response(chunks, experiment.id, accept)
+    return bundle_response(chunks, experiment.id)
 
 
 @router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)

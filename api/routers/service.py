@@ -29,13 +29,15 @@ class Health(BaseModel):
     status: str = "ok"
 
 
-@router.get("/health/live", tags=["health"])
+@router.get("/health/live", name="check_liveness", tags=["health"])
 async def live() -> Health:
     """Whether the process answers."""
     return Health()
 
 
-@router.get("/health/ready", tags=["health"], responses={503: problems()[503]})
+@router.get(
+    "/health/ready", name="check_readiness", tags=["health"], responses={503: problems()[503]}
+)
 def ready(resources: Shared) -> Health:
     """Whether the database answers and has the schema that this version needs."""
     try:

@@ -1,14 +1,14 @@
 """Sweeps: many experiments as one request, and what they say together."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse
 
 from api.http.answers import JSON, Accept, preferred
 from api.http.bodies import JsonBody
-from api.openapi import TEXT, contents, located, problems, request_body, schema_of
+from api.openapi import TEXT, contents_by, located, problems, request_body
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.experiments import (
     SubmissionParameters,
@@ -34,18 +34,18 @@ from api.services.sweeps import (
 )
 from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.spec.sweeps import SweepSpec
-from fedaudit.sweeps.sweep_table import as_csv, as_markdown
+from fedaudit.sweeps.sweep_table import SweepTable, as_csv, as_markdown
 from models.repositories import SweepRepository
 
 router = APIRouter(prefix="/sweeps", tags=["sweeps"])
 
 _CSV, _MARKDOWN = "text/csv", "text/markdown"
-_FORMS = {JSON: schema_of(SweepTableBody), _CSV: TEXT, _MARKDOWN: TEXT}
-_TABLE = contents("The table.", _FORMS, 404)
+_FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)}, 404)
 
 
 @router.post(
     "",
+    name="submit_sweep",
     status_code=202,
     response_model=SubmittedSweepBody,
     responses={
@@ -98,23 +98,33 @@ def get_sweep(sweep_id: str, call: ExperimentsReader) -> SweepBody:
         return sweep_body(session, call.caller, find_sweep(session, call.caller, sweep_id))
 
 
-@router.get("/{sweep_id}/table", response_class=Response, responses=_TABLE)
+@router.get("/{sweep_id}/table", response_model=SweepTableBody, responses=problems(404))
 def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Response:
-    """Every combination with its figures over seeds, as JSON, CSV or Markdown by the header Accept.
+    """Every combination with its figures over seeds.
 
     A figure is called best in a row only where its interval is disjoint from those of all others.
     """
-    with call.reading() as session:
-        found = table_of(session, call.caller, find_sweep(session, call.caller, sweep_id))
-    form = preferred(accept, (JSON, _CSV, _MARKDOWN))
-    if form == _CSV:
+    media_type = preferred(accept, (JSON, _CSV, _MARKDOWN))
+    if media_type != JSON:
+        return export_sweep_table(sweep_id, "csv" if media_type == _CSV else "md", call)
+    return JSONResponse(_table(sweep_id, call))
+
+
+@router.get("/{sweep_id}/table.{form}", response_class=Response, responses=_FILE)
+def export_sweep_table(sweep_id: str, form: Literal["csv", "md"], call: ReportsReader) -> Response:
+    """Every combination with its figures over seeds, as a file."""
+    found = _table(sweep_id, call)
+    if form == "csv":
         return Response(as_csv(found), media_type=_CSV)
-    if form == _MARKDOWN:
-        return Response(as_markdown(found), media_type=_MARKDOWN)
-    return JSONResponse(found)
+    return Response(as_markdown(found), media_type=_MARKDOWN)
 
 
-@router.post("/{sweep_id}/cancel", responses=problems(404, 409))
+def _table(sweep_id: str, call: Call) -> SweepTable:
+    with call.reading() as session:
+        return table_of(session, call.caller, find_sweep(session, call.caller, sweep_id))
+
+
+@router.post("/{sweep_id}/cancel", name="cancel_sweep", responses=problems(404, 409))
 def cancel_sweep_of_experiments(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     """Ask for the end of every cell that has not ended."""
     sweep = cancel_sweep(call, sweep_id)
@@ -124,6 +134,7 @@ def cancel_sweep_of_experiments(sweep_id: str, call: ExperimentsWriter) -> Sweep
 
 @router.post(
     "/{sweep_id}/retry",
+    name="retry_sweep",
     status_code=202,
     responses=problems(404, 409, 429) | located(202, "Queued.", "sweep"),
 )

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
+from api.http.answers import earlier_name
 from api.http.bodies import JsonBody, validated
 from api.http.problems import conflict, invalid, not_found
 from api.openapi import located, problems, request_body
@@ -18,8 +19,7 @@ from api.schemas.people import (
     KeyBody,
     KeyList,
     KeyRequest,
-    KeyRotationParameters,
-    NewKeyBody,
+    KeyWithSecretBody,
     NewSecretBody,
     RotationParameters,
     WebhookBody,
@@ -48,18 +48,22 @@ from models.tables.accounts import WebhookEndpoint
 keys_router = APIRouter(tags=["keys"])
 
 
-@keys_router.get("/api-keys", responses=problems())
+@keys_router.get("/api-keys", name="list_api_keys", responses=problems())
 def list_keys(call: Administrator) -> KeyList:
     """Every key of the project, without its secret."""
     with call.reading() as session:
         keys = ApiKeyRepository(session).list(call.project_id)
-    return KeyList(items=[KeyBody.of(key) for key in keys])
+    return KeyList(items=[KeyBody.of(key) for key in keys], next_cursor=None)
 
 
 @keys_router.post(
-    "/api-keys", status_code=201, responses=problems(415), openapi_extra=request_body(KeyRequest)
+    "/api-keys",
+    name="create_api_key",
+    status_code=201,
+    responses=problems(415),
+    openapi_extra=request_body(KeyRequest),
 )
-def create_key(call: Administrator, value: JsonBody) -> NewKeyBody:
+def create_key(call: Administrator, value: JsonBody) -> KeyWithSecretBody:
     """Make a key of this project; its secret is shown this once."""
     asked = validated(KeyRequest, value)
     with call.writing() as session:
@@ -73,13 +77,25 @@ def create_key(call: Administrator, value: JsonBody) -> NewKeyBody:
         person = None if key.person is None else key.person["name"]
         about = {"name": key.name, "scopes": list(key.scopes), "person": person}
         note(session, call.caller, "key.created", key.id, **about)
-    return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
+    return KeyWithSecretBody(**KeyBody.of(key).model_dump(), key=plain)
 
 
-@keys_router.post("/api-keys/{key_id}/rotation", responses=problems(404))
+def _earlier_rotation(response: Response) -> None:
+    response.headers.update(earlier_name("rotate-secret"))
+
+
+@keys_router.post(
+    "/api-keys/{key_id}/rotation",
+    responses=problems(404),
+    deprecated=True,
+    dependencies=[Depends(_earlier_rotation)],
+)
+@keys_router.post(
+    "/api-keys/{key_id}/rotate-secret", name="rotate_api_key", responses=problems(404)
+)
 def rotate_key(
-    key_id: str, call: Administrator, parameters: Annotated[KeyRotationParameters, Query()]
-) -> NewKeyBody:
+    key_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
+) -> KeyWithSecretBody:
     """Replace a key's secret; the new one is shown this once.
 
     The old one opens the key too until `previous_until`, and so do the sessions at the pages that
@@ -94,10 +110,12 @@ def rotate_key(
             "key in force",
         )
         note(session, call.caller, "key.rotated", key_id, overlap_seconds=seconds)
-    return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
+    return KeyWithSecretBody(**KeyBody.of(key).model_dump(), key=plain)
 
 
-@keys_router.delete("/api-keys/{key_id}", status_code=204, responses=problems(404))
+@keys_router.delete(
+    "/api-keys/{key_id}", name="revoke_api_key", status_code=204, responses=problems(404)
+)
 def revoke_key(key_id: str, call: Administrator) -> Response:
     """End a key at once."""
     with call.writing() as session:
@@ -115,7 +133,7 @@ def list_audit_log(
     return audit_log_page(call, parameters)
 
 
-@keys_router.get("/audit-log/verification", responses=problems())
+@keys_router.get("/audit-log/verification", name="verify_audit_log", responses=problems())
 def verify_log(call: Administrator) -> AuditLogVerification:
     """Computes every link anew, and compares the log with the newest signed head."""
     return verify_audit_log(call)
@@ -129,7 +147,7 @@ def list_signing_keys(call: ReportsReader) -> SigningKeyList:
     """
     with call.reading() as session:
         keys = SigningKeyRepository(session).list()
-    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys])
+    return SigningKeyList(items=[SigningKeyBody.of(key) for key in keys], next_cursor=None)
 
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
@@ -180,7 +198,10 @@ def get_webhook(webhook_id: str, call: Administrator) -> WebhookBody:
 
 
 @router.patch(
-    "/{webhook_id}", responses=problems(404, 415), openapi_extra=request_body(WebhookChange)
+    "/{webhook_id}",
+    name="update_webhook",
+    responses=problems(404, 415),
+    openapi_extra=request_body(WebhookChange),
 )
 def change_webhook(webhook_id: str, call: Administrator, value: JsonBody) -> WebhookBody:
     """Change an address, its events, or whether it is enabled; its secret stays.

@@ -11,8 +11,9 @@ from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from api.schemas.people import ActorBody
 from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
-from fedaudit.reports.sections.part import computed_rate, with_rates
-from fedaudit.spec.base import Text
+from fedaudit.reports.sections.part import IntervalSection, computed_rate, with_rates
+from fedaudit.reports.sections.privacy import ClusterLeakage
+from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.declared_ledgers import MetricTerms
 
 
@@ -89,11 +90,8 @@ class LedgerSummary(StatedLedger):
     declared_at: datetime | None
 
 
-class DeclaredLedgerList(BaseModel):
+class DeclaredLedgerList(Page[LedgerSummary]):
     """Some ledgers, newest first."""
-
-    items: list[LedgerSummary]
-    next_cursor: str | None
 
 
 class PostedRound(BaseModel):
@@ -144,15 +142,6 @@ class ReservationBody(BaseModel):
     expires_at: datetime | None
 
 
-class ClusterLeakageBody(BaseModel):
-    """Leakage so far of the clients whose newest upload went into one cluster."""
-
-    cluster: int
-    clients: int
-    leakage_median: float
-    leakage_max: float
-
-
 class RoundBody(BaseModel):
     """One round."""
 
@@ -170,7 +159,7 @@ class RoundBody(BaseModel):
     demographic_parity_difference: float | None
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
-    leakage_by_cluster: list[ClusterLeakageBody] | None
+    leakage_by_cluster: list[ClusterLeakage] | None
     reasons: Reasons
 
 
@@ -238,17 +227,15 @@ class LedgerLine(BaseModel):
     """Why a figure is null."""
 
 
-class LedgerPage(BaseModel):
+class LedgerPage(Page[LedgerLine]):
     """Some lines of the ledger, by round and subject."""
 
-    items: list[LedgerLine]
     salt: str | None
     """In hexadecimal, what the digests of the entries are keyed with: confidential, because with it
     guesses of who took part can be tried on the hashes of the report."""
     reasons: Reasons
     """Why `salt` is null; why `delta` and `adjacency` are, where they are: the same of all
     lines."""
-    next_cursor: str | None
 
 
 class LedgerFilters(Parameters):
@@ -271,7 +258,7 @@ class FairnessLine(BaseModel):
     metric: str
     value: float | None
     reason: str | None
-    interval: dict[str, Any] | None
+    interval: Annotated[dict[str, Any], stands_for(IntervalSection)] | None
     interval_reason: str | None
 
 
@@ -290,14 +277,12 @@ class GroupLine(BaseModel):
     reasons: Reasons
 
 
-class FairnessPage(BaseModel):
+class FairnessPage(Page[FairnessLine]):
     """Some fairness figures, by round and attribute."""
 
-    items: list[FairnessLine]
     groups: list[GroupLine] | None
     """The counts behind the attributes that begin on this page."""
     groups_reason: str | None
-    next_cursor: str | None
 
 
 class FairnessFilters(Parameters):
@@ -319,20 +304,25 @@ class Check(BaseModel):
     detail: str
 
 
-class Verification(BaseModel):
-    """What was found when the report was checked against the stored ledger."""
+class CheckedReport(BaseModel):
+    """What was found when a report was checked."""
 
-    experiment_id: str
     valid: bool
     """Whether no check failed."""
     verdict: Literal["valid", "consistent, signer untrusted", "altered"]
     """Never `valid` here: take a bundle, and the key from somebody else than this service."""
     checks: list[Check]
+    signature: str | None
+    key_id: str | None
+    reasons: Reasons
+
+
+class Verification(CheckedReport):
+    """What was found when the report was checked against the stored ledger."""
+
+    experiment_id: str
     entries: int
     """Ledger entries that were read."""
     ledger_hash: str
     """Computed anew from the stored figures."""
     chain_head: str
-    signature: str | None
-    key_id: str | None
-    reasons: Reasons

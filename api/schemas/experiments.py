@@ -21,13 +21,15 @@ from api.schemas.base import (
     sorts_of,
     with_bounds,
 )
-from api.schemas.people import ActorBody
+from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.reports.later import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.reports.sections.part import Answer
 from fedaudit.spec.attacks.attack_spec import AttackSpec
-from fedaudit.spec.base import Text
+from fedaudit.spec.base import Text, stands_for
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import ROUND_METRICS
+from fedaudit.spec.sweeps import SweepSpec
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow
 from models.repositories.experiments import FIGURES, SORT_KEYS
@@ -44,6 +46,17 @@ class Progress(BaseModel):
 
     round: int
     rounds: int
+
+
+class ExperimentEvent(BaseModel):
+    """One event of the stream, as lines of text of these names."""
+
+    id: str
+    """Counts from 1 within the experiment: send it as `Last-Event-ID` to go on behind it."""
+    event: Literal["status.changed", "round.completed", "gate.evaluated", "alarm.raised"]
+    data: Annotated[str, Field(json_schema_extra={"contentMediaType": "application/json"})]
+    """An object in JSON. Beside `at`, the time: `status` and `status_reason`; a round's `round`,
+    losses and costs; a gate as reports have it; or an attack's `position` and `kind`."""
 
 
 class Figures(BaseModel):
@@ -71,7 +84,7 @@ class ExperimentBody(BaseModel):
     status_reason: str | None
     status_detail: str | None
     federation_id: str
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(ExperimentSpec)]
     spec_hash: str
     tags: list[str]
     progress: Progress
@@ -120,6 +133,20 @@ class ExperimentPage(Page[ExperimentBody]):
     """Some experiments."""
 
 
+class ProjectedEpsilon(BaseModel):
+    """What a run may cost against one observer."""
+
+    observer: str
+    delta: float
+    adjacency: str
+    value: float
+    """For the client, or record, that pays most."""
+    expected: float = 0.0
+    """The mean over clients, where that is less; left out otherwise."""
+    unit: str = "client"
+    """Of what fairness figures may reveal; left out otherwise."""
+
+
 class ProjectionBody(BaseModel):
     """What an experiment would cost if every round ran."""
 
@@ -128,11 +155,11 @@ class ProjectionBody(BaseModel):
     log_ratio_worst_case: float | None
     """The theorem's own sum, between any two datasets of a client that choose alike: what a leakage
     says nothing about, because its radius is free."""
-    epsilon: list[dict[str, Any]]
+    epsilon: list[Annotated[dict[str, Any], stands_for(ProjectedEpsilon)]]
     budget_ends_in_round: int | None
     noise_multiplier: float | None
     """As the spec sets it, or calibrated from public numbers."""
-    fairness_epsilon: dict[str, Any] | None
+    fairness_epsilon: Annotated[dict[str, Any], stands_for(ProjectedEpsilon)] | None
     """Observer, delta, adjacency, unit and value of what the fairness figures may reveal of the
     people held out; null without `fairness.noise`."""
     reasons: Reasons
@@ -149,7 +176,7 @@ class BudgetRoom(BaseModel):
 class ValidationBody(BaseModel):
     """A spec that could be run, with every default explicit; nothing was stored."""
 
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(ExperimentSpec)]
     spec_hash: str
     parameters: int
     """n, the number of the model's parameters."""
@@ -284,7 +311,7 @@ class LaterAttacksBody(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     cancelled_by: ActorBody | None
-    envelope: dict[str, Any] | None
+    envelope: SignedEnvelope | None
     """What was found, signed (DSSE), naming the statement before it, or the report."""
 
 
@@ -386,7 +413,7 @@ class ListedSweepBody(BaseModel):
 class SweepBody(ListedSweepBody):
     """A sweep and its cells."""
 
-    asked: dict[str, Any]
+    asked: Annotated[dict[str, Any], stands_for(SweepSpec)]
     """The request: base, grid, zip and repeats."""
     costs: SweepCosts
     """Of all cells together, as they have booked it: what each may spend while it runs, and what it

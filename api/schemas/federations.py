@@ -7,13 +7,13 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.http.problems import ProblemFault
-from api.schemas.base import Body, Page, PageParameters, RowBody, of_row
+from api.schemas.base import Body, Page, PageParameters, Reasons, RowBody, of_row
 from api.schemas.experiments import ProjectionBody
-from api.schemas.people import ActorBody
+from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.ledger.statements import what_remains
 from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver, observer_words
 from fedaudit.privacy.unit_key import PATTERN
-from fedaudit.spec.base import Text
+from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
@@ -21,8 +21,9 @@ from fedaudit.spec.disclosure import (
     registration_faults,
 )
 from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import Clip, Delta, Epsilon, Radius
-from fedaudit.spec.registration import parse_registration
+from fedaudit.spec.registration import Registration, parse_registration
 from fedaudit.spec.sources import FederationId, FilePath
 from models.tables.federations import Erasure, Federation
 from models.values import (
@@ -37,6 +38,28 @@ from models.values import (
 )
 
 
+class Profile(BaseModel):
+    """What data look like: sizes, names, and shares of groups that are large enough."""
+
+    rows: int
+    clients: int
+    rows_per_client: dict[Literal["minimum", "median", "maximum"], float] = {}
+    features: list[str] = []
+    target: str | None = None
+    classes: list[str] = []
+    class_balance: dict[str, int | None] | None = None
+    missing: dict[str, int] = {}
+    attributes: dict[str, dict[str, Any]] = {}
+    """Of each sensitive attribute the rows and base rates of its groups; what is hidden is null."""
+    warnings: list[ProblemFault] = []
+    notes: list[str] = []
+    reasons: Reasons = {}
+
+
+ShownProfile = Annotated[dict[str, Any], stands_for(Profile)]
+StoredRegistration = Annotated[dict[str, Any], stands_for(Registration)]
+
+
 class FederationBody(BaseModel):
     """One federation: the clients' data, known by its fingerprint."""
 
@@ -49,22 +72,22 @@ class FederationBody(BaseModel):
     file_name: str | None
     size_bytes: int | None
     """Of the file as it was sent, perhaps compressed."""
-    registration: dict[str, Any] | None
+    registration: StoredRegistration | None
     """Null where nobody registered it, and experiments named the file by its path."""
-    reasons: list[ProblemFault]
+    reasons: Annotated[list[ProblemFault], Field(json_schema_extra={"deprecated": True})]
     """Why it was rejected: what `errors` has, under its earlier name."""
     errors: list[ProblemFault]
     """Why it was rejected, as the problem of a submission has it: each fault of the data with its
     field in the registration."""
     clients: int | None
     rows: int | None
-    profile: dict[str, Any] | None
+    profile: ShownProfile | None
     """Null unless it is ready, and for keys without the scope federations:read."""
     created_at: datetime
     profiled_at: datetime | None
     simulation: Simulation
     """Whether experiments are admitted whose noise anyone can draw again from the seed."""
-    disclosure: dict[str, Any] | None
+    disclosure: Annotated[dict[str, Any], stands_for(DisclosurePolicy)] | None
     """The fields of its disclosure policy that bind; null where everything is left to whoever
     asks."""
     deleted_at: datetime | None
@@ -167,7 +190,7 @@ class ProposalRequest(Body):
 class ProposalBody(BaseModel):
     """A registration that parses as it is, for a person to read and correct."""
 
-    registration: dict[str, Any]
+    registration: StoredRegistration
     guesses: dict[str, str]
     """Why a field says what it says, by its pointer into the registration."""
     candidates: dict[str, list[str]]
@@ -224,7 +247,7 @@ class ReasonBody(RowBody):
 class SpecProposalBody(BaseModel):
     """An experiment's spec, to be submitted as it is or changed."""
 
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(ExperimentSpec)]
     """What it leaves out follows from the registration."""
     reasons: list[ReasonBody]
     projection: ProjectionBody
@@ -234,17 +257,10 @@ class SpecProposalBody(BaseModel):
     """What would make a useful model of it; null where one is expected."""
 
 
-class DisclosureFloorBody(BaseModel):
-    """What no submission or profile of this service may go below."""
-
-    minimum_group_size: int
-    minimum_group_clients: int
-
-
 class DisclosureBody(DisclosurePolicy):
     """The policy, field by field; null is left to whoever asks."""
 
-    floor: DisclosureFloorBody
+    floor: DisclosureFloor
     set_at: datetime | None
     """When it was changed last; null where nobody ever set one."""
 
@@ -253,7 +269,7 @@ class DisclosureBody(DisclosurePolicy):
         cls, policy: DisclosurePolicy, *, floor: DisclosureFloor, set_at: datetime | None
     ) -> Self:
         """The body of a policy."""
-        return of_row(cls, policy, floor=vars(floor), set_at=set_at)
+        return of_row(cls, policy, floor=floor, set_at=set_at)
 
 
 class ErasureRequest(Body):
@@ -285,7 +301,7 @@ class ErasureBody(BaseModel):
     """Files that the storage is still to remove."""
     other_projects: int
     """Projects of this service that hold the same content, each to be erased by itself."""
-    receipt: dict[str, Any] | None
+    receipt: SignedEnvelope | None
     """The same as a signed envelope (DSSE), once it is done."""
 
     @classmethod
@@ -326,7 +342,7 @@ _SCOPES: dict[BudgetsAcross, str] = {
     "it; the totals of the project that owns it hold for all, and another project's for itself "
     "alone",
     "project": "what this project spends on this content; another project of the service that has "
-    "the same content has budgets of its own, and neither counts what the other spends",
+    "the same content has separate budgets, and neither counts what the other spends",
 }
 
 
@@ -428,7 +444,7 @@ def _why(budget: Budget, gap: Gap) -> str:
         "cannot be added",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
         "other-observer": f"it guarantees nothing against {observer_words(budget.observer or '')}",
-        "other-clients": "its figures are about clients that are told apart by another key, and "
+        "other-clients": "its figures are about clients that another key distinguishes, and "
         "one person's rows may lie with several of these",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",

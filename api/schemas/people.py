@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, field_validator
 from api.schemas.base import Body, Page, PageParameters, Parameters, RowBody, UtcTime, of_row
 from fedaudit.ledger.statements import Concern, Decision
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.spec.base import Text
+from fedaudit.spec.base import Text, stands_for
 from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, Person, mail_address, tidy_line, tidy_paragraphs
 from models.tables.accounts import AuditEntry, WebhookDelivery, WebhookEndpoint
@@ -35,6 +35,19 @@ Line = Annotated[
 Address = Annotated[
     str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(mail_address)
 ]
+
+
+class EnvelopeBody(BaseModel):
+    """What the service signed, in an envelope (DSSE)."""
+
+    payload_type: Annotated[str, Field(alias="payloadType")]
+    payload: str
+    """Canonical JSON, in base64."""
+    signatures: list[dict[Literal["keyid", "sig"], str]]
+    """One: the key's id, and the signature in base64."""
+
+
+SignedEnvelope = Annotated[dict[str, Any], stands_for(EnvelopeBody)]
 
 
 class PersonBody(BaseModel):
@@ -106,26 +119,15 @@ class KeyBody(RowBody):
     revoked_at: datetime | None
 
 
-class NewKeyBody(KeyBody):
+class KeyWithSecretBody(KeyBody):
     """A key that was just made."""
 
     key: str
     """The secret: shown this once and stored as a hash."""
 
 
-class KeyList(BaseModel):
-    """The project's keys, also the revoked ones, oldest first."""
-
-    items: list[KeyBody]
-    next_cursor: str | None = None
-    """Null: there is one page."""
-
-
-class KeyRotationParameters(Parameters):
-    """How a key's secret is replaced."""
-
-    overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY)] = _DAY
-    """For how long the old secret opens the key too; 0 ends it at once."""
+class KeyList(Page[KeyBody]):
+    """The project's keys, also the revoked ones, oldest first, on one page."""
 
 
 class KeyRequest(Body):
@@ -199,7 +201,7 @@ class AuditLogVerification(BaseModel):
     faults: list[str]
     signed_entries: int
     """How many the newest signed head covers; later ones wait for the sweeper."""
-    signed_head: dict[str, Any] | None
+    signed_head: SignedEnvelope | None
     """That head (DSSE): keep it elsewhere, since only a kept one shows that entries it covers were
     cut off or written anew."""
 
@@ -240,7 +242,7 @@ class SignOffBody(BaseModel):
     """What the report had against being relied on."""
     report_hash: str
     signed_off_at: datetime
-    envelope: dict[str, Any] | None
+    envelope: SignedEnvelope | None
     """The same, chained to the one before and signed by the service (DSSE); null until it is."""
 
     @classmethod
@@ -251,13 +253,11 @@ class SignOffBody(BaseModel):
         )
 
 
-class SignOffList(BaseModel):
-    """A report's sign-offs, oldest first."""
+class SignOffList(Page[SignOffBody]):
+    """A report's sign-offs, oldest first, on one page."""
 
-    items: list[SignOffBody]
     unreadable: int
     """Stored ones that are no sign-offs any more: the verification names what was altered."""
-    next_cursor: str | None = None
 
     @classmethod
     def of(cls, rows: Sequence[SignOff]) -> Self:
@@ -266,7 +266,7 @@ class SignOffList(BaseModel):
         for row in rows:
             with suppress(ValueError):
                 items.append(SignOffBody.of(row))
-        return cls(items=items, unreadable=len(rows) - len(items))
+        return cls(items=items, unreadable=len(rows) - len(items), next_cursor=None)
 
 
 class NewestSignOff(BaseModel):
@@ -288,7 +288,12 @@ class NewestSignOff(BaseModel):
         return cls.model_validate({name: fields[name] for name in cls.model_fields})
 
 
-Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
+Url = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=MAX_URL_CHARACTERS, json_schema_extra={"pattern": "^https?://."}
+    ),
+]
 Events = Annotated[list[WebhookEvent], Field(min_length=1, max_length=len(WEBHOOK_EVENTS))]
 Description = Annotated[
     str, Field(max_length=500), AfterValidator(partial(tidy_paragraphs, what="the description"))
@@ -318,7 +323,7 @@ class RotationParameters(Parameters):
     """How a secret is replaced."""
 
     overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY)] = _DAY
-    """For how long deliveries are signed with the old secret as well; 0 ends it at once."""
+    """For how long the old secret opens the key too, or signs deliveries; 0 ends it at once."""
 
 
 class WebhookBody(BaseModel):

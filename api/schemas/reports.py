@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from api.http.problems import ProblemFault
 from api.schemas.base import (
     AdjacencyName,
     Body,
@@ -23,16 +24,17 @@ from api.schemas.base import (
     sorts_of,
     with_bounds,
 )
-from api.schemas.experiment_tables import Check
+from api.schemas.experiment_tables import CheckedReport
 from api.schemas.experiments import Status
 from api.schemas.people import ActorBody, NewestSignOff, SignOffFilter
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind, Observer
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.comparison.fronts import ComparedGuarantee
-from fedaudit.reports.figures import FIGURES
+from fedaudit.reports.figures import FIGURES, LargestGap
 from fedaudit.reports.report import GateSection
 from fedaudit.reports.sections.part import Answer, GateOutcome
-from fedaudit.spec.base import Text
+from fedaudit.spec.audits import AuditSpec
+from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import FairnessFigure, Gate
 from models.repositories.reports import SORT_KEYS
@@ -69,17 +71,6 @@ class ListedFigure(BaseModel):
     reason: str | None
 
 
-class LargestGapBody(BaseModel):
-    """The largest difference of rates between groups, of all metrics and attributes."""
-
-    figure: str
-    attribute: str
-    value: float
-    unmeasured: list[str]
-    """Attributes that have no such difference, as where groups are too small to be shown: theirs
-    may be larger."""
-
-
 class ReportBody(BaseModel):
     """A report in a list; `href` leads to the whole of it."""
 
@@ -94,7 +85,7 @@ class ReportBody(BaseModel):
     gate_outcome: str | None
     sign_off: NewestSignOff | None
     """Null where nobody has signed the report off."""
-    largest_gap: LargestGapBody | None
+    largest_gap: LargestGap | None
     figures: list[ListedFigure]
     report_hash: str
     href: str
@@ -179,7 +170,13 @@ class ComparisonParameters(Parameters):
     """Which reports are put side by side, and what their fronts weigh."""
 
     experiment_id: Annotated[
-        list[Text], Field(min_length=2, max_length=50, description="Repeat it for each experiment.")
+        list[Text],
+        Field(
+            min_length=2,
+            max_length=50,
+            description="Repeat it for each experiment.",
+            json_schema_extra={"uniqueItems": True},
+        ),
     ]
     fairness: Annotated[
         FairnessFigure | None,
@@ -233,14 +230,6 @@ class GatesEvaluation(BaseModel):
     gates: list[GateSection]
 
 
-class AuditFault(BaseModel):
-    """What of the data does not fit the audit."""
-
-    pointer: str
-    """The field that was sent."""
-    message: str
-
-
 class AuditBody(BaseModel):
     """One audit."""
 
@@ -249,9 +238,9 @@ class AuditBody(BaseModel):
     status: AuditStatus
     status_reason: str | None
     """Of a failed audit: `invalid-data`, `figures-disagree`, `worker-error` or `worker-lost`."""
-    errors: list[AuditFault]
+    errors: list[ProblemFault]
     """What is to be mended, every fault at once."""
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(AuditSpec)]
     """What was asked for, with every default explicit."""
     spec_hash: str
     data_fingerprint: str
@@ -272,21 +261,13 @@ class AuditPage(Page[AuditBody]):
     """Audits, newest first."""
 
 
-class AuditVerification(BaseModel):
+class AuditVerification(CheckedReport):
     """What was found when an audit's report was checked: its signature, and what follows from the
     figures that it publishes."""
 
     audit_id: str
-    valid: bool
-    """Whether no check failed."""
-    verdict: Literal["valid", "consistent, signer untrusted", "altered"]
-    """Never `valid` here: take a bundle, and the key from somebody else than this service."""
-    checks: list[Check]
     not_verified: list[str]
     """What no check can say, since the rows are not kept with the report."""
-    signature: str | None
-    key_id: str | None
-    reasons: Reasons
 
 
 class SigningKeyBody(RowBody):
@@ -307,9 +288,5 @@ class SigningKeyBody(RowBody):
     compromised_note: str | None
 
 
-class SigningKeyList(BaseModel):
-    """The service's keys, oldest first."""
-
-    items: list[SigningKeyBody]
-    next_cursor: str | None = None
-    """Null: there is one page."""
+class SigningKeyList(Page[SigningKeyBody]):
+    """The service's keys, oldest first, on one page."""

@@ -178,7 +178,7 @@ def _other_terms(
         counted = f"a leakage with {', or with '.join(known[:_MAX_NAMED])}"
         remedy = "use a radius and a clip that are counted"
     else:
-        counted = "a leakage whose radius and clip nobody recorded, which counts no run"
+        counted = "a leakage whose radius and clip were not recorded, which counts no run"
         remedy = "set the total anew, for a radius and a clip"
     return _problem(
         budgets[0],

@@ -3,10 +3,9 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import structlog
-from markupsafe import Markup
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse
 
@@ -21,7 +20,7 @@ from models.values import FairnessRow, RoundRow
 
 if TYPE_CHECKING:
     from fedaudit.reports.charts.drawing import Chart
-    from fedaudit.reports.page.html import Link
+    from fedaudit.reports.page.html import PageOptions
     from fedaudit.reports.page.later_attempts import LaterAttempt
 
 log = structlog.get_logger()
@@ -109,22 +108,12 @@ def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
 
 
 def stored_page(
-    database: Database,
-    caller: Caller,
-    experiment_id: str,
-    *,
-    links: "Sequence[Link]" = (),
-    tail: Markup | None = None,
-    appendix: bool = False,
-    files: str = "",
+    database: Database, caller: Caller, experiment_id: str, **options: "Unpack[PageOptions]"
 ) -> HTMLResponse:
-    """The report with the curves of its rounds, between `links` and `tail`, with its appendix on
-    request and links to its pictures below `files`; the page loads and runs nothing. Raises
-    ProblemError where the caller's project has no such report."""
-    page = page_html(
-        database, caller, experiment_id, links=links, tail=tail, appendix=appendix, files=files
-    )
-    return page_response(page, has_forms=tail is not None)
+    """The report with the curves of its rounds, and what `options` add; the page loads and runs
+    nothing. Raises ProblemError where the caller's project has no such report."""
+    page = page_html(database, caller, experiment_id, **options)
+    return page_response(page, has_forms=options.get("tail") is not None)
 
 
 def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
@@ -146,14 +135,7 @@ def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
 
 
 def page_html(
-    database: Database,
-    caller: Caller,
-    experiment_id: str,
-    *,
-    links: "Sequence[Link]" = (),
-    tail: Markup | None = None,
-    appendix: bool = False,
-    files: str = "",
+    database: Database, caller: Caller, experiment_id: str, **options: "Unpack[PageOptions]"
 ) -> str:
     """The page's HTML. Raises ProblemError as above."""
     from fedaudit.reports.page.html import render
@@ -164,9 +146,7 @@ def page_html(
         series = _series(session, find_experiment(session, caller, experiment_id))
         rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
-    return render(
-        report.document, series, links=links, tail=tail, later=later, appendix=appendix, files=files
-    )
+    return render(report.document, series, later=later, **options)
 
 
 def stored_pictures(database: Database, caller: Caller, experiment_id: str) -> "list[Chart]":

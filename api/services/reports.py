@@ -122,7 +122,7 @@ def _body(
             **(one.summary or {}),
             "gate_outcome": one.gate_outcome,
             "sign_off": newest,
-            "largest_gap": None if gap is None else vars(gap),
+            "largest_gap": gap,
             "figures": [
                 of_row(
                     ListedFigure,
@@ -181,7 +181,7 @@ def sign_off_report(
             raise ProblemError(
                 403,
                 "forbidden",
-                "the API key names no person, so nobody would be accountable for the sign-off; "
+                "the API key names no person, so no person would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",
             )
         earlier = earlier_result(session, call.caller, idempotency)

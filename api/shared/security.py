@@ -48,7 +48,7 @@ def count_request(resources: Resources, project_id: str, scope: MutableMapping[s
             "rate-limited",
             f"the project has made its {limit} requests of this minute "
             f"(FEDAUDIT_QUOTA_REQUESTS_PER_MINUTE); send the request again in {left} seconds, or "
-            "ask whoever runs the service for more",
+            "ask the service's operator for more",
             headers={"Retry-After": str(left)},
             quota="requests-per-minute",
             limit=limit,

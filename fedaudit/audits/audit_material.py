@@ -306,7 +306,7 @@ def threshold_section(
         earlier_audits_reason=(
             None
             if earlier_audits is not None
-            else "without a service nobody counts how often the same scores were audited"
+            else "without a service it is not counted how often the same scores were audited"
         ),
     )
 

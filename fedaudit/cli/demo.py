@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the demonstration; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m fedaudit.cli.demo", description=__doc__)
     parser.add_argument("specs", nargs="+", metavar="SPEC")
-    parser.add_argument("--table", type=Path, required=True, help="a table of one's own")
+    parser.add_argument("--table", type=Path, required=True, help="your table")
     parser.add_argument("--registration", type=Path, required=True, help="what its columns mean")
     parser.add_argument("--out", type=Path, required=True, help="folder for the reports")
     options = parser.parse_args(arguments)

@@ -82,7 +82,7 @@ _webhooks.add(
     url="Another address.",
     event=option("In place of those until now; repeat it.", kind=list[str] | None),
     description="For the list.",
-    enabled=option("Whether it is told of events.", "--enable/--disable", kind=bool | None),
+    enabled=option("Whether events are sent to it.", "--enable/--disable", kind=bool | None),
 )
 _webhooks.add(
     "remove",

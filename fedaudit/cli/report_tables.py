@@ -2,21 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.box import HORIZONTALS
 from rich.markup import escape
 from rich.table import Table
 
 from fedaudit.cli.output import print_records, standard_output
-from fedaudit.number_text import UNBOUNDED, at_most
+from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most, filled_columns
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.comparison.compared_reports import difference_rows
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import answer_words_of
-
-if TYPE_CHECKING:
-    pass
 
 Json = Mapping[str, Any]
 
@@ -26,33 +23,44 @@ _BEST = (
     "* the best of those with protection whose model decides something, beyond the intervals, "
     "which count the people held out and not the chance of training"
 )
-_NO_FIGURE = "–"
 _ALWAYS = ("leakage_max", "log_ratio_max", "epsilon_max", "validation_loss", "accuracy")
 
 
 def show_clients(clients: Sequence[Json]) -> None:
     """What each client paid and how it fares, on standard output."""
-    table = Table(box=HORIZONTALS)
-    titles = "client", "participations", "refused", "spent", "remaining", "accuracy", "95 %"
-    for title in titles:
-        table.add_column(title, justify="left" if title == "client" else "right")
-    table.add_column("note", overflow="fold")
+    titles = (
+        "client",
+        "participations",
+        "refused",
+        "spent",
+        "remaining",
+        "accuracy",
+        "95 %",
+        "note",
+    )
+    cells = []
     for one in clients:
-        left = [one[name] for name in ("participations", "refused")]
-        figures = [one[name] for name in ("remaining", "accuracy")]
-        table.add_row(
-            escape(one["client"]),
-            *(_NO_FIGURE if number is None else str(number) for number in left),
-            _NO_FIGURE if one["spent"] is None else at_most(one["spent"], digits=4),
-            *(_NO_FIGURE if number is None else f"{number:.4g}" for number in figures),
-            _interval(one.get("accuracy_interval")),
-            escape(one["reason"] or ""),
+        numbers = [shown(name, one[name]) for name in ("participations", "refused")]
+        spent = NO_FIGURE if one["spent"] is None else at_most(one["spent"], digits=4)
+        figures = [shown(name, one[name]) for name in ("remaining", "accuracy")]
+        cells.append(
+            (
+                *(one["client"], *numbers, spent, *figures),
+                *(_interval(one.get("accuracy_interval")), one["reason"] or ""),
+            )
         )
+    head, rows, missing = filled_columns(titles, cells)
+    table = Table(box=HORIZONTALS, caption=missing or None, caption_justify="left")
+    for title in head:
+        is_text = title in ("client", "note")
+        table.add_column(title, justify="left" if is_text else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
     print_records(table)
 
 
 def _interval(found: Json | None) -> str:
-    return _NO_FIGURE if found is None else f"{found['low']:.3g} to {found['high']:.3g}"
+    return NO_FIGURE if found is None else f"{found['low']:.3g} to {found['high']:.3g}"
 
 
 def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
@@ -91,7 +99,7 @@ def shown(figure: str, value: float | None, *, unbounded: bool = False) -> str:
     if unbounded:
         return UNBOUNDED
     if value is None:
-        return _NO_FIGURE
+        return NO_FIGURE
     return at_most(value, digits=4) if figure in PRIVACY_COSTS else f"{value:.4g}"
 
 

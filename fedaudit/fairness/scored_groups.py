@@ -10,18 +10,16 @@ parts of joined values do; other sums of several groups are not looked at.
 """
 
 import hashlib
-import math
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.arrays import Bools, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.spec.experiment import ExperimentSpec
@@ -404,71 +402,3 @@ _NEAR = (
     "{clients} clients, which the two reports together would disclose; keep to its edges, "
     "categories, rules and split"
 )
-
-
-_MARGIN = 6.0
-"""A step is this many standard errors: a mean that chance alone moved rounds to the overall one."""
-_EQUAL = 1e-9
-"""Clients whose figures differ by no more than rounding, relative to their mean, are equal."""
-
-
-Unit = Literal["client", "record"]
-"""Whether clients belong to groups, or only rows do."""
-
-
-@dataclass(frozen=True, eq=False)
-class Membership:
-    """Which clients belong to which groups, and which groups are disclosed."""
-
-    unit: Unit
-    weights: Floats
-    """[clients, groups]: how much a client counts in a group's mean, 0 where it has no rows."""
-    disclosure: Disclosure
-    """By rows and by clients."""
-
-    def coarse_mean(self, figures: NDArray[np.number], *, training_clients: int) -> Floats:
-        """The mean over each group of a figure per client, coarse: [groups]; NaN without rows.
-
-        `figures` [clients], 0 for those that do not train. A mean is the one over all training
-        clients, or a whole number of steps away from it; two significant digits of that are given.
-        A step is the standard deviation over training clients times a power of two, and at least
-        six times the standard error of the group's mean and what one client can move it by.
-        """
-        values = figures.astype(np.float64)
-        overall = float(values.sum() / training_clients)
-        variance = float((values**2).sum() / training_clients) - overall**2
-        spread = math.sqrt(max(variance, 0.0))
-        found = np.full(self.weights.shape[1], np.nan)
-        for group, weights in enumerate(self.weights.T):
-            if weights.any():
-                shares = weights / weights.sum()
-                found[group] = float(f"{_on_grid(shares, values, overall, spread):.1e}")
-        return found
-
-
-def _on_grid(shares: Floats, values: Floats, overall: float, spread: float) -> float:
-    """The mean of values [clients], weighed by shares [clients], on the grid about `overall`."""
-    if spread <= _EQUAL * max(1.0, abs(overall)):
-        return overall
-    error = math.sqrt(float((shares**2).sum())) * spread
-    largest = float((shares * np.abs(values - overall)).max())
-    least = max(spread, _MARGIN * error, _MARGIN * largest)
-    # The step itself is a fact about the group, so it comes from a grid too.
-    step = spread * 2.0 ** math.ceil(math.log2(least / spread))
-    return overall + step * round((float(shares @ values) - overall) / step)
-
-
-def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
-    """Of rows per client and group [clients, groups]; clients that do not train have none.
-    Suppressed are groups with too few rows or clients, and the smallest other where just one would
-    be, or few rows together. Within the totals of an intersection's parts they are not looked at:
-    the caller must show none of its figures where one is suppressed."""
-    belongs = rows > 0
-    unit: Unit = "record" if (np.count_nonzero(belongs, axis=1) > 1).any() else "client"
-    pooled, clients = rows.sum(axis=0, dtype=np.int64), np.count_nonzero(belongs, axis=0)
-    by_rows = rule.alone().decide(pooled, of="training rows")
-    return Membership(
-        unit=unit,
-        weights=(belongs if unit == "client" else rows).astype(np.float64),
-        disclosure=by_rows.of_clients(clients, of="training clients"),
-    )

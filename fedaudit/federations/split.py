@@ -101,29 +101,3 @@ def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> Bo
     coins = keyed_words(seed, purpose=Purpose.HELD_OUT_RECORDS, keys=keys, count=1)[..., 0]
     held_out: Bools = wide_uniforms(coins) < fraction
     return held_out
-
-
-def training_group_rows(federation: Federation, spec: ExperimentSpec) -> dict[str, Ints32]:
-    """Attribute -> int32 [clients, groups], 0 for clients that are held out for validation.
-
-    Where rows instead of clients are held out, every row counts. Rows without a value are not
-    counted.
-    """
-    trains = np.ones(federation.clients, dtype=np.bool_)
-    source = spec.federation
-    if not source.holds_out_rows:
-        trains[:] = False
-        split = split_clients(
-            federation.clients, validation_fraction=source.validation_fraction, seed=spec.seed
-        )
-        trains[split.training] = True
-    found: dict[str, Ints32] = {}
-    for attribute in federation.attributes:
-        groups = len(attribute.values)
-        known = attribute.codes >= 0
-        slot = federation.client_of[known] * groups + attribute.codes[known]
-        counted = np.bincount(slot, minlength=federation.clients * groups)
-        rows = counted.reshape(federation.clients, groups).astype(np.int32)
-        rows[~trains] = 0
-        found[attribute.name] = rows
-    return found

@@ -193,8 +193,8 @@ A bundle of fedaudit: everything that is needed to verify one experiment without
   subjects.json     the subjects' names; the ledger's `subjects` are indices into this list
   ledger.ndjson     every ledger entry with its inputs, in the order of the hash chain
   checkpoints.json  signed statements of how many entries there were (DSSE envelopes)
-  keys.json         the service's public keys. They are UNVERIFIED: whoever could change the other
-                    files could change these. Take the key from somebody whom you trust.
+  keys.json         the service's public keys. They are UNVERIFIED: anyone who could change the
+                    other files could change these. Take the key from somebody whom you trust.
 
 With the software:      fedaudit verify BUNDLE --public-key FILE
 Without the software:   docs/ledger-encoding.md says how each hash and signature is computed, and
@@ -218,7 +218,7 @@ _LINES = {
                     in subjects.json are made up (DSSE)
 """,
     _SALT: """\
-  salt.json         the secret that the digests of ledger.ndjson are keyed with: whoever has it can
+  salt.json         the secret that the digests of ledger.ndjson are keyed with: anyone with it can
                     try guesses of who took part on the hashes of the report
 """,
     _CLAIMS: """\
@@ -249,8 +249,8 @@ service. The audited rows are not in it.
   bundle.json       the version of this form and the audit's id
   report.json       the audit's report, signed
   spec.json         what was asked for, every default explicit
-  keys.json         the service's public keys. They are UNVERIFIED: whoever could change the other
-                    files could change these. Take the key from somebody whom you trust.
+  keys.json         the service's public keys. They are UNVERIFIED: anyone who could change the
+                    other files could change these. Take the key from somebody whom you trust.
   subjects.json, ledger.ndjson, checkpoints.json
                     empty: an audit of predictions spends nothing, and has no ledger
 

@@ -485,8 +485,8 @@ class ErasedNames(Statement):
 _REMAINS = {
     "ledgers": "how often each client, known by a made-up name, took part and what it cost: what "
     "was spent on these people cannot be taken back, and their signed ledgers prove it",
-    "budgets": "totals, and what is reserved and spent: whoever registers the same content again "
-    "finds them",
+    "budgets": "totals, and what is reserved and spent: all who register the same content again "
+    "find them",
     "reports": "signed reports and sign-offs, with figures of groups that are large enough to be "
     "shown, and the specs that they are about: names of columns, groups and labels",
     "content-hash": "the SHA-256 of the data, by which the same content is recognised",

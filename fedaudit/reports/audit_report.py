@@ -2,7 +2,7 @@
 verified. The rows are not there."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -43,7 +43,8 @@ from fedaudit.reports.sections.provenance import Provenance, signature_check
 from fedaudit.reports.sections.ranking import another_threshold, misplaced_threshold
 from fedaudit.reports.verdict.verdict import verdict
 from fedaudit.reports.verdict.worst_off import counted_gap_size, fairness_part, unjudged_gap
-from fedaudit.spec.audits import measuring_spec, parse_audit
+from fedaudit.spec.audits import AuditSpec, measuring_spec, parse_audit
+from fedaudit.spec.base import stands_for
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
@@ -53,7 +54,7 @@ NOT_VERIFIED = (
     "the signer states.",
     "That the table is the one with the fingerprint in the report, that its rows are a fair "
     "sample, and that its predictions are those of the model in use, is what the signer states, "
-    "or whoever made the table.",
+    "or the table's maker.",
     "Numbers of rows by group are confidential, so no rate is divided anew: only how the published "
     "figures of groups fit one another is checked.",
 )
@@ -84,7 +85,7 @@ class AuditReport(Part):
     gates: list[GateSection]
     gate_outcome: GateOutcome | None
     data: AuditData
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(AuditSpec)]
     """What was asked for, with every default explicit: `spec_hash` is taken over it."""
     provenance: Provenance
     limits: list[str]
@@ -182,7 +183,7 @@ def _release(report: Mapping[str, Any]) -> Iterator[str]:
             f"{utility['reasons']['degenerate']}."
         )
     if report["gate_outcome"] is None:
-        yield "No gate was set, so nobody has said how even the predictions must be."
+        yield "No gate was set, so it is not said how even the predictions must be."
     elif report["gate_outcome"] == "pass":
         yield f"The gates that were set passed ({len(gates)})."
     else:

@@ -56,7 +56,7 @@ def client_columns(
         if material.refused is not None:
             every["refused"] = material.refused.tolist()
     else:
-        common.append(mechanism.no_group_costs or _SECRET)
+        common.append(mechanism.no_client_costs or _SECRET)
     found, remaining, why = _spent(material, mechanism)
     if found is None:
         common += [why] * (why not in common)
@@ -126,7 +126,7 @@ def _spent(
             return inputs.leakages(material.releases), budget, ""
         case "epsilon":
             if plan is None or plan.subject_kind == "record_group":
-                return None, None, mechanism.no_group_costs or _SECRET
+                return None, None, mechanism.no_client_costs or _SECRET
             # Against the observer that sees most: the last, which sees who takes part, if any does.
             observer = plan.observers[-1]
             counts = np.asarray(material.compositions[observer])

@@ -6,7 +6,7 @@ field's name, or in `reason` where the object holds one figure.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ValidationError
 
@@ -54,6 +54,7 @@ from fedaudit.reports.sections.utility import UTILITY, Utility
 from fedaudit.reports.verdict.advice import Advice
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import judged
+from fedaudit.spec.base import stands_for
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import Gate
 
@@ -101,7 +102,7 @@ class Report(Part):
     repeats: RepeatsSection | None = None
     repeats_reason: str | None = None
     data: Data
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], stands_for(ExperimentSpec)]
     """The spec with every default explicit: the provenance's spec_hash is taken over it."""
     provenance: Provenance
     limits: list[str]

@@ -12,7 +12,6 @@ from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCo
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.mapped import EVERY_NUMBER, Scales
-from fedaudit.federations.split import training_group_rows
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
@@ -266,7 +265,6 @@ def report_material(
             notes=federation.notes,
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,
-            training_rows=training_group_rows(federation, run.spec),
         ),
         releases=ledger.spending.releases,
         refusals=ledger.spending.refusals,

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
 from pydantic_core import CoreSchema
 
 # NUL cannot be stored in a Postgres text, and other control characters have no place in a name.
@@ -37,6 +37,20 @@ def _texts_of(module: str) -> dict[str, dict[str, str]]:
     }
 
 
+STANDS_FOR = "x-stands-for"
+
+
+def stands_for(model: type[BaseModel]) -> WithJsonSchema:
+    """Annotates a document that was validated as this model when it was stored, and is answered as
+    it is. The OpenAPI document refers to the schema by which it is sent: clients have one type."""
+    return WithJsonSchema({STANDS_FOR: model.__name__})
+
+
+FILLED = "filled"
+"""Annotates a field that follows from another part of the spec where it is left out: the JSON
+schema does not require it."""
+
+
 class Described(BaseModel):
     """Fields have the texts below them as descriptions in the JSON schema. Pydantic's own setting
     reads the source of every class at its import, a tenth of the time in which the API starts."""
@@ -50,11 +64,14 @@ class Described(BaseModel):
         for one in reversed(cls.__mro__[: cls.__mro__.index(Described)]):
             texts = _texts_of(one.__module__).get(one.__name__, {})
             described |= {name: texts.get(name, "") for name in inspect.get_annotations(one)}
-        properties = handler.resolve_ref_schema(schema)["properties"]
+        resolved = handler.resolve_ref_schema(schema)
+        properties = resolved["properties"]
         for name, text in described.items():
             found = cls.model_fields.get(name)
             if text and found is not None:
                 properties[found.alias or name].setdefault("description", text)
+            if found is not None and FILLED in found.metadata:
+                resolved["required"].remove(name)
         return schema
 
 

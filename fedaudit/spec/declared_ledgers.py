@@ -285,7 +285,7 @@ def _named_subjects(terms: LedgerTerms) -> Refusals:
     if not terms.names_participants and not terms.hides_participants:
         yield refuse_at(
             "/names_participants",
-            "only rounds that are amplified by sampling clients may name nobody; leave it out",
+            "only rounds that are amplified by sampling clients may name no one; leave it out",
         )
     names = terms.subjects
     if names is None:

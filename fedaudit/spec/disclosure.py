@@ -282,7 +282,7 @@ def _of_source(
     if registration is None:
         yield _fault(
             "/federation",
-            f"{_POLICY} admits the data as they were registered only, and nobody has registered "
+            f"{_POLICY} admits the data as they were registered only, and they are not registered "
             "them; register the file first",
         )
         return

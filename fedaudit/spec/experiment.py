@@ -112,6 +112,12 @@ class ExperimentSpec(SpecPart):
         refuse_all(self.disagreements(type(self).model_fields))
         if info.context is not ADMITTED:
             refuse_all(self.uncharged_steps())
+            if self.fairness.privacy_cost_by_group:
+                raise refuse_at(
+                    "/fairness/privacy_cost_by_group",
+                    "is retired: what each client paid is in GET /experiments/{id}/clients, for "
+                    "keys with the scope ledger:read; leave it out",
+                )
         elif isinstance(self.privacy, NoisedUpdates) and self.privacy.is_unsolved:
             raise refuse_at("/privacy/noise_multiplier", "was found when the spec was admitted")
         return self

@@ -300,8 +300,7 @@ class Fairness(Groups):
     """Random rounding of the counts. Left out it is `{base: 5}` where `privacy.noise` is `release`
     and there is no `noise`, and null otherwise; null there is `{base: 1}`, which rounds nothing."""
     privacy_cost_by_group: bool = False
-    """Whether the report says what training cost the *training* clients of each group. Such figures
-    say something of these clients' sensitive values, whom the guarantee speaks of."""
+    """Retired: who may read the ledger sees what each client paid. True is refused."""
 
     @model_validator(mode="after")
     def _intersections_combine_sensitive_attributes(self) -> Self:

@@ -53,8 +53,8 @@ def _told_apart(labels: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
             if other != code:
                 raise refuse_at(
                     where,
-                    f"the codes {other!r} and {code!r} would both be called {label!r}, and nobody "
-                    "could tell them apart; give each a label of its own",
+                    f"the codes {other!r} and {code!r} would both be called {label!r}, and "
+                    "could not be distinguished; give each another label",
                 )
             if label != code and label in words:
                 raise refuse_at(

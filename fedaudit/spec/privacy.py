@@ -13,6 +13,7 @@ from fedaudit.spec.base import (
     CLIP,
     DELTA,
     EPSILON_BUDGET,
+    FILLED,
     NOISE,
     NU,
     RADIUS,
@@ -89,18 +90,12 @@ class UpdateMechanism(MechanismPart):
 
     def _check_held_out_rows(self, training: Training) -> Refusals:
         """Held-out rows of clients that train must decide nothing of what is released."""
-        if self.protects and training.stopping.patience is not None:
+        if training.stopping.patience is not None and self.protects:
             yield refuse_at(
                 "/training/stopping/patience",
                 "would end training by held-out rows of clients that train, without noise; "
                 f"{self.mechanism} then covers no model; use null, or "
                 "`federation.validation_unit: client`",
-            )
-        if training.method.personalises:
-            yield refuse_at(
-                "/federation/validation_unit",
-                f"{training.method.kind} scores models that held-out clients make of a part of "
-                "their rows; use `client`, or the method `hypotheses`",
             )
 
 
@@ -221,7 +216,7 @@ class EpsilonTarget(SpecPart):
             "together is found. Empty: the multiplier counts.",
         ),
     ]
-    delta: Delta
+    delta: Annotated[Delta, FILLED]
     """That of the mechanism: either is filled in from the other."""
 
     @property
@@ -342,7 +337,7 @@ class GaussianUpdates(NoisedUpdates):
     """With an adaptive clip this bounds the update and the count together."""
     target: Annotated[EpsilonTarget | None, _TARGET] = None
     """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
-    delta: Annotated[Delta, DELTA]
+    delta: Annotated[Delta, DELTA, FILLED]
 
     @model_validator(mode="after")
     def _one_delta(self) -> Self:
@@ -576,7 +571,7 @@ class RecordPersonalised(MechanismPart):
         elif column in training_columns:
             yield refuse_at(
                 "/privacy/budgets/column",
-                f"{column!r} is a feature or the target; budgets need a column of their own",
+                f"{column!r} is a feature or the target; budgets need a separate column",
             )
 
 

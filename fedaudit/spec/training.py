@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_ar
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from fedaudit.spec.base import PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
+from fedaudit.spec.base import FILLED, PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.models import (
     DEFAULT_SCHEDULE,
@@ -52,7 +52,7 @@ class MethodPart(SpecPart):
         """Every fault between the method and the rest, each with its field and the remedy."""
         kind = self.names()[0]
         match source.scoring:
-            case LeaveOneOut() if self.personalises:
+            case LeaveOneOut() if self.personalises and not source.holds_out_rows:
                 yield refuse_at(
                     "/federation/scoring",
                     f"{kind} makes a model of each held-out client's rows, which must not be scored"
@@ -421,6 +421,7 @@ class Training(SpecPart):
                 "rotation": "once in every block of rounds, in a known place",
             },
         ),
+        FILLED,
     ]
     local: Local = Local()
     clustering: Annotated[

@@ -122,6 +122,10 @@ def _metric(report: dict[str, Any], name: str) -> dict[str, Any]:
         (lambda one: _group(one).update(selection_rate=0.6), "report.gaps"),
         (lambda one: _group(one).update(selection_rate=0.99), "report.rates"),
         (lambda one: _group(one).update(accuracy=0.99), "report.rates"),
+        (
+            lambda one: _group(one)["rate_intervals"]["selection_rate"].update(high=0),
+            "report.rates",
+        ),
         (lambda one: _group(one).update(true_positive_rate=None), "report.gaps"),
         (lambda one: _group(one).update(suppressed=True), "report.rates"),
         (lambda one: _group(one).update(label="men"), "report.words"),

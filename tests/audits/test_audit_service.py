@@ -32,7 +32,7 @@ def test_the_service_reports_what_the_command_line_does(api: Api, sources: Path)
     key = context_of(api).signing_key.public
     assert envelope.key_id == key.key_id
     assert key.verifies(envelope.signature, envelope.message)
-    ratios = api.get(f"/v1/audits/{audit['id']}/report?reading=impact-ratio").json()
+    ratios = api.get(f"/v1/audits/{audit['id']}/report/readings/impact-ratio").json()
     rates = [group["selection_rate"] for group in served["fairness"][0]["groups"]]
     assert ratios["tables"][0]["highest_rate"] == max(rates)
     assert "held-out" not in json.dumps(ratios)

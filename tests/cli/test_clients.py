@@ -143,7 +143,7 @@ def test_all_six_train_and_are_measured_where_rows_are_held_out(call, service, s
     )
     url = f"{service.url}/v1/experiments/{id_}/report"
     bearer = {"Authorization": f"Bearer {service.api_key}"}
-    found = httpx.get(url, params={"clients": True}, headers=bearer).json()
+    found = httpx.get(f"{url}/with-clients", headers=bearer).json()
     report = found["report"]
     assert report == httpx.get(f"{url}.json", headers=bearer).json(), "signed, and as it was"
     assert httpx.get(f"{url}/verification", headers=bearer).json()["valid"]
@@ -171,7 +171,7 @@ def test_all_six_train_and_are_measured_where_rows_are_held_out(call, service, s
     asked = {"name": "few", "scopes": ["reports:read"]}
     made = httpx.post(f"{service.url}/v1/api-keys", json=asked, headers=bearer).json()
     few = {"Authorization": f"Bearer {made['key']}"}
-    assert httpx.get(url, params={"clients": True}, headers=few).status_code == 403
+    assert httpx.get(f"{url}/with-clients", headers=few).status_code == 403
     assert httpx.get(url, headers=few).json() == report
 
 

@@ -1,15 +1,18 @@
-"""A client that a generator makes of the service's own OpenAPI document."""
+"""A client that a generator makes of the service's own OpenAPI document, and what it is to send."""
 
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+import yaml
+
+from tests.house import ROOT
 
 PACKAGE = "generated_fedaudit"
+Body = tuple[str, str, Any]
 
 
 def generate(document: dict[str, Any], folder: Path) -> None:
@@ -17,16 +20,15 @@ def generate(document: dict[str, Any], folder: Path) -> None:
 
     Fails where the generator has anything to say: it leaves out what it cannot make, and ends well.
     """
-    if find_spec("openapi_python_client") is None:
-        pytest.skip("openapi-python-client is not installed: it comes with the extra `dev`")
     described = folder / "openapi.json"
     described.write_text(json.dumps(document))
-    settings = folder / "generator.json"
-    settings.write_text(json.dumps({"package_name_override": PACKAGE, "post_hooks": []}))
+    settings = yaml.safe_load((ROOT / "clients/openapi-python-client.yaml").read_text("utf-8"))
+    settings |= {"package_name_override": PACKAGE, "post_hooks": []}
+    (folder / "generator.json").write_text(json.dumps(settings))
     ended = subprocess.run(
         [
-            *(sys.executable, "-m", "openapi_python_client", "generate"),
-            *("--path", str(described), "--config", str(settings)),
+            *(sys.executable, "-W", "error", "-m", "openapi_python_client", "generate"),
+            *("--path", str(described), "--config", str(folder / "generator.json")),
             *("--output-path", str(folder / PACKAGE), "--meta", "none", "--fail-on-warning"),
         ],
         capture_output=True,
@@ -35,3 +37,33 @@ def generate(document: dict[str, Any], folder: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def bodies(document: dict[str, Any]) -> Iterator[Body]:
+    """Every spec, sweep and registration of the examples, and the example of every operation: where
+    it is from, its schema, and the body."""
+    for path in sorted((ROOT / "examples").rglob("*.yaml")):
+        if path.parent.name != "policies":
+            body = yaml.safe_load(path.read_text("utf-8"))
+            kinds = {"base": "SweepSpec", "training": "ExperimentSpec"}
+            schema = next((kind for field, kind in kinds.items() if field in body), "Registration")
+            yield path.name, schema, body
+    for item in document["paths"].values():
+        for operation in item.values():
+            sent = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if sent:
+                schema = sent["schema"]["$ref"].rpartition("/")[2]
+                yield operation["operationId"], schema, sent["example"]
+
+
+def lost(sent: Any, kept: Any, at: str = "") -> str:
+    """Where something of a value is not in another one, which may have more fields."""
+    if isinstance(sent, dict) and isinstance(kept, dict):
+        pairs = ((one, kept.get(name), f"{at}/{name}") for name, one in sent.items())
+    elif isinstance(sent, list) and isinstance(kept, list) and len(sent) == len(kept):
+        pairs = (
+            (*pair, f"{at}/{place}") for place, pair in enumerate(zip(sent, kept, strict=True))
+        )
+    else:
+        return "" if sent == kept else f"{at}: {sent!r} became {kept!r}"
+    return next(filter(None, (lost(*pair) for pair in pairs)), "")

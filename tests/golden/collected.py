@@ -191,7 +191,7 @@ def ask_service(asked: Service, out: Path) -> None:
             kept = asked.ask(f"/v1/experiments/{identifier}/{rest}")
             (out / name / f"{rest}{'' if '.' in rest else '.json'}").write_bytes(kept)
         for reading in ("registry", "nist-800-226", "impact-ratio", "model-card"):
-            kept = asked.ask(f"/v1/experiments/{identifier}/report?reading={reading}")
+            kept = asked.ask(f"/v1/experiments/{identifier}/report/readings/{reading}")
             (out / name / f"{reading}.{'txt' if reading == 'model-card' else 'json'}").write_bytes(
                 kept
             )

@@ -28,7 +28,6 @@ SPEC: dict[str, Any] = {
         "sensitive": ["group"],
         "favourable": {"op": "ge", "value": 0},
         "intervals": {"samples": 200},
-        "privacy_cost_by_group": True,
     },
     "gates": [
         {
@@ -49,13 +48,6 @@ def counts_of_clients() -> np.ndarray:
     for client in range(30):
         counts[client, int(client >= 20)] = (3 + client % 3, 2, 3, 2 - client % 3)
     return counts
-
-
-def training_rows_of_clients() -> np.ndarray:
-    """Thirty training clients of ten rows: the first twenty in g1, the others in g2."""
-    rows = np.zeros((60, 2), dtype=np.int32)
-    rows[:20, 0] = rows[20:30, 1] = 10
-    return rows
 
 
 def constant_by_group() -> ConstantByGroup:
@@ -94,7 +86,6 @@ def material() -> Callable[..., ReportMaterial]:
                 rows=600,
                 notes=("36 rows were left out",),
                 attributes={"group": ("g1", "g2")},
-                training_rows={"group": training_rows_of_clients()},
             ),
             releases=releases,
             refusals=2,

@@ -92,6 +92,29 @@ def test_the_held_out_rows_are_scored_and_no_other(engine: str) -> None:
     assert np.sort(np.concatenate(both)).tolist() == list(range(data.rows))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("method", "privacy"), [("fine-tuning", {}), ("local-only", NONE)])
+def test_clients_make_models_of_what_trains(
+    engine: str, method: str, privacy: dict[str, Any]
+) -> None:
+    """And of no held-out row: other outcomes of these change no prediction."""
+    changes = {**privacy, "training__method": method, "training__hypotheses": 1}
+    cell = rows_cell(ENGINES[engine](), **changes)
+    place = np.setdiff1d(
+        validation_rows(cell.spec, cell.federation).place,
+        training_records(cell.spec, cell.federation).place,
+    )
+    target = cell.federation.target.copy()
+    target[place] += 7
+    other = replace(cell.federation, target=target, raw_target=target.astype(np.float64))
+    (_, found), (_, again) = played(cell), played(replace(cell, federation=other))
+    assert found.by_client is not None
+    assert found.by_client.rows.sum() == len(place)
+    predicted, others = found.predicted["group"], again.predicted["group"]
+    np.testing.assert_array_equal(predicted.predicted, others.predicted)
+    assert (predicted.truth != others.truth).any()
+
+
 def test_engines_agree() -> None:
     data = random_federation()
     found = [played(rows_cell(one, **ALONE))[1] for one in (data, one_by_one(data))]
@@ -137,7 +160,6 @@ def test_the_share_follows_from_how_many_rows_a_client_has() -> None:
             },
             "/fairness/noise/unit",
         ),
-        ({**NONE, "training__method": "fine-tuning"}, "/federation/validation_unit"),
     ],
 )
 def test_what_would_follow_them_is_refused(changes: dict[str, Any], field: str) -> None:

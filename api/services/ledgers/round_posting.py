@@ -282,7 +282,7 @@ def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: Led
     if stored is not None:
         why = (
             f"round {one.round} was declared before with another content, and a ledger is never "
-            "rewritten; declare what was left out under a number of its own"
+            "rewritten; declare what was left out under another number"
         )
     else:
         why = (

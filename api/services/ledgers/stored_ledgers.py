@@ -1,6 +1,7 @@
 """Ledgers of trainings that run elsewhere: opened, shown with their rounds, reported, verified."""
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -408,6 +409,12 @@ def _may_be_shown(resources: Resources, report: LedgerReport) -> bool:
     return applied >= least
 
 
+_MADE: OrderedDict[tuple[Any, ...], tuple[dict[str, Any], str]] = OrderedDict()
+"""The newest reports that were made for readers, by all that they depend on: a page asks for one
+again and again, and it may take seconds."""
+_MOST_MADE = 16
+
+
 def _made_now(call: Call, ledger_id: str) -> LedgerReport:
     """Of a ledger as it is; its lock keeps rounds out while what they overwrite is read, and most
     entries are read before."""
@@ -419,6 +426,11 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
         state = call.resources.ledgers.locked(session, row)
         reservations = DeclaredPartRepository(session, row.project_id).reservations(row.id)
         least = shown_group_size(call.resources, session, row.project_id, row.federation_id)
+    now = utc_now()
+    reserved = tuple((one.round, one.state, one.expires_at <= now) for one in reservations)
+    of = (row.id, state.head, row.last_round, least, reserved)
+    if (made := _MADE.get(of)) is not None:
+        return LedgerReport(*made, row.entries, row)
     with call.reading() as session:
         entries = LedgerRepository(session, row.project_id)
         rounds = DeclaredPartRepository(session, row.project_id).rounds(row.id, upto=row.last_round)
@@ -431,14 +443,18 @@ def _made_now(call: Call, ledger_id: str) -> LedgerReport:
             reservations=reservations,
             first_declaration=entries.first_declaration(row.id),
             least_group_size=least,
-            made_at=utc_now(),
+            made_at=now,
             ledger_hash=ledger_hash(entries.digests(row.id, upto=row.last_round)),
             chain_head=state.head.hex(),
             entries=state.entries,
         )
     # Outside of any transaction: figures may take seconds.
     document = declared_report(material)
-    return LedgerReport(document, report_hash(document), row.entries, row)
+    made = document, report_hash(document)
+    _MADE[of] = made
+    while len(_MADE) > _MOST_MADE:
+        _MADE.popitem(last=False)
+    return LedgerReport(*made, row.entries, row)
 
 
 def _evidence(resources: Resources, found: LedgerReport) -> Evidence:

@@ -221,7 +221,7 @@ class KeyCalls(Calls):
     @call
     def rotate_key(self, key_id: str, *, overlap_seconds: int = 86400) -> Request[Json]:
         """A new secret, `key`, shown only once; the old one works for `overlap_seconds` more."""
-        path = path_of("api-keys/{}/rotation", key_id)
+        path = path_of("api-keys/{}/rotate-secret", key_id)
         return Request("POST", path, json_object, params={"overlap_seconds": overlap_seconds})
 
     revoke_key = asks("DELETE api-keys/{key_id}", nothing, "Revoke a key.")

@@ -53,8 +53,8 @@ class ReportCalls(Calls):
 
         `name`: `registry`, `nist-800-226`, `impact-ratio` or `model-card`.
         """
-        path = path_of("experiments/{}/report", experiment_id)
-        return Request("GET", path, json_or_markdown, params={"reading": name})
+        path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
+        return Request("GET", path, json_or_markdown)
 
     reports = lists(
         "reports",

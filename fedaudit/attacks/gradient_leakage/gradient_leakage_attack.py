@@ -53,7 +53,7 @@ _SHOWN = 64
 """Images in the picture, which thousands would make too large."""
 _ONE_IMAGE = "one image has no others to be compared with; attack several"
 _ALL_WITHHELD = "no update of the attacked clients was finite, so nothing left them"
-_SOME_WITHHELD = "some updates were not finite and left nobody, so that fewer images were attacked"
+_SOME_WITHHELD = "some updates were not finite, and not sent, so that fewer images were attacked"
 _NO_ERROR = "the error is 0, so that the ratio is infinite"
 
 

@@ -97,8 +97,8 @@ def _shards(file: SourceFile) -> Iterator[tuple[_Shard, Mapping[str, Any]]]:
 def _parsed(shard: _Shard, content: bytes | bytearray) -> Mapping[str, Any]:
     if content.count(b",") > MAX_VALUES:
         raise shard.fault(
-            f"holds more than {MAX_VALUES} values; split it into several files with users of "
-            "their own, in one zip"
+            f"holds more than {MAX_VALUES} values; split it into several files with different "
+            "users, in one zip"
         )
     try:
         value = orjson.loads(content)

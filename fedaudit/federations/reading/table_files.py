@@ -415,7 +415,7 @@ class TableFile:
             twice = [name for name, times in Counter(names).items() if times > 1]
             raise self.source.fault(
                 f"names a column twice in its first line: {listed(twice)}; the first line must "
-                "give each column a name of its own"
+                "give each column a different name"
             )
 
     def _check_cells(self, rows: int, columns: int, *, more: bool = False) -> None:

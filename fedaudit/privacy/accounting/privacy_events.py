@@ -387,7 +387,7 @@ class MechanismParameters:
         if self.components is None:
             return
         if self.counts_epsilon or self.noise_multiplier is None:
-            raise ValueError("only metric privacy releases components with radii of their own")
+            raise ValueError("only metric privacy releases components with separate radii")
         names = {component.name for component in self.components}
         if len(names) < len(self.components) or min(part.n for part in self.components) < 1:
             raise ValueError("components need distinct names and at least one parameter each")

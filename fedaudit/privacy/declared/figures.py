@@ -250,7 +250,7 @@ def _sampled(tally: Tally) -> float:
         case FixedSizeSampled():
             return event.sample / event.population
         case _:
-            raise ValueError(f"everyone pays for an event that samples nobody: {event.kind}")
+            raise ValueError(f"everyone pays for an event that samples no one: {event.kind}")
 
 
 def _mean_log(
@@ -274,7 +274,7 @@ def _evidence(count: int, growth: np.ndarray) -> float:
 Read = TypeVar("Read", bound=BaseModel)
 
 _NOBODY = (
-    "names nobody, and only rounds that are charged to everyone may: name whoever was asked, here "
+    "names no one, and only rounds that are charged to everyone may: name all who were asked, here "
     "or under failures; a round that nothing left is not declared"
 )
 

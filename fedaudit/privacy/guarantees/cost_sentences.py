@@ -23,12 +23,12 @@ LEVELS: dict[CostLevel, str] = {
     "up-to-75": "a guess is right up to 75% of the time",
     "up-to-95": "a guess is right up to 95% of the time",
     "nearly-all": "nearly every guess may be right",
-    "nothing": "excludes practically nothing",
+    "nothing": "too large to protect anyone",
     "unbounded": "nothing bounds it",
 }
 """The table of the scale: each level in the words of lists, tiles and the docs."""
 GOAL, MOST = 10.0, 20.0
-"""What is suggested where a cost excludes practically nothing, the upper end of the tiers of
+"""What is suggested where a cost is too large to protect anyone, the upper end of the tiers of
 Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2), and of most of `DEPLOYMENTS`; and
 from where on one does."""
 OFTEN_RIGHT = 2.94
@@ -158,13 +158,13 @@ def _cases(exponent: float, delta: float) -> str:
     return f"{math.ceil(found / step - 1e-9) * step:,.0f}"
 
 
-def common_words(epsilon: float) -> str:
-    """How an epsilon compares with those of deployments."""
-    larger = sum(one.epsilon[1] >= epsilon for one in DEPLOYMENTS)
+def common_words() -> str:
+    """The epsilons of deployments."""
+    stated = [end for one in DEPLOYMENTS for end in one.epsilon]
     return (
-        f"Of {len(DEPLOYMENTS)} published deployments (docs/guarantees.md), whose units, observers "
-        f"and deltas differ, {larger or 'none'} {'states' if larger == 1 else 'state'} an epsilon "
-        "at least as large."
+        f"For comparison: {len(DEPLOYMENTS)} published deployments state epsilons from "
+        f"{min(stated):.2g} to {max(stated):.2g}, each for a unit and delta of that deployment "
+        "(docs/guarantees.md)."
     )
 
 
@@ -179,7 +179,7 @@ def cost_words(
     if level == "nothing":
         return (
             f"That is practically no protection: the odds of a guess at {guessed} may change "
-            f"by a factor of {odds_words(exponent)}, which excludes practically nothing."
+            f"by a factor of {odds_words(exponent)}."
         )
     # Only now: beyond the levels left, the share of wrong guesses need not be a number.
     match level:
@@ -197,7 +197,7 @@ def cost_words(
             )
         case _:
             assert_never(level)
-    return f"{words} {common_words(exponent)}" if is_epsilon else words
+    return f"{words} {common_words()}" if is_epsilon else words
 
 
 _WITHIN_THE_RADIUS = (

@@ -164,7 +164,7 @@ def what_follows_from_the_seed(spec: ExperimentSpec) -> list[str]:
     if what:
         found.append(
             f"Of each record, {what} is drawn by the seed and the record itself, so that no other "
-            "record changes by its being there. The seed is public: whoever knows it and a record "
+            "record changes by its being there. The seed is public: anyone with it and a record "
             "knows what was drawn for it."
         )
     if source.traits.deals_rows:
@@ -228,7 +228,7 @@ def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
     if privacy.clip is not None:
         bounds += f", and at most {number(privacy.clip)}, to which the whole update is clipped"
     return [
-        f"Heuristic. Each of the {len(sizes)} layers has noise of its own. By the paper's "
+        f"Heuristic. Each of the {len(sizes)} layers has its own noise. By the paper's "
         f"convention a release costs n_l/nu in layer l ({_each(sizes, nu)}) within a radius that "
         f"is the norm of the layer's own update ({bounds}); over layers that is n/nu = "
         f"{at_most(leakage(1, n=sum(sizes), noise_multiplier=nu))}, and releases add up.",
@@ -242,7 +242,7 @@ def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> lis
     radius, nu = float(privacy.radius), privacy.noise_multiplier
     cost = leakage(1, n=sum(sizes), noise_multiplier=nu)
     return [
-        f"{label}. Each of the {len(sizes)} layers has independent noise of its own public rate "
+        f"{label}. Each of the {len(sizes)} layers has independent noise with its own public rate "
         f"epsilon_l = n_l/(nu*r) per unit of distance (r = {number(radius)} for every layer; "
         f"n_l/nu is {_each(sizes, nu)}): between two datasets whose uploads lie d_l apart in layer "
         "l, what the server receives differs in likelihood by a factor of at most exp(sum of "
@@ -391,7 +391,7 @@ def choice_sentences(privacy: LaplaceL2, *, hypotheses: int, reported: bool) -> 
     if privacy.radius == "adaptive":
         where = " in any layer" if privacy.per_layer else ""
         return [
-            "The hypothesis that a client chose is not hidden by noise of its own: the further "
+            "The hypothesis that a client chose is not hidden by separate noise: the further "
             f"apart the hypotheses{where}, the more surely an upload reveals which one it was."
         ]
     if privacy.per_layer:

@@ -150,8 +150,8 @@ class PrivacyMechanism(ABC):
         return kind
 
     @property
-    def no_group_costs(self) -> str | None:
-        """Why there are no costs of groups of clients; None where there are."""
+    def no_client_costs(self) -> str | None:
+        """Why clients have no costs of their own; None where they have."""
         return None
 
     @property
@@ -284,7 +284,7 @@ class EpsilonMechanism(PrivacyMechanism):
         """The mechanism's sentences, what was spent, and what is not covered."""
         sentences = self.sentences()
         if epsilons:
-            sentences.append(f"Spent, by whoever spent most: epsilon = {_stated(epsilons)}.")
+            sentences.append(f"Spent, by the one who spent most: epsilon = {_stated(epsilons)}.")
         # Without patience a loss can still end the run, by not being finite.
         if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
@@ -374,7 +374,7 @@ def _stated(epsilons: Epsilons) -> str:
 
 _STATEMENT = (
     "No mechanism: updates leave the clients as they are. Nothing bounds what the "
-    "server, or whoever sees the model, learns about a client's data."
+    "server, or anyone who sees the model, learns about a client's data."
 )
 _LOCAL = (
     "No mechanism, and nothing for one to protect: no update leaves a client, and there is no "
@@ -390,8 +390,8 @@ _LOCAL_HELD_OUT_WITH_NOISE = (
 )
 _WEIGHTED_STATEMENT = (
     "No mechanism: updates leave the clients weighted by their losses, with a number from which "
-    "the server can work out the loss. Nothing bounds what the server, or whoever sees the model, "
-    "learns about a client's data."
+    "the server can work out the loss. Nothing bounds what the server, or anyone who sees the "
+    "model, learns about a client's data."
 )
 _NO_UPDATES = (
     "There is no privacy mechanism, and training sent no update that one could protect; the ledger "
@@ -416,8 +416,8 @@ class NoPrivacyMechanism(PrivacyMechanism):
         cost_kinds=("unbounded",),
         noise_origin=NoiseOrigin(
             registry_model="Federated",
-            registry_details="Data stay with the clients. Nobody adds noise.",
-            statement="Nobody adds noise.",
+            registry_details="Data stay with the clients. No noise is added.",
+            statement="No noise is added.",
             noised="nothing",
         ),
         participation_is_visible=False,

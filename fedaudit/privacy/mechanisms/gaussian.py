@@ -243,7 +243,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
     privacy: GaussianCentral
 
     @property
-    def no_group_costs(self) -> str | None:
+    def no_client_costs(self) -> str | None:
         """Ledger and report do not tell who took part."""
         if isinstance(self.spec.training.cohort, RotationCohort):
             return "all clients take part as often, and are charged alike"
@@ -278,7 +278,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
             "The server is trusted: it sees every update before the noise, and who sent it. "
             "Nothing here protects a client against the server.",
             f"Updates are shortened to {clip}; {reach}. The sum of a round gets {kind} of "
-            f"{noise} clips, for every round whoever came, and is divided by a constant. Which "
+            f"{noise} clips in every round and is divided by a constant. Which "
             "clients train and how many they are is taken as known to everybody.",
         ]
         if isinstance(cohort, RotationCohort):

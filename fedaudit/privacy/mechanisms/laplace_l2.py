@@ -76,7 +76,7 @@ _LAYER_THEOREM = (
 )
 _SECRET_EPSILON = (
     "The largest epsilon between hypotheses comes from one client's update: though it "
-    "names nobody and is rounded up to two digits, it reveals the norm of the smallest "
+    "names no one and is rounded up to two digits, it reveals the norm of the smallest "
     "update of a round to within a tenth."
 )
 

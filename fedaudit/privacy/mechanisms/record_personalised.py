@@ -74,12 +74,10 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 
 _NOTHING_HIDDEN = (
-    "Training without noise, to compare with: nothing bounds what the server, or whoever sees the "
-    "model, learns about a record."
+    "Training without noise, to compare with: nothing bounds what the server, or anyone who "
+    "sees the model, learns about a record."
 )
-_NO_COST_OF_GROUPS = (
-    "who takes part in a round is secret, and each record spends a budget of its own"
-)
+_NO_COST_OF_GROUPS = "who takes part in a round is secret, and each record spends its own budget"
 _NO_COST_WITHOUT_NOISE = f"{NO_NOISE}, and no group has a cost that is counted"
 
 
@@ -91,7 +89,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     facts: ClassVar[MechanismFacts] = MechanismFacts(
         name="record-personalised",
         label="budgets of records",
-        description="Every record has a budget of its own. Counted as epsilon.",
+        description="Every record has its own budget. Counted as epsilon.",
         applied_by="local-steps",
         noise_law="gaussian",
         unit="record",
@@ -147,7 +145,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return "unbounded" if self._is_without_noise else "epsilon"
 
     @property
-    def no_group_costs(self) -> str | None:
+    def no_client_costs(self) -> str | None:
         """Records pay, and clients do not; without noise nobody pays."""
         return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
 
@@ -259,7 +257,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         label = "Formal" if self.guarantee_kind == "formal" else "Heuristic"
         found = [
             f"{label}. The models of all rounds together satisfy (epsilon, delta)-differential "
-            f"privacy, delta = {privacy.delta:g}, for every record with an epsilon of its own, "
+            f"privacy, delta = {privacy.delta:g}, for every record with its own epsilon, "
             "between data that differ by that record being there or not (adjacency "
             "add-or-remove-one in the zero-out sense: the record contributes nothing, and "
             "denominators stay as they are).",

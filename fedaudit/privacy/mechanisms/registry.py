@@ -23,7 +23,7 @@ from fedaudit.spec.privacy import (
 )
 
 _SIMULATED = (
-    "its noise was simulated: whoever has the seed can draw it again and subtract it; set "
+    "its noise was simulated: anyone with the seed can draw it again and subtract it; set "
     "privacy.noise to release"
 )
 

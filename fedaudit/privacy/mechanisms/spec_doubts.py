@@ -18,7 +18,7 @@ _EXPONENTS = {
 
 
 def spec_doubts(spec: ExperimentSpec, *, training_clients: int, rows: int) -> list[str]:
-    """One sentence for each bound that excludes practically nothing, with field and remedy.
+    """One sentence for each bound too large to protect anyone, with field and remedy.
 
     `rows`: of all clients. A delta is compared with the units of the guarantee that may train.
     """
@@ -34,8 +34,8 @@ def _bounds(spec: ExperimentSpec) -> Iterator[str]:
             continue
         if gate.value > 0 and cost_level(gate.value, delta=delta) == "nothing":
             yield (
-                f"gates[{position}].value: {gate.figure} <= {gate.value:g} excludes practically "
-                f"nothing, as the odds of a guess may change by a factor of "
+                f"gates[{position}].value: {gate.figure} <= {gate.value:g} is too large to protect "
+                f"anyone, as the odds of a guess may change by a factor of "
                 f"{odds_words(gate.value)}; take at most {MOST:g}, or {OFTEN_RIGHT:g} where a "
                 "guess shall be right at most 95% of the time"
             )

@@ -152,7 +152,7 @@ def _cost_words(report: Report, exponent: float) -> str:
     start = f"A {guarantee['unit']}"
     if not bounds_every_dataset(report):
         return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
-    start += f" at most {bound_text(exponent)}: "
+    start += f" spent at most {bound_text(exponent)}: "
     if delta_gives_data_away(report):
         return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
     doubt = doubts(guarantee["kind"], in_force=guarantee.get("in_force") is not False).lower()

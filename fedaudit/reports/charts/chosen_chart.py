@@ -25,11 +25,11 @@ from fedaudit.reports.charts.drawing import (
     joined,
     label,
     legend,
-    line,
     mark,
     number,
     together,
     value_scale,
+    whisker,
 )
 from fedaudit.spec.metrics import SHARES
 
@@ -224,8 +224,7 @@ def _line(
     for one in ordered:
         at, (value, low, high) = place(one), one.figures[name]
         if low is not None and high is not None:
-            parts.append(line(at, y(low), at, y(high), f"w{kind}"))
-            parts += [line(at - 4, y(end), at + 4, y(end), f"w{kind}") for end in (low, high)]
+            parts.append(whisker(at, y(low), y(high), f"w{kind}"))
         if one.front:
             parts.append(element("circle", cx=at, cy=y(value), r=7.5, class_="ring"))
         parts.append(mark(kind, at, y(value)))
@@ -243,7 +242,7 @@ def _caption(points: Sequence[Point], shown: Sequence[Point], *, left_out: int, 
         few = f": {joined(lacking)}" if len(lacking) <= 8 else ""
         stated.append(f"{len(lacking)} of {len(points)} points are not drawn{few}.")
     if left_out:
-        stated.append(f"{left_out} more lines do not fit: draw fewer by *only*.".replace("*", ""))
+        stated.append(f"{left_out} more lines do not fit: draw fewer by only.")
     return " ".join(stated)
 
 

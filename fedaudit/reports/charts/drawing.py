@@ -55,6 +55,12 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
 
+def whisker(x: float, low: float, high: float, kind: str) -> Markup:
+    """An upright interval with a cap at each end."""
+    caps = [line(x - 4, end, x + 4, end, kind) for end in (low, high)]
+    return together(line(x, low, x, high, kind), *caps)
+
+
 def number(value: float) -> str:
     """A position, to a tenth of a unit."""
     return f"{value:.1f}".removesuffix(".0")

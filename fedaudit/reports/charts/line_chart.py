@@ -28,6 +28,7 @@ from fedaudit.reports.charts.drawing import (
     round_scale,
     together,
     value_scale,
+    whisker,
 )
 
 FIGURES = (
@@ -267,9 +268,7 @@ def _finals(finals: Sequence[tuple[int, Final]], *, right: float, y: Scale) -> M
     for place, final in finals:
         kind = f"w{place % SERIES}"
         if final.low is not None and final.high is not None:
-            low, high = y(final.low), y(final.high)
-            parts.append(line(at, low, at, high, kind))
-            parts += [line(at - 4, end, at + 4, end, kind) for end in (low, high)]
+            parts.append(whisker(at, y(final.low), y(final.high), kind))
         dot = {"cx": at, "cy": y(final.value), "r": 3.6}
         parts.append(element("circle", **dot, class_=f"d{place % SERIES}"))
         at += _FINAL_WIDTH

@@ -3,7 +3,7 @@ mean the same, and its fronts. Everywhere the order of experiments is the order 
 asked for. A value that is None has its reason beside it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -206,15 +206,19 @@ _UNPROTECTED = "none"
 
 
 class _Rule(NamedTuple):
-    """Warn of the experiments for which `of` gives more than one distinct value."""
+    """Warn of the experiments that differ at one of the paths, of the report or below its spec."""
 
     code: Caution
-    of: Callable[[Report], Any]
     message: str
+    paths: tuple[str, ...]
 
 
-def _spec(report: Report, *paths: str) -> list[Any]:
-    return [value_at(report.spec, *path.split(".")) for path in paths]
+def _at(report: Report, path: str) -> Any:
+    section, _, rest = path.partition(".")
+    if section in ("provenance", "guarantee", "data"):
+        return getattr(getattr(report, section), rest)
+    found = value_at(report.spec, *path.split("."))
+    return _rules(found) if path.endswith(".favourable") else found
 
 
 def _rules(favourable: Any) -> Any:
@@ -226,78 +230,70 @@ def _rules(favourable: Any) -> Any:
     return {name: value for name, value in favourable.items() if name != "label"}
 
 
+_MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
+_GROUPED_BY = (
+    *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
+    *("reference_group", "minimum_group_size", "minimum_group_clients"),
+)
 _ALWAYS = (
     _Rule(
         "other-data",
-        lambda report: report.provenance.data_fingerprint,
         "The experiments ran on different data: losses and gaps were measured on other rows.",
+        ("provenance.data_fingerprint",),
     ),
     _Rule(
         "other-guarantee",
-        lambda report: report.guarantee.kind,
         "The guarantees are of different kinds: a heuristic figure rests on no theorem, and "
         "without a guarantee nothing is bounded.",
+        ("guarantee.kind",),
     ),
     _Rule(
         "other-loss",
-        lambda report: _spec(
-            report, "training.loss", "federation.scale", "federation.target", "federation.classes"
-        ),
         "Losses are measured differently: the loss, the target or its scale is another one.",
+        _MEASURED_BY,
     ),
     _Rule(
         "other-outcome",
-        lambda report: [
-            _rules(value_at(report.spec, "fairness", "favourable")),
-            *_spec(
-                report,
-                "fairness.sensitive",
-                "fairness.intersections",
-                "fairness.edges",
-                "fairness.reference_group",
-                "fairness.minimum_group_size",
-                "fairness.minimum_group_clients",
-            ),
-        ],
-        "Gaps are measured differently: the sensitive attributes, the favourable outcome, the "
-        "reference group or the smallest group that is shown is another one.",
+        "Gaps are measured differently: the sensitive attributes, their groups, the favourable "
+        "outcome, the reference group or the smallest group that is shown is another one.",
+        tuple(f"fairness.{name}" for name in _GROUPED_BY),
     ),
 )
 _OF_PROTECTED = (
     _Rule(
         "other-unit",
-        lambda report: report.guarantee.unit,
         "The guarantees protect different units: a record's figure says less than a client's.",
+        ("guarantee.unit",),
     ),
     _Rule(
         "other-noise",
-        lambda report: _spec(report, "privacy.noise"),
         "Some experiments drew their noise from the seed: their models are not for release.",
+        ("privacy.noise",),
     ),
 )
 _OF_EPSILON = (
     _Rule(
         "other-adjacency",
-        lambda report: report.guarantee.adjacency,
         "Epsilons are counted under different adjacencies and cannot be compared.",
+        ("guarantee.adjacency",),
     ),
     _Rule(
         "other-delta",
-        lambda report: report.guarantee.delta,
         "Epsilons are counted at different deltas and cannot be compared.",
+        ("guarantee.delta",),
     ),
 )
 _OF_LEAKAGE = (
     _Rule(
         "other-radius",
-        lambda report: _spec(report, "privacy.radius", "privacy.per_layer"),
         "Leakages hold within different radii: the same figure within a larger one is stronger.",
+        ("privacy.radius", "privacy.per_layer"),
     ),
     _Rule(
         "other-model",
-        lambda report: [report.data.parameters, *_spec(report, "federation.scale")],
         "Leakages are counted over models of different size or scale, whose distances are not "
         "the same.",
+        ("data.parameters", "federation.scale"),
     ),
 )
 
@@ -335,7 +331,9 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
         found += [
             Warned(code=rule.code, message=rule.message)
             for rule in rules
-            if any(rule.of(one) != rule.of(compared[0]) for one in compared)
+            if any(
+                _at(one, path) != _at(compared[0], path) for one in compared for path in rule.paths
+            )
         ]
     if any(map(ended_early, protected)):
         found.append(Warned(code="early-end", message=EARLY_END))

@@ -1,7 +1,7 @@
 """The report of a declared ledger, version 1: its shape, its verdict and how it is assembled."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
@@ -25,6 +25,8 @@ from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
 from fedaudit.reports.sections.provenance import Integrity
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
+from fedaudit.spec.base import stands_for
+from fedaudit.spec.declared_ledgers import LedgerTerms
 
 
 class DeclaredReport(Part):
@@ -46,7 +48,7 @@ class DeclaredReport(Part):
     fairness_round: int | None
     contradictions: list[str]
     """Where what was declared contradicts itself; gates then have no evidence."""
-    terms: dict[str, Any]
+    terms: Annotated[dict[str, Any], stands_for(LedgerTerms)]
     limits: list[str]
     """What this report does not show."""
     integrity: Integrity
@@ -124,7 +126,7 @@ def _of_guarantee(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         text = "no mechanism was declared, so nothing bounds what the rounds reveal"
         yield AnswerReason(code="no-guarantee", text=text)
     elif not stated or cost_level(stated[0], delta=delta) in ("nothing", "unbounded"):
-        text = "the bound that was declared is so large that it excludes practically nothing"
+        text = "the bound that was declared is too large to protect anyone"
         if not stated:
             text = "no finite number bounds what the declared rounds reveal"
         yield AnswerReason(code="guarantee-bounds-nothing", text=text)

@@ -146,13 +146,13 @@ def _statement(terms: LedgerTerms) -> str:
     if not terms.counts_epsilon:
         return (
             "As declared by the trainer: uploads with noise of metric privacy, counted as leakage "
-            f"against {observer_words(terms.observer)}. Nobody here saw the noise."
+            f"against {observer_words(terms.observer)}. The noise was not observed here."
         )
     return (
         f"As declared by the trainer: (epsilon, delta)-differential privacy of one {terms.unit} at "
         f"delta = {terms.delta:g} under {adjacency_words(terms.adjacency or '')}, against "
         f"{observer_words(terms.observer)}, if every clip, noise and sample was as declared. "
-        "Nobody here saw them; the composition alone was computed here."
+        "They were not observed here; the composition alone was computed here."
     )
 
 
@@ -165,8 +165,8 @@ def _guarantee_checks(found: DeclaredEvidence) -> Iterator[Check]:
 def _guarantee_limits(material: DeclaredMaterial) -> Iterator[str]:
     terms = material.terms
     yield (
-        "Clips, noise, samples, participants and counts are as the trainer declares them. Nobody "
-        "here saw the training; a signature says what was declared, and not that it is true."
+        "Clips, noise, samples, participants and counts are as the trainer declares them. The "
+        "training was not observed here; a signature says what was declared, not that it is true."
     )
     yield (
         "A round that ran and was never declared is in no figure. Missing numbers are listed; a "
@@ -208,7 +208,7 @@ def _guarantee_limits(material: DeclaredMaterial) -> Iterator[str]:
     if terms.unit == "client" and terms.hides_participants:
         yield (
             "The figures hold against those who do not know who took part. The trainer knows, and "
-            "so does whoever reads its own records."
+            "so does anyone who reads its records."
         )
     if terms.unit == "record":
         yield "One record is covered; a person with several records is protected less."
@@ -406,7 +406,7 @@ def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
     if material.witness == DATABASE:
         yield (
             "Earlier signatures of this ledger are missing, or another key made them. So this one "
-            "covers rounds as the database held them: whoever could change it could choose what "
+            "covers rounds as the database held them: anyone who could change it could choose what "
             "was signed. A chain head that the trainer kept still shows a change."
         )
     first = material.first_declaration

@@ -78,7 +78,6 @@ def _section(
             )
         ],
         metrics=metrics,
-        privacy_cost_by_group_reason="whose clients belong to which group is not declared",
         cross_check_reason="the rows are elsewhere, so nothing was computed twice",
     )
 

@@ -122,7 +122,7 @@ def _judge(
     sentence += declared_words(report)
     if method and method["personalised"] is not None and gate.measures_predictions:
         sentence += (
-            f", of models that held-out clients made of their own rows ({method['kind']}) and not "
+            f", of models that held-out clients made from their rows ({method['kind']}) and not "
             "of the common one"
         )
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"

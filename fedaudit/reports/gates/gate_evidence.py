@@ -132,7 +132,7 @@ def model_doubt(gate: Gate, report: Report) -> str | None:
     if gate.allow_degenerate or not gate.judges_model:
         return None
     why = why_not_useful(report)
-    return None if why is None else f"{why}; train a model that is better, or set allow_degenerate"
+    return None if why is None else f"{why}; train a model that is better"
 
 
 def personal_doubt(gate: Gate, report: Report) -> str | None:
@@ -145,7 +145,7 @@ def personal_doubt(gate: Gate, report: Report) -> str | None:
     if method["personalised"] is None or method["sent"] is None:
         return None
     return (
-        f"by the method {method['kind']} it is of models that held-out clients made of their own "
+        f"by the method {method['kind']} it is of models that held-out clients made from their "
         "rows, and the common model, which may leave, was not measured; run the same spec without "
         "training.method, or set allow_personal_models if the common one is not used"
     )

@@ -1,4 +1,4 @@
-"""The tables of one attribute on the report's page: gaps, rates and privacy cost by group.
+"""The tables of one attribute on the report's page: gaps and rates.
 
 A table omits columns that are empty.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
-from fedaudit.number_text import NO_FIGURE, figure_text
+from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 
@@ -18,11 +18,6 @@ Section = Mapping[str, Any]
 _MAX_OPEN_ROWS = 60
 _LONG_NOTE = 20
 _SCORES = {"accuracy": "Accuracy", "auc": "AUC", "loss": "Loss"}
-_COST_COLUMNS = {
-    "leakage_mean": "Leakage, mean",
-    "participations_mean": "Participations, mean",
-    "refusals_mean": "Refusals, mean",
-}
 
 
 @dataclass(frozen=True)
@@ -69,8 +64,7 @@ def fairness_tables(
     def gaps(section: Section) -> PageTable:
         return _gaps(section, said=section is said_of)
 
-    makers = (gaps, _rates, _privacy_costs)
-    found = [[table for make in makers if (table := make(one)) is not None] for one in sections]
+    found = [[gaps(one), _rates(one)] for one in sections]
     often = Counter(
         row[-1]
         for tables in found
@@ -88,10 +82,14 @@ def fairness_tables(
 
 
 def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
-    """Replace shared notes by their marks; a table without figures states its reasons itself."""
+    """Replace shared notes by their marks and leave out empty columns; a table without figures
+    states its reasons itself."""
     if table.empty:
         return table
-    return replace(table, rows=[(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows])
+    marked = [(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows]
+    head, rows, missing = filled_columns(table.head, marked)
+    remark = " ".join(filter(None, (table.remark, missing)))
+    return replace(table, head=tuple(head), rows=rows, remark=remark)
 
 
 def _gaps(section: Section, *, said: bool) -> PageTable:
@@ -144,6 +142,13 @@ def _rates(section: Section) -> PageTable:
         reasons = [group["reasons"].get(name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
         rows.append((*row, _joined(reasons)))
+    nameless = [one["value"] for one in section["groups"] if not one["value"][:1].isalpha()]
+    codes = ""
+    if nameless and not section.get("intersection_of"):
+        codes = (
+            f"{', '.join(nameless[:3])}{' ...' if len(nameless) > 3 else ''}: as in the data. "
+            f"Registering these with labels of {section['attribute']} names them."
+        )
     levels = {
         one["level"]
         for group in section["groups"]
@@ -153,7 +158,9 @@ def _rates(section: Section) -> PageTable:
         caption=f"Rates of the groups of {section['attribute']}",
         head=(*head, "Note"),
         rows=rows,
-        remark="".join(f"In brackets: {level:.0%} intervals, each by itself." for level in levels),
+        remark=" ".join(
+            [*(f"In brackets: {level:.0%} intervals, each by itself." for level in levels), codes]
+        ).strip(),
     )
 
 
@@ -161,36 +168,6 @@ def _with_interval(group: Mapping[str, Any], rate: str) -> str:
     interval = (group.get("rate_intervals") or {}).get(rate)
     shown = figure_text(group[rate])
     return shown if interval is None else f"{shown} ({_interval(interval)})"
-
-
-def _privacy_costs(section: Section) -> PageTable | None:
-    found = section["privacy_cost_by_group"]
-    if found is None:
-        return None
-    shown = [name for name in _COST_COLUMNS if _some(found["groups"], name)]
-    rows = [
-        (
-            group["value"],
-            *(figure_text(group[name]) for name in shown),
-            _joined(group["reasons"].get(name) for name in ("participations_mean", *shown)),
-        )
-        for group in found["groups"]
-    ]
-    remark = (
-        "Over the training clients of each group. A mean is the one over all of them unless the "
-        "group's is far from it."
-    )
-    if found["unit"] == "record":
-        remark += (
-            " Clients have rows of several groups: a mean is over the group's rows, each with its "
-            "client's cost."
-        )
-    return PageTable(
-        caption=f"What training cost the groups of {section['attribute']}",
-        head=("Group", *(_COST_COLUMNS[name] for name in shown), "Note"),
-        rows=rows,
-        remark=remark,
-    )
 
 
 def _some(groups: Sequence[Mapping[str, Any]], name: str) -> bool:

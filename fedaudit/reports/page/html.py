@@ -2,16 +2,17 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fedaudit.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
@@ -56,85 +57,69 @@ class Link:
     """Whether it is behind *More*."""
 
 
+class PageOptions(TypedDict, total=False):
+    """How a report's page is shown; a page for download has none of these but its appendix."""
+
+    links: Sequence[Link]
+    """Above the report."""
+    tail: Markup | None
+    """Below it."""
+    files: str
+    """The address below which each picture is had as a file."""
+    appendix: bool
+    """With the figures of every round, and on paper with every table."""
+
+
 def render(
     document: Mapping[str, Any],
     series: Series | None = None,
     *,
-    links: Sequence[Link] = (),
-    tail: Markup | None = None,
     later: LaterAttempts | None = None,
-    appendix: bool = False,
-    files: str = "",
+    **options: Unpack[PageOptions],
 ) -> str:
     """The page of a report document (version 1). Every value in it is escaped. `later`: what
     attacks found after it was signed. `series`: the figures of the rounds; without it there are no
-    curves over rounds. `links` are shown above the report and `tail` below it; a page for download
-    has neither. `appendix`: with the figures of every round, and on paper with every table.
-    `files`: the address below which each picture is had as a file; '' for no links to them."""
+    curves over rounds."""
     shown = for_readers(document)
     attacks = shown.get("attacks") or []
-    return _page(
-        "report.html",
-        shown,
-        appendix=appendix,
-        charts=charts_of(shown, series),
-        attacks=attack_tables(attacks),
-        false_alarm_chance=false_alarm_chance(attacks),
-        links=links,
-        tail=tail,
-        later=later,
-        files=files,
-    )
+    more = {
+        "charts": charts_of(shown, series),
+        "attacks": attack_tables(attacks),
+        "false_alarm_chance": false_alarm_chance(attacks),
+        "later": later,
+    }
+    return _page("report.html", shown, more, options)
 
 
-def render_declared(
-    document: Mapping[str, Any],
-    *,
-    links: Sequence[Link] = (),
-    appendix: bool = False,
-    files: str = "",
-) -> str:
+def render_declared(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
     """The page of a declared ledger's report. Every value in it is escaped."""
-    return _page("declared.html", document, appendix=appendix, links=links, files=files)
+    return _page("declared.html", document, {}, options)
 
 
-def render_audit(
-    document: Mapping[str, Any],
-    *,
-    links: Sequence[Link] = (),
-    appendix: bool = False,
-    files: str = "",
-) -> str:
-    """The page of an audit's report document. Every value in it is escaped. `links` are shown above
-    the report; a page for download has none."""
+def render_audit(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
+    """The page of an audit's report document. Every value in it is escaped."""
     shown = _audit_for_readers(document)
     charts: dict[str, list[list[Chart]]] = {"fairness": [[] for _ in shown["fairness"]]}
-    return _page("audit.html", shown, appendix=appendix, charts=charts, links=links, files=files)
+    return _page("audit.html", shown, {"charts": charts}, options)
 
 
 def _audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
     return for_readers(as_report_of_run(document, parse_audit(document["spec"])))
 
 
-def report_pictures(document: Mapping[str, Any], series: Series) -> list[Chart]:
-    """Every picture on the page of a report document."""
-    shown = for_readers(document)
-    charts = charts_of(shown, series)
-    return [*_unfolded(shown), *charts.privacy, *chain(*charts.fairness), *charts.training]
-
-
-def audit_pictures(document: Mapping[str, Any]) -> list[Chart]:
-    """Every picture on the page of an audit's report document."""
-    return _unfolded(_audit_for_readers(document))
-
-
-def declared_pictures(document: Mapping[str, Any]) -> list[Chart]:
-    """Every picture on the page of a declared ledger's report."""
-    return _unfolded(document)
-
-
-def _unfolded(report: Mapping[str, Any]) -> list[Chart]:
-    return [*answer_pictures(report), *(one for one in _rate_pictures(report) if one)]
+def report_pictures(document: Mapping[str, Any], series: Series | None = None) -> list[Chart]:
+    """Every picture on the page of a report of a run, of predictions, or of a declared ledger."""
+    if document.get("declared"):
+        shown: Mapping[str, Any] = document
+    elif "predictions" in document:
+        shown = _audit_for_readers(document)
+    else:
+        shown = for_readers(document)
+    found = [*answer_pictures(shown), *filter(None, _rate_pictures(shown))]
+    if series is not None:
+        charts = charts_of(shown, series)
+        found += [*charts.privacy, *chain(*charts.fairness), *charts.training]
+    return found
 
 
 def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
@@ -146,27 +131,28 @@ def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
     ]
 
 
-def _page(name: str, report: Mapping[str, Any], *, appendix: bool, **context: Any) -> str:
+def _page(
+    name: str, report: Mapping[str, Any], more: Mapping[str, Any], options: PageOptions
+) -> str:
     """What all pages have: the pictures below the answer, and the tables of groups with the
     pictures of the attributes that those leave out. Paper leaves out what is between two marks,
     which no value can have since all are escaped."""
-    marks = ("", "") if appendix else (APPENDIX_BEGINS, APPENDIX_ENDS)
+    shown: PageOptions = {"links": (), "tail": None, "files": "", "appendix": False, **options}
+    marks = ("", "") if shown["appendix"] else (APPENDIX_BEGINS, APPENDIX_ENDS)
     widest = by_unevenness(report["fairness"])[-1:]
-    said_of = widest[0] if widest and "verdict_parts" in report else None
-    return (
-        page_environment()
-        .get_template(name)
-        .render(
-            report=report,
-            seen=answer_pictures(report),
-            rates=[[] if one is None else [one] for one in _rate_pictures(report)],
-            tables=fairness_tables(report["fairness"], said_of=said_of),
-            leave_out=Markup(marks[0]),
-            go_on=Markup(marks[1]),
-            appendix=appendix,
-            **context,
-        )
-    )
+    context = {
+        "report": report,
+        "seen": answer_pictures(report),
+        "rates": [[] if one is None else [one] for one in _rate_pictures(report)],
+        "tables": fairness_tables(
+            report["fairness"], said_of=widest[0] if widest and "verdict_parts" in report else None
+        ),
+        "leave_out": Markup(marks[0]),
+        "go_on": Markup(marks[1]),
+        **more,
+        **shown,
+    }
+    return page_environment().get_template(name).render(context)
 
 
 @cache
@@ -185,6 +171,13 @@ def _moment(time: str | None) -> str:
     return f"{found.day} {found:%b %Y, %H:%M} UTC"
 
 
+def _with_code(value: Any) -> Any:
+    """A text with what is between backticks as code; Markup stays as it is."""
+    if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
+        return value
+    return Markup(re.sub("`([^`\n]+)`", r"<code>\1</code>", str(escape(value))))
+
+
 @cache
 def page_environment() -> Environment:
     """Where the templates of report pages are found, with the filters and names that they use."""
@@ -194,6 +187,7 @@ def page_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_with_code,
     )
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text

@@ -248,7 +248,7 @@ def model(document: Document) -> str:
     hypotheses = figure(number_at(document, "spec", "training", "hypotheses"))
     parts = settings(part_at(document, "spec", "model")) or "unknown"
     if sends_nothing(document):
-        return f"Released parameters: none; each client has a model of its own: {parts}."
+        return f"Released parameters: none; each client has its own model: {parts}."
     personal = text_at(document, "utility", "method", "personalised")
     own = "" if personal is None else f" The figures are of other models: {personal}."
     return f"Released parameters: {size}; hypotheses: {hypotheses}; model: {parts}.{own}"

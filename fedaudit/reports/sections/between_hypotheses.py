@@ -62,8 +62,8 @@ _ONE = "there is one hypothesis, so no client chooses"
 _REPORTED = "clients report the hypothesis that they chose, without any noise: nothing hides it"
 _UNKNOWN = "the hypotheses were not handed over"
 _NOT_FINITE = "a hypothesis is not finite"
-_SECRET_RATE = "the radius is adaptive: every release has an epsilon of its own"
-_BY_LAYER = "each layer has an epsilon of its own; their exponents are added up"
+_SECRET_RATE = "the radius is adaptive: every release has a separate epsilon"
+_BY_LAYER = "each layer has a separate epsilon; their exponents are added up"
 _NO_CLIP = "updates are not clipped, so nothing bounds how far apart two of them are"
 _FEW = (
     f"the best round has fewer than {MIN_RELEASES} releases: the figure would all but state the "
@@ -123,7 +123,7 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
     adaptive = run.inputs.radius is None
     layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
     sentences = [
-        "The hypothesis that a client chose has no noise of its own. Where the same update starts "
+        "The hypothesis that a client chose has no separate noise. Where the same update starts "
         "from one hypothesis or from another, the two uploads lie as far apart as the hypotheses. "
         + (
             "At a public epsilon what the server receives of one release would differ in "

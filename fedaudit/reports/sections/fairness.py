@@ -1,13 +1,13 @@
 """The fields of the section `fairness`, and its figures from counts as they are."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedaudit.arrays import Floats, Ints
-from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import (
     NO_ACCURACY,
     NO_OUTCOME,
@@ -19,9 +19,6 @@ from fedaudit.fairness.gaps import (
 from fedaudit.fairness.intervals import GAIN_METHOD, GROUP_METHOD, Interval
 from fedaudit.fairness.noised_counts import outward
 from fedaudit.fairness.ranking import TOO_FEW
-from fedaudit.fairness.scored_groups import Membership, membership
-from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
-from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
@@ -74,28 +71,6 @@ class GroupSection(Part):
     reasons: Reasons
 
 
-class GroupPrivacyCost(Part):
-    """What the training clients of one group paid, as coarse means. With the unit `record` a client
-    counts in a mean by how many rows of the group it has. Their number, totals and largest figures
-    are sums over the clients' sensitive values, of which a few dozen give these back, or name who
-    paid more than all of the group."""
-
-    value: str
-    suppressed: bool
-    leakage_mean: float | None
-    participations_mean: float | None
-    refusals_mean: float | None
-    reasons: Reasons
-
-
-class PrivacyCostSection(Part):
-    """What training cost by group: over training clients, where it is no secret who took part."""
-
-    unit: Literal["client", "record"]
-    """`client` where every training client has rows of only one group."""
-    groups: list[GroupPrivacyCost]
-
-
 class CrossCheck(Part):
     """What another library computed from the rows themselves, and how far it is from the report.
 
@@ -126,8 +101,6 @@ class FairnessSection(Part):
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
-    privacy_cost_by_group: PrivacyCostSection | None = None
-    privacy_cost_by_group_reason: str | None = None
     cross_check: CrossCheck | None = None
     cross_check_reason: str | None = None
 
@@ -137,7 +110,7 @@ class FiguresDisagreeError(Exception):
 
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
-NO_GROUP_INTERVALS = "no two groups are compared by client, or the spec asks for no intervals"
+NO_GROUP_INTERVALS = "no two groups are compared by client, or no intervals were asked for"
 _ENDS = 0.001
 """Ends of intervals from exact counts are rounded outward to it, so that no size of a group can be
 solved from them."""
@@ -336,73 +309,3 @@ def metric_section(
     return MetricSection(
         value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
     )
-
-
-_NO_TRAINING = "the training is not known here"
-_NOT_ASKED_FOR = (
-    "fairness.privacy_cost_by_group is off: figures by group say something of the sensitive values "
-    "of training clients, whom the guarantee speaks of, so they are shown on request only"
-)
-_NOT_GIVEN = "the groups of the training clients were not handed over"
-_NOT_COUNTED = "refusals were not counted by client"
-_NO_COSTS_COMBINED = (
-    "a combination is suppressed, and the figures of the single attributes, less those of the "
-    "other combinations, would give it away"
-)
-_FIGURES = ("leakage_mean", "participations_mean", "refusals_mean")
-
-
-def privacy_cost_by_group(
-    material: ScoredMaterial, attribute: str, rule: DisclosureRule
-) -> tuple[PrivacyCostSection | None, str | None]:
-    """The section of one attribute, or None and the reason why there is none."""
-    if not isinstance(material, ReportMaterial):
-        return None, _NO_TRAINING
-    secret = mechanism_of(material.spec).no_group_costs
-    if secret is not None:
-        return None, secret
-    if not material.spec.fairness.privacy_cost_by_group:
-        return None, _NOT_ASKED_FOR
-    rows = material.federation.training_rows.get(attribute)
-    if rows is None:
-        return None, _NOT_GIVEN
-    found = membership(rows, rule)
-    if found.disclosure.suppresses and rule.combination is not None:
-        return None, _NO_COSTS_COMBINED
-    figures, missing = _cost_figures(material, found)
-    groups = []
-    for place, value in enumerate(material.federation.attributes[attribute]):
-        visible = bool(found.disclosure.shown[place])
-        own = {
-            name: figures[name][place].item() if visible and name in figures else None
-            for name in _FIGURES
-        }
-        reasons = missing
-        if not visible:
-            reasons = dict.fromkeys(_FIGURES, found.disclosure.reason(place))
-        groups.append(GroupPrivacyCost(value=value, suppressed=not visible, reasons=reasons, **own))
-    return PrivacyCostSection(unit=found.unit, groups=groups), None
-
-
-def _cost_figures(
-    material: ReportMaterial, found: Membership
-) -> tuple[dict[str, Floats], dict[str, str]]:
-    training = material.federation.training_clients
-    participations = found.coarse_mean(material.releases, training_clients=training)
-    figures = {"participations_mean": participations}
-    missing: dict[str, str] = {}
-    if material.refused is None:
-        missing["refusals_mean"] = _NOT_COUNTED
-    else:
-        figures["refusals_mean"] = found.coarse_mean(material.refused, training_clients=training)
-    inputs = material.inputs
-    match inputs.cost_kind:
-        case "leakage":
-            figures["leakage_mean"] = inputs.leakages(participations)
-        case "epsilon":
-            missing["leakage_mean"] = NO_LEAKAGE
-        case "unbounded":
-            missing["leakage_mean"] = why_unbounded(inputs)
-        case other:
-            assert_never(other)
-    return figures, missing

@@ -223,7 +223,7 @@ SIMULATED = (
 )
 _RELEASES_ONLY = (
     "Epsilon covers this training alone: where its settings were chosen by earlier runs on the "
-    "same data, those runs and the choice have a cost of their own, which is not in it."
+    "same data, those runs and the choice have a separate cost, which is not in it."
 )
 
 

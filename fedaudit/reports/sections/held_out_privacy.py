@@ -120,8 +120,8 @@ def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force
     )
     if not in_force:
         found += (
-            " The noise was simulated: whoever has the seed, which this report states, can "
-            "subtract it, so the guarantee is not in force and protects nobody."
+            " The noise was simulated: anyone with the seed, which this report states, can "
+            "subtract it, so the guarantee is not in force and protects no one."
         )
     return found
 
@@ -266,13 +266,8 @@ def _published_counts(report: Mapping[str, Any]) -> int:
 
 
 _SIMULATED = (
-    "The noise on the fairness counts was simulated: whoever has the seed can subtract it, so "
-    "fairness_privacy protects nobody here."
-)
-_COSTS = (
-    "fairness.privacy_cost_by_group was asked for: what training cost each group reveals something "
-    "of the sensitive values of training clients, whom neither the guarantee nor fairness_privacy "
-    "covers here."
+    "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
+    "fairness_privacy protects no one here."
 )
 
 
@@ -301,8 +296,6 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
     ]
     if not is_secret(spec):
         found.append(_SIMULATED)
-    if spec.fairness.privacy_cost_by_group and mechanism_of(spec).no_group_costs is None:
-        found.append(_COSTS)
     return found + list(spec.federation.traits.fairness_limits)
 
 

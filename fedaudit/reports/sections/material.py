@@ -44,9 +44,6 @@ class FederationFacts:
     """Of a target with two classes, the one that is favourable without a rule."""
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each sensitive attribute, in the order of the counts."""
-    training_rows: Mapping[str, Ints32] = field(default_factory=dict)
-    """Per attribute, the rows of each group that a client trains on, 0 for clients that do not
-    train: [clients, groups]. Confidential."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from fedaudit.reports.sections.fairness import (
     FairnessSection,
     GroupSection,
     metric_section,
-    privacy_cost_by_group,
     shown_rates,
     with_rate_intervals,
 )
@@ -55,7 +54,6 @@ def noised_section(
     values = material.federation.attributes[attribute]
     rule = material.disclosures[attribute].rule
     counts, shown, figures = noised_gaps(noised.counts[attribute], rule)
-    costs, why_no_costs = privacy_cost_by_group(material, attribute, rule)
     combined = material.spec.fairness.combinations.get(attribute)
     asked = material.spec.fairness.intervals
     intervals = {}
@@ -80,8 +78,6 @@ def noised_section(
             )
             for one in (*figures, *(Figure(name, None, WITHHELD) for name in SCORE_METRICS))
         },
-        privacy_cost_by_group=costs,
-        privacy_cost_by_group_reason=why_no_costs,
         cross_check_reason=CHECKED_BEFORE,
     )
 

@@ -235,12 +235,11 @@ def _with_labels(section: Mapping[str, Any]) -> dict[str, Any]:
     def named(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{**one, "value": labels.get(one["value"]) or one["value"]} for one in groups]
 
-    reference, costs = section["reference_group"], section["privacy_cost_by_group"]
+    reference = section["reference_group"]
     return {
         **section,
         "reference_group": labels.get(reference) or reference,
         "groups": named(section["groups"]),
-        "privacy_cost_by_group": costs and {**costs, "groups": named(costs["groups"])},
     }
 
 

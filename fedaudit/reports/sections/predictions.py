@@ -70,9 +70,12 @@ def wrong_rates(section: _Figures, *, exact: bool) -> Iterator[str]:
         place = shown(group["value"])
         figures = {name: group[name] for name in (*RATES, "accuracy", "accuracy_over_baseline")}
         if group["suppressed"]:
-            hidden = {**figures, "auc": group.get("auc")}
+            hidden = {**figures, **{name: group.get(name) for name in ("auc", "rate_intervals")}}
             yield from (f"{name} of {place}" for name, one in hidden.items() if one is not None)
             continue
+        for name, one in (group.get("rate_intervals") or {}).items():
+            if group[name] is None or not one["low"] <= group[name] <= one["high"]:
+                yield f"the interval of {name} of {place}"
         selected, right, false = (
             figures[name]
             for name in ("selection_rate", "true_positive_rate", "false_positive_rate")
@@ -365,7 +368,7 @@ def _predictions(material: AuditMaterial) -> Predictions:
 
 def _prediction_limits(material: AuditMaterial) -> list[str]:
     found = [
-        "Whoever made the table chose its rows: that they are a fair sample of the people "
+        "Its maker chose the table's rows: that they are a fair sample of the people "
         "concerned, that the predictions are those of the model in use, and that the model had not "
         "seen the rows, is taken on trust.",
         *([f"Beware: {EQUAL_TRUTH}."] if material.all_right else []),

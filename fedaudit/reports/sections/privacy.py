@@ -120,7 +120,7 @@ _RECOMPUTED = (
     "leakage_by_cluster",
 )
 _NOT_BY_LAYER = "one noise covers the whole update; privacy.per_layer would give each layer its own"
-_NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its own"
+_NOT_BY_RECORD = "the mechanism protects clients; records have no budgets"
 
 
 def privacy_section(material: ReportMaterial) -> Privacy:

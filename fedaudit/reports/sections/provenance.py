@@ -159,7 +159,7 @@ UNSIGNED = (
     "newest ones were cut off, unless the chain's head is kept elsewhere."
 )
 SIGNED = (
-    "The signature shows that whoever held the key stated this, and that nothing was changed "
+    "The signature shows that the key's holder stated this, and that nothing was changed "
     "since. It does not show that what was stated is true, nor when."
 )
 INTEGRITY = Section[ReportMaterial, RunEvidence](
@@ -281,13 +281,13 @@ def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> 
     if not set_by_owner:
         return [
             "The federation's owner had set no disclosure policy: group sizes, edges, the "
-            "favourable outcome and the split are those of whoever asked. Reports on the same "
+            "favourable outcome and the split are those of the submitters. Reports on the same "
             "data that differ in one of them can give single people away."
         ]
     sentence = f"Set by the federation's owner: {', '.join(set_by_owner)}."
     if left:
         sentence += (
-            f" Left to whoever asked: {', '.join(left)}; reports on the same data that differ "
+            f" Left to the submitters: {', '.join(left)}; reports on the same data that differ "
             "there, or that were made before the policy, can give single people away."
         )
     return [sentence]

@@ -6,7 +6,6 @@ from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, score_gaps
 from fedaudit.fairness.intervals import METHOD, intervals_by_group, rate_intervals, score_intervals
 from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.fairness import (
     NOT_HANDED_OVER,
@@ -15,7 +14,6 @@ from fedaudit.reports.sections.fairness import (
     group_gains,
     group_sections,
     metric_section,
-    privacy_cost_by_group,
     with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
@@ -66,7 +64,6 @@ def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
 def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
-    costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
     combined = material.spec.fairness.combinations.get(attribute)
     gains = group_gains(material, attribute)
     material.progressed()
@@ -90,8 +87,6 @@ def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
         reference_group=None if disclosure.reference is None else values[disclosure.reference],
         groups=groups,
         metrics=metrics,
-        privacy_cost_by_group=costs,
-        privacy_cost_by_group_reason=why_no_costs,
         cross_check_reason="the rows were not handed over, so nothing was computed twice",
     )
 
@@ -178,13 +173,6 @@ def _group_limits(material: ReportMaterial) -> list[str]:
         _limit_counts(material),
         *_limit_groups(material),
     ]
-    if fairness.privacy_cost_by_group and mechanism_of(material.spec).no_group_costs is None:
-        found.append(
-            "fairness.privacy_cost_by_group was asked for: what training cost each group reveals "
-            "something of the sensitive values of training clients, whom the guarantee speaks of "
-            "and which it does not cover here. The figures are coarse, so one report says little; "
-            "many reports on the same clients say more."
-        )
     if any(", in no group: " in note for note in material.federation.notes):
         found.append(
             "Rows without a value of an attribute are in no group. Groups are suppressed where the "

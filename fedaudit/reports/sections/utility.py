@@ -163,13 +163,13 @@ class Utility(RankingFigures, Measured):
 
 
 _TUNED = (
-    "each held-out client made a model of its own by {steps} steps of {words} from "
-    "{start}, on rows of its own that are not scored, and every figure of held-out rows is of "
+    "each held-out client made its own model by {steps} steps of {words} from "
+    "{start}, on rows of it that are not scored, and every figure of held-out rows is of "
     "these models, which stay with the clients"
 )
 _AS_WITHOUT = "updates, as without models of the clients' own, and protected alike"
 _LOCAL_DATA = (
-    "No client that trains was computed: the models of those would stay with them, and nobody here "
+    "No client that trains was computed: the models of those would stay with them, and no one here "
     "is scored by one."
 )
 _ROWS_OF_TUNING = (
@@ -229,7 +229,7 @@ def method_limits(spec: ExperimentSpec) -> list[str]:
         case QFfl():
             return [_WEIGHTS]
         case LocalOnly():
-            return [*found, _LOCAL_DATA]
+            return found if spec.federation.holds_out_rows else [*found, _LOCAL_DATA]
         case _:
             assert_never(method)
 

@@ -423,7 +423,7 @@ def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
 
 
 def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str = "") -> Advice:
-    """For a run whose bound excludes practically nothing, or fails a gate: noise that is enough in
+    """For a run whose bound is too large to protect, or fails a gate: noise that is enough in
     the worst case, and what to expect of it. `goal`: of the `figure`, or of whatever bounds it."""
     run = _Run(report, parse_admitted(report["spec"]))
     needed = _needed_noise(run, goal, figure)

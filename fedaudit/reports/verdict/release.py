@@ -200,8 +200,7 @@ def _bound(report: Mapping[str, Any]) -> AnswerReason | None:
     if excludes_nothing(report):
         return _reason(
             "guarantee-bounds-nothing",
-            f"the guarantee is {guarantee['label']}, and its bound is so large that it excludes "
-            "practically nothing",
+            f"the guarantee is {guarantee['label']}, and its bound is too large to protect anyone",
         )
     if delta_gives_data_away(report):
         return _reason(
@@ -218,7 +217,7 @@ def _bound(report: Mapping[str, Any]) -> AnswerReason | None:
 
 
 def excludes_nothing(report: Mapping[str, Any]) -> bool:
-    """Whether the bound, were it in force, is so large that it bounds practically nothing."""
+    """Whether the bound, were it in force, is too large to protect anyone."""
     return report_level(report) in ("nothing", "unbounded")
 
 

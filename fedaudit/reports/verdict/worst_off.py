@@ -65,7 +65,7 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         interval, low = gap["interval"], gap["value"]
         if interval is not None:
             low = interval["low"]
-        elif report["spec"]["fairness"].get("intervals") is not None:
+        elif report["spec"].get("fairness", _OF_AUDITS).get("intervals") is not None:
             continue
         if by_gate or low is None or low <= size or _was_by_chance(gap):
             continue
@@ -79,6 +79,10 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             )
             found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+_OF_AUDITS = {"intervals": "always"}
+"""The spec of an audit has no such part."""
 
 
 def _was_by_chance(gap: Mapping[str, Any]) -> bool:

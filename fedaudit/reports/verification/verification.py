@@ -45,7 +45,7 @@ VALID: Verdict = "valid"
 UNTRUSTED: Verdict = "consistent, signer untrusted"
 ALTERED: Verdict = "altered"
 _AS_DECLARED = (
-    "clips, noise, samples and counts are as the trainer declared them; nobody here saw the "
+    "clips, noise, samples and counts are as the trainer declared them; fedaudit did not see the "
     "training, so these checks say what was declared, and not that it is true",
 )
 

@@ -2,7 +2,9 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import Refusals
@@ -22,9 +24,14 @@ class AttackedSpec:
     privacy: PrivacySpec
 
 
+def _states_its_kind(schema: dict[str, Any]) -> None:
+    schema["required"] = ["kind", *schema.get("required", ())]
+
+
 class AttackPart(SpecPart):
     """An attack, which has no answer by default: one that leaves any out cannot be made."""
 
+    model_config = ConfigDict(json_schema_extra=_states_its_kind)
     question: ClassVar[str]
     """Its name and what it asks, as a title for people."""
     tells_of_people: ClassVar[bool] = True

@@ -16,7 +16,7 @@ _AROUND = (0.1, 1 / 3, 1.0, 3.0, 10.0)
 class ClusterMembershipSpec(AttackPart):
     """Counts how often the server names the hypothesis that a client started from."""
 
-    question = "Hypothesis membership: can a client's choice be told from its upload?"
+    question = "Hypothesis membership: does an upload show its client's choice?"
     kind: Literal["cluster-membership"] = "cluster-membership"
     noise_multipliers: (
         Annotated[list[TriedMultiplier], Field(min_length=1, max_length=32)] | None

@@ -249,11 +249,12 @@ def split_cells(cells: Sequence[Cell]) -> Splits:
     """The splits of cells that can be stacked."""
     training = np.stack([split_of(cell.spec, cell.federation)[0] for cell in cells])
     rows = [validation_rows(cell.spec, cell.federation) for cell in cells]
-    by_rows = cells[0].spec.federation.holds_out_rows
+    spec, by_rows = cells[0].spec, cells[0].spec.federation.holds_out_rows
+    every = scored_fraction(spec) is None and not (by_rows and spec.training.method.personalises)
     return Splits(
         training,
         np.stack([np.arange(len(own.clients)) if by_rows else own.clients for own in rows]),
-        None if scored_fraction(cells[0].spec) is None else tuple(own.scored for own in rows),
+        None if every else tuple(own.scored for own in rows),
         tuple(first_rows(np.bincount(own.client_of)) for own in rows),
     )
 

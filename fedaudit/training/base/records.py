@@ -101,20 +101,26 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
             validates = held_out(spec, federation)
             if federation.left_out is not None:
                 validates &= ~federation.left_out
-            place = np.flatnonzero(validates)
-            clients, client_of = np.unique(federation.client_of[place], return_inverse=True)
+            clients = np.unique(federation.client_of[validates])
             if not len(clients):
                 raise _nothing("no record is held out", "raise `validation_fraction`")
+            shown = validates
+            if spec.training.method.personalises:  # clients make their models of what trains
+                shown = validates | ~held_out(spec, federation)
+                shown &= np.isin(federation.client_of, clients)
+            place = np.flatnonzero(shown)
+            client_of = np.searchsorted(clients, federation.client_of[place])
+            scored = validates[place]
         case "client":
             clients = split_of(spec, federation)[1]
             place = federation.rows_of(clients)
             client_of = np.repeat(np.arange(len(clients)), federation.counts[clients])
+            scored = np.ones(len(place), dtype=np.bool_)
         case _:
             assert_never(spec.federation.validation_unit)
     by_client = not (spec.federation.holds_out_rows and spec.privacy.draws_by_record)
-    scored = np.ones(len(place), dtype=np.bool_)
     fraction = scored_fraction(spec)
-    if by_client and fraction is not None:
+    if by_client and scored.all() and fraction is not None:
         counts = np.bincount(client_of)
         scored = scored_rows(counts, clients=clients, fraction=fraction, seed=spec.seed)
     return ValidationRows(clients, client_of, place, scored, by_client=by_client)
@@ -122,7 +128,8 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
 
 def scored_fraction(spec: ExperimentSpec) -> float | None:
     """Which share of a client's validation rows is scored, by what the others choose; None where
-    every row is, by a choice made without it."""
+    every row is, by a choice made without it. Models that clients make of what trains are scored on
+    all rows that are held out of these."""
     scoring = spec.federation.scoring
     match scoring:
         case LeaveOneOut():

@@ -1,7 +1,8 @@
-"""Compressed answers, and HEAD."""
+"""Compressed answers, HEAD and OPTIONS."""
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -54,6 +55,17 @@ def test_head_answers_as_get_without_a_body(api: Api, finished: dict) -> None:
         assert (asked.status_code, asked.content) == (got.status_code, b""), path
         for name in ("content-type", "content-length", "cache-control"):
             assert asked.headers.get(name) == got.headers.get(name)
+
+
+def test_options_names_the_methods_of_every_path(api: Api) -> None:
+    paths = api.get("/openapi.json", key=None).json()["paths"]
+    pages = {"/": ["get"], "/federations/new": ["get", "post"], "/docs/assets/x.js": ["get"]}
+    for path, methods in {**paths, **pages}.items():
+        answer = api.request("OPTIONS", re.sub(r"{\w+}", "0", path), key=None)
+        expected = {*map(str.upper, methods), "OPTIONS", *(["HEAD"] if "get" in methods else [])}
+        assert set(answer.headers["allow"].split(", ")) == expected, path
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert api.request("OPTIONS", "/v1/nowhere").status_code == 404
 
 
 def test_head_of_a_stream_that_goes_on_ends(api: Api) -> None:

@@ -38,7 +38,7 @@ def _needed(method: str, path: str) -> str:
         return "reports:read"  # It has no ledger, and nothing that the report does not say.
     found_later = path.endswith(("/attacks/later", "/attacks/later/{later_id}"))
     of_attacks = "/attacks" in path and method == "GET" and not found_later
-    confidential = path.endswith("/clients") or "/privacy-ledger" in path or of_attacks
+    confidential = path.endswith("clients") or "/privacy-ledger" in path or of_attacks
     if confidential or path.endswith(("/bundle", "/record-table")):
         return "ledger:read"
     if path.endswith("/sign-offs"):
@@ -46,7 +46,12 @@ def _needed(method: str, path: str) -> str:
     if path.endswith(("/erasure", "/model-layout", "{federation_id}/proposals")):
         of_proposal = path.endswith("/proposals")  # It stores nothing.
         return "federations:read" if method == "GET" or of_proposal else "admin"
-    if found_later or "/report" in path or path.endswith(("/model", "/table")):
+    if (
+        found_later
+        or "/report" in path
+        or path.endswith(("/model", "/claims.jsonl"))
+        or "/table" in path
+    ):
         return "reports:read"
     reads, writes = next(scopes for begin, scopes in NEEDED.items() if path.startswith(begin))
     return reads if method == "GET" else writes

@@ -37,7 +37,7 @@ def test_a_ledger_is_shown_with_its_rounds_and_refusals(api: Api) -> None:
         "gaussian, noise multiplier 8, steps 1",
         "not reserved",
         "as reserved; 1 client refused",
-        "refused: nobody was admitted",
+        "refused: no one was admitted",
     ):
         assert words in shown, words
     for link in ("report", "verification", "bundle.zip"):
@@ -51,7 +51,7 @@ def test_a_ledger_is_shown_with_its_rounds_and_refusals(api: Api) -> None:
         assert reserve(api, ledger, 5, [name])["admitted"] == admitted
         shown = browser.get(f"/ledgers/{ledger}").text
         assert "is held for a day at most" in shown
-        assert "nobody was admitted" not in shown
+        assert "no one was admitted" not in shown
     older = browser.get(f"/ledgers/{ledger}?below=2").text
     assert "Newest rounds" in older
     assert "not reserved" not in older

@@ -63,7 +63,7 @@ def test_a_bound_is_said_in_words_and_one_that_excludes_nothing_is_no_success(ap
     for multiplier, colour, badge, words in (
         (6, "notice-good", "guarantee-formal", "right at most 89% of the time"),
         (3, "notice-note", "guarantee-formal", "That is weak on paper"),
-        (0.03, "notice-warn", "guarantee-suspended", "excludes practically nothing"),
+        (0.03, "notice-warn", "guarantee-suspended", "practically no protection"),
     ):
         asked = spec(privacy={**proven, "noise_multiplier": multiplier})
         answer = visitor.post(NEW, document(asked))

@@ -15,6 +15,7 @@ from tests.api.service import Api, finish, spec
 _REFERENCE = re.compile(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"')
 _GET_FORM = re.compile(r'<form\b[^>]*method="get"[^>]*action="([^"]*)"')
 _FILES = ("/docs/assets/", "/assets/")
+_PICTURES = (".png", ".svg")
 
 
 class Filled(NamedTuple):
@@ -102,6 +103,11 @@ def _crawl(visitor: Browser, start: str) -> Iterator[tuple[str, int]]:
         for reference in found:
             address = urlsplit(urljoin(base, html.unescape(reference)))
             to = address.path + (f"?{address.query}" if address.query else "")
-            if address.scheme == "http" and to not in seen and not to.startswith(_FILES):
+            if (
+                address.scheme == "http"
+                and to not in seen
+                and not to.startswith(_FILES)
+                and not to.endswith(_PICTURES)
+            ):
                 seen.add(to)
                 waiting.append(to)

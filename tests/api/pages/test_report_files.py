@@ -37,7 +37,7 @@ def test_every_file_of_a_report_is_what_the_api_says(api: Api, tmp_path: Path) -
         assert "attachment" in answer.headers["content-disposition"], href
         assert answer.headers["cache-control"] == "no-store", href
     for name in READINGS:
-        said = api.get(f"/v1{base}/report?reading={name}")
+        said = api.get(f"/v1{base}/report/readings/{name}")
         if f"{base}/files/{name}.md" in files:
             assert files[f"{base}/files/{name}.md"].text == said.text
         else:

@@ -79,7 +79,7 @@ def test_an_experiment_says_who_submitted_cancelled_and_retried_it(api: Api) -> 
     page = signed_in(api).get(f"/experiments/{submitted['id']}").text
     assert "Ada <" in page
     assert "Bob <" in page
-    assert "named by whoever administers their keys" in page
+    assert "named by the administrators of their keys" in page
 
 
 def test_the_history_of_a_federation_says_who_set_what(api_on_both: Api) -> None:

@@ -17,7 +17,7 @@ def made(api: Api, *scopes: str) -> tuple[str, str]:
 
 
 def rotate(api: Api, key_id: str, seconds: int) -> str:
-    answer = api.post(f"/v1/api-keys/{key_id}/rotation", params={"overlap_seconds": seconds})
+    answer = api.post(f"/v1/api-keys/{key_id}/rotate-secret", params={"overlap_seconds": seconds})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["key"])
 
@@ -64,4 +64,13 @@ def test_only_administrators_of_the_project_rotate_and_nothing_that_was_revoked(
     assert api.post(path, params={"overlap_seconds": 10**6}).status_code == 422
     assert api.request("DELETE", f"/v1/api-keys/{key_id}").status_code == 204
     assert api.post(path).status_code == 404
+    assert not opens(api, secret)
+
+
+def test_the_earlier_path_names_its_successor(api: Api) -> None:
+    key_id, secret = made(api, "experiments:read")
+    answer = api.post(f"/v1/api-keys/{key_id}/rotation", params={"overlap_seconds": 0})
+    assert answer.status_code == 200
+    assert answer.headers["link"] == '<rotate-secret>; rel="successor-version"'
+    assert {"deprecation", "sunset"} <= answer.headers.keys()
     assert not opens(api, secret)

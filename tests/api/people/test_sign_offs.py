@@ -271,7 +271,7 @@ def test_the_form_on_the_report(api: Api) -> None:
     browser.sign_in(key_of(api, "Ada <b>", "reports:read", "reports:sign"))
     base = f"/experiments/{id_}"
     page = browser.get(f"{base}/report")
-    assert "Nobody has signed this report off" in page.text
+    assert "This report is not signed off" in page.text
     assert "form-action 'self'" in page.headers["content-security-policy"]
     fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.text))
     fields |= {"decision": "approved", "role": "officer"}

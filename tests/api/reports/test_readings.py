@@ -13,11 +13,9 @@ FORMS = {
 
 def test_readings_are_declared(api: Api) -> None:
     document = api.get("/openapi.json", key=None).json()
-    operation = document["paths"]["/v1/experiments/{experiment_id}/report"]["get"]
-    [parameter] = [one for one in operation["parameters"] if one["name"] == "reading"]
-    assert not parameter["required"]
-    assert set(parameter["schema"]["anyOf"][0]["enum"]) == set(FORMS)
-    assert set(operation["responses"]["200"]["content"]) == {*FORMS.values(), "text/html"}
+    for name, form in FORMS.items():
+        path = f"/v1/experiments/{{experiment_id}}/report/readings/{name}"
+        assert [*document["paths"][path]["get"]["responses"]["200"]["content"]] == [form]
     assert {"NistReading", "ImpactRatioReading"} <= set(document["components"]["schemas"])
 
 
@@ -26,8 +24,14 @@ def test_a_reading_is_made_from_the_stored_report(api: Api) -> None:
     document = finish(api, id_)
     path = f"/v1/experiments/{id_}/report"
     for name, form in FORMS.items():
-        response = api.get(path, params={"reading": name}, headers={"Accept": "text/html"})
+        response = api.get(f"{path}/readings/{name}", headers={"Accept": "text/html"})
         assert response.status_code == 200
+        assert "sunset" not in response.headers
+        earlier = api.get(path, params={"reading": name})
+        assert earlier.content == response.content
+        assert earlier.headers["deprecation"].startswith("@")
+        assert earlier.headers["sunset"].endswith("GMT")
+        assert earlier.headers["link"] == f'<report/readings/{name}>; rel="successor-version"'
         assert response.headers["content-type"].partition(";")[0] == form
         found = response.text if name == "model-card" else response.json()
         assert found == reading(document, name)

@@ -114,7 +114,7 @@ def test_a_run_is_capped_where_a_budget_is_set_and_nowhere_else(name: str) -> No
 
 def test_the_reason_for_no_costs_of_groups_is_the_runs_own(name: str) -> None:
     mechanism, _ = bound(name)
-    reason = mechanism.no_group_costs
+    reason = mechanism.no_client_costs
     if mechanism.facts.subject_kind == "client":
         assert reason is None
         return

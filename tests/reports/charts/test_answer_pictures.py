@@ -22,7 +22,7 @@ def spent(document):
         (1.0, "to 75 %", "right at most 74% of the time"),
         (2.0, "to 95 %", "right at most 89% of the time"),
         (3.5, "nearly all", "right at most 98% of the time"),
-        (5e6, "all", "excludes practically nothing"),
+        (5e6, "all", "too large to protect anyone"),
     ],
 )
 def test_every_band_has_a_name_and_that_of_the_value_is_bold(material, epsilon, band, stated):

@@ -193,7 +193,7 @@ def test_no_gate_passes_on_models_that_stay_while_another_leaves(material):
     # Who uses no common model says so, and is told of whom the figures are.
     found = judged(report, allow_personal_models=True)
     assert [one["outcome"] for one in found] == ["pass"] * 4
-    told = "of models that held-out clients made of their own rows (ditto)"
+    told = "of models that held-out clients made from their rows (ditto)"
     assert [told in one["reason"] for one in found] == [True, True, True, False]
     # There is no other model where every client trains for itself.
     report["utility"]["method"] = {"kind": "local-only", "personalised": "x", "sent": None}

@@ -16,7 +16,6 @@ from tests.reports.conftest import SPEC
 from tests.reports.sections.test_between_hypotheses_section import FIXED
 from tests.reports.sections.test_between_hypotheses_section import made as with_hypotheses
 from tests.reports.sections.test_epsilon_report import with_plan
-from tests.reports.sections.test_fairness_of_clients import with_attribute
 from tests.reports.sections.test_fairness_sections import with_scores
 from tests.reports.sections.test_records_section import material_of
 
@@ -120,7 +119,19 @@ def _many_groups(
     counts = np.zeros((clients, groups, 4), dtype=np.int64)
     counts[np.arange(clients), np.arange(clients) % groups] = (10, 5, 10, 5)
     names = tuple(f"{prefix}{place}" for place in range(groups))
-    return assemble(with_attribute(material(), names, counts=counts)), made(30)
+    return assemble(_with_attribute(material(), names, counts)), made(30)
+
+
+def _with_attribute(
+    made_up: ReportMaterial, values: tuple[str, ...], counts: Any
+) -> ReportMaterial:
+    """The material with other groups, of which the counts [clients, groups, 4] are."""
+    federation = replace(made_up.federation, attributes={"group": values})
+    compared = replace(made_up.result.against_constant, by_group={})
+    result = replace(
+        made_up.result, fairness={"group": counts}, scores={}, against_constant=compared
+    )
+    return with_disclosures(replace(made_up, federation=federation, result=result))
 
 
 def _attributes(
@@ -131,7 +142,6 @@ def _attributes(
         **_FAIRNESS,
         "sensitive": list(names),
         "intersections": [list(names[:2])] if crossed else [],
-        "privacy_cost_by_group": True,
     }
     found = material({"federation": _TABLE, "fairness": fairness, "gates": []})
     clients = np.arange(60)
@@ -142,13 +152,11 @@ def _attributes(
         both = f"{first}_{second}"
         rows[both] = len(values[second]) * rows[first] + rows[second]
         values[both] = tuple(f"{a}, {b}" for a in values[first] for b in values[second])
-    counts, training = {}, {}
+    counts = {}
     for name, group in rows.items():
-        training[name] = np.zeros((60, len(values[name])), dtype=np.int32)
-        training[name][clients[:30], group[:30]] = 10
         counts[name] = np.zeros((30, len(values[name]), 4), dtype=np.int64)
         counts[name][np.arange(30), group[30:]] = (3, 2, 3, 2)
-    federation = replace(found.federation, attributes=values, training_rows=training)
+    federation = replace(found.federation, attributes=values)
     result = replace(found.result, fairness=counts)
     complete = with_disclosures(replace(found, federation=federation, result=result))
     return assemble(complete), _gaps_of(tuple(rows), rounds=60)
@@ -170,7 +178,5 @@ def _epsilons(rounds: int) -> Series:
 
 
 def _two_thousand(made_up: ReportMaterial, clusters: Any) -> ReportMaterial:
-    federation = replace(
-        made_up.federation, clients=2000, training_clients=2000, rows=20_000, training_rows={}
-    )
+    federation = replace(made_up.federation, clients=2000, training_clients=2000, rows=20_000)
     return replace(made_up, federation=federation, clusters=clusters, refused=None)

@@ -42,14 +42,6 @@ def test_a_gap_stands_beside_its_interval(section):
     assert row["95 % interval"] == " to ".join(map(figure_text, ends))
 
 
-def test_who_pays_has_a_row_a_group(section):
-    (table,) = [one for one in tables_of(section) if "cost" in one.caption]
-    rows = cells(table)
-    assert rows["g1"]["Refusals, mean"] == "0.067"
-    assert rows["g2"]["Leakage, mean"] == "1.2"
-    assert "Leakage, largest" not in table.head
-
-
 def test_a_missing_figure_has_its_reason_in_the_note(material):
     parts = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
     section = assemble(material(parts))["fairness"][0]
@@ -62,16 +54,6 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     stated = "Rates of the groups of group: there is no figure to show. Suppressed:"
     assert page.count(stated) == 1
     assert "<caption>Rates of the groups of group</caption>" not in page
-
-
-def test_where_nobody_is_told_who_paid_the_page_says_why(material):
-    made = material()
-    document = assemble(made)
-    document["fairness"][0] |= {
-        "privacy_cost_by_group": None,
-        "privacy_cost_by_group_reason": "who took part is <secret>",
-    }
-    assert "who took part is &lt;secret&gt;." in render(document)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_figures_reasons_gates_and_limits_are_on_the_page(material):
 
 PARTS = {
     "release": "No: the noise was simulated.",
-    "cost": "A leakage of 182, which bounds practically nothing.",
+    "cost": "A leakage of 182, too large to protect anyone.",
     "fairness": "g1 is selected less often than g2.",
     "next": "Train with secret noise.",
 }

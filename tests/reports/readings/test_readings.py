@@ -110,8 +110,8 @@ def test_a_simulated_runs_model_has_no_guarantee(material, noise, begins):
     ("spec", "who"),
     [
         ({}, "Each client adds noise before anything leaves it."),
-        (NOTHING, "Nobody adds noise."),
-        (WITHOUT_NOISE, "Nobody adds noise."),
+        (NOTHING, "No noise is added."),
+        (WITHOUT_NOISE, "No noise is added."),
     ],
 )
 def test_who_adds_noise_follows_from_the_guarantee(material, spec, who):
@@ -344,7 +344,7 @@ def test_a_simulated_run_says_first_that_it_protects_nothing(material, noise, wa
 @pytest.mark.parametrize("spec", [NOTHING, WITHOUT_NOISE])
 def test_without_a_guarantee_nobody_is_said_to_add_noise(material, spec):
     found = registry(assemble(material(spec)))["deployment"]["deployment_model"]
-    assert found["model_name_details"] == "Data stay with the clients. Nobody adds noise."
+    assert found["model_name_details"] == "Data stay with the clients. No noise is added."
 
 
 def test_what_the_run_cannot_know_is_not_made_up_and_is_listed(material):

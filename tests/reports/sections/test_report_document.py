@@ -187,7 +187,7 @@ def test_what_the_owner_set_and_what_was_left() -> None:
     [sentence] = disclosure_limits(policy, SPEC)
     assert "Set by the federation's owner: groups of 30 scored rows or more" in sentence
     assert "of 2 clients or more, edges." in sentence
-    assert "Left to whoever asked: the favourable outcome" in sentence
+    assert "Left to the submitters: the favourable outcome" in sentence
     assert "who is held out and scored" in sentence
 
 
