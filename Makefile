@@ -116,7 +116,8 @@ test-gpu: $(ENVIRONMENT)
 
 test-integrations: $(INTEGRATIONS_STAMP)
 	$(INTEGRATIONS_VENV)/bin/python -m pytest -m integrations \
-		tests/publishing tests/reports tests/client/adapters $(PYTEST_ARGS)
+		tests/publishing tests/reports tests/client/adapters tests/client/test_generated_clients.py \
+		$(PYTEST_ARGS)
 
 test-data: $(ENVIRONMENT)
 	FEDAUDIT_TEST_DATA_DIR="$(abspath $(DATA))" $(PYTHON) -m pytest -m slow \

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -77,127 +78,29 @@ its request in `X-Request-ID`, by the client's own id where it sent one of 8 to 
 and `.`, `_`, `~`, `-`."""
 API_VERSION = "1.0.0"
 """Of the interface, whatever the software's: docs/versions.md says what changes which number."""
-_TAGS = {
-    "experiments": "Trainings that are audited: submitted, found, ended.",
-    "records": "Tables that the rounds of an experiment leave.",
-    "sweeps": "Many experiments as one request.",
-    "events": "What happens to an experiment, as server-sent events.",
-    "reports": "Reports: read, verified, signed off, compared.",
-    "attacks": "Attacks on trained models.",
-    "federations": "Clients' data, with their budgets and policies.",
-    "audits": "Predictions of models that were trained elsewhere.",
-    "artifacts": "Parameters that trainings start from.",
-    "gates": "Bounds on the figures of reports.",
-    "ledgers": "Trainings that run elsewhere, declared round by round.",
-    "keys": "API keys, signing keys and the audit log.",
-    "webhooks": "Addresses that events are sent to.",
-    "health": "Whether the service can answer.",
-}
-_ABOUT: dict[str, Any] = {
-    "title": "fedaudit",
-    "version": API_VERSION,
-    "description": _DESCRIPTION,
-    "contact": {"name": "The operator of this service"},
-    "license_info": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-    "servers": [{"url": "/", "description": "The service that publishes this document."}],
-    "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
-}
-
-_EXPERIMENT: dict[str, Any] = {
-    "spec_version": 1,
-    "name": "two-groups",
-    "seed": 1,
-    "federation": {
-        "source": "synthetic-groups",
-        "clients_per_group": [80, 20],
-        "rows_per_client": 10,
-        "validation_fraction": 0.5,
-    },
-    "model": {"kind": "linear"},
-    "training": {
-        "loss": "rmse",
-        "hypotheses": 2,
-        "rounds": 20,
-        "cohort": {"sampling": "fixed", "clients": 10},
-    },
-    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 0.5, "clip": 0.25},
-    "fairness": {
-        "sensitive": ["group"],
-        "favourable": [
-            {"group": {"group": "g1"}, "op": "ge", "value": 0},
-            {"group": {"group": "g2"}, "op": "le", "value": 15},
-        ],
-    },
-    "gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.2}],
-}
-_GATES: list[dict[str, Any]] = [
-    {"figure": "epsilon_max", "op": "le", "value": 10},
-    {"figure": "equalized_odds_difference", "op": "le", "value": 0.1},
-]
-_ROUND_EVENT = {"kind": "poisson-gaussian", "rate": 0.05, "noise_multiplier": 1.1}
-_UPLOAD: dict[str, Any] = {
-    "name": "incomes",
-    "federation": {"source": "table", "client_key": "town", "target": "income"},
-    "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 30000}},
-}
-
-EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
-    AuditSpec: {
-        "name": "hiring",
-        "path": "decisions.csv",
-        "truth": "hired",
-        "prediction": "predicted",
-        "sensitive": ["sex"],
-        "favourable": {"op": "in", "value": ["yes"]},
-    },
-    ExperimentSpec: _EXPERIMENT,
-    SweepSpec: {
-        "name": "noise-and-hypotheses",
-        "base": _EXPERIMENT,
-        "grid": {"privacy.noise_multiplier": [1, 3], "training.hypotheses": [1, 2]},
-        "repeats": 3,
-    },
-    Registration: {**_UPLOAD, "federation": {**_UPLOAD["federation"], "path": "incomes.csv"}},
-    BudgetSetting: {
-        "book": "release",
-        "figure": "epsilon",
-        "total": 10,
-        "delta": 1e-5,
-        "adjacency": "add-or-remove-one",
-        "observer": "final_model",
-    },
-    SimulationSetting: {"simulation": "forbidden"},
-    ErasureRequest: {"reference": "request 2026-117"},
-    DisclosurePolicy: {"minimum_group_size": 30, "minimum_group_clients": 3},
-    SpecProposalRequest: {"epsilon": 3, "delta": 1e-4},
-    ProposalRequest: {"path": "incomes.csv", "target": "income"},
-    GatesRequest: {"experiment_id": "0199c0de-0000-7000-8000-000000000000", "gates": _GATES},
-    KeyRequest: {"name": "pipeline", "scopes": ["experiments:read", "experiments:write"]},
-    SignOffRequest: {"decision": "approved", "note": "Read with the data owner."},
-    AttacksRequest: {
-        "attacks": [{"kind": "membership"}, {"kind": "canaries", "unit": "client", "count": 1000}]
-    },
-    WebhookRequest: {
-        "url": "https://hooks.example.org/fedaudit",
-        "events": ["experiment.finished", "gate.failed"],
-        "description": "The pipeline of the charges model.",
-    },
-    WebhookChange: {"events": ["gate.failed"], "enabled": True},
-    LedgerTerms: {
-        "name": "keyboard in Flower",
-        "mechanism": "gaussian-central",
-        "delta": 1e-6,
-        "accountant": "rdp",
-        "adjacency": "add-or-remove-one",
-        "observer": "final_model",
-        "unit": "client",
-        "population": 1000,
-    },
-    RoundsRequest: {
-        "rounds": [{"round": 1, "event": _ROUND_EVENT, "participants": ["phone-1", "phone-2"]}]
-    },
-    ReservationRequest: {"event": _ROUND_EVENT, "participants": ["phone-1", "phone-2"]},
-}
+_SENT: tuple[type[BaseModel], ...] = (
+    AuditSpec,
+    ExperimentSpec,
+    SweepSpec,
+    Registration,
+    BudgetSetting,
+    SimulationSetting,
+    ErasureRequest,
+    DisclosurePolicy,
+    SpecProposalRequest,
+    ProposalRequest,
+    GatesRequest,
+    KeyRequest,
+    SignOffRequest,
+    AttacksRequest,
+    WebhookRequest,
+    WebhookChange,
+    LedgerTerms,
+    RoundsRequest,
+    ReservationRequest,
+)
+_CONSTANT: dict[str, Any] = json.loads(Path(__file__).with_name("document.json").read_text("utf-8"))
+EXAMPLES = {model: _CONSTANT["examples"][model.__name__] for model in _SENT}
 """Every model of a body that is sent, with a body that can be sent as it is."""
 _READ: tuple[type[BaseModel], ...] = (
     Problem,
@@ -264,10 +167,12 @@ def request_body(model: type[BaseModel]) -> dict[str, Any]:
 def upload_body(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a body that is a registration in JSON, or one with a file behind it."""
     described = request_body(model)
+    upload = deepcopy(EXAMPLES[model])
+    del upload["federation"]["path"]
     registration = {
         **schema_of(model),
         "description": "The first part, without the file's `path`.",
-        "example": _UPLOAD,
+        "example": upload,
     }
     described["requestBody"]["content"]["multipart/form-data"] = {
         "schema": {
@@ -296,7 +201,9 @@ def install(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    made = get_openapi(**_ABOUT, routes=app.routes)
+    made = get_openapi(
+        version=API_VERSION, description=_DESCRIPTION, routes=app.routes, **_CONSTANT["about"]
+    )
     made["info"]["x-software-version"] = __version__
     made["paths"] = dict(_one_form_each(made["paths"]))
     sent = [(model, "validation") for model in EXAMPLES]

@@ -33,7 +33,13 @@ from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page, stored_pdf, stored_pictures
+from api.services.report_pages import (
+    DossierForm,
+    dossier_response,
+    stored_page,
+    stored_pdf,
+    stored_pictures,
+)
 from api.services.reports import claims_file, sign_off_report, sign_offs_of
 from api.services.tables import group_lines
 from fedaudit.reports.checks import canonical_json
@@ -119,6 +125,14 @@ def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
     return as_file(document, f"{experiment_id}-report.json", "application/json")
 
 
+@router.get(f"{_OF}/dossier.{{form}}")
+def saved_dossier(experiment_id: str, form: DossierForm, visit: ReportsVisit) -> Response:
+    """The dossier on the report's release: as a page, or as a file."""
+    base = f"/experiments/{experiment_id}"
+    links = [Link(f"{base}/report", "Report"), Link(f"{base}/dossier.pdf", "Save as PDF")]
+    return dossier_response(visit.call, experiment_id, form, links=links)
+
+
 @router.get(f"{_OF}/claims.jsonl")
 def saved_claims(experiment_id: str, visit: ReportsVisit) -> Response:
     """What the report claims, as a file."""
@@ -146,7 +160,10 @@ def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> 
     with visit.reading() as session:
         document = find_judged(session, visit.caller, experiment_id)
     found = reading(document, name)
+    # Readings by questions share one template.
     template = f"reading_{name.replace('-', '_')}.html"
+    if not isinstance(found, str) and "topics" in found:
+        template = "reading_questions.html"
     return visit.page(
         template if has_template(template) else _PLAIN_TEXT,
         experiment=document["experiment"],
@@ -243,6 +260,7 @@ def _shown(
         *([Link(base, "How it ran")] if visit.may("experiments:read") else []),
         Link(f"{base}/report.pdf", "Save as PDF"),
         Link("#sign-offs", f"Sign-offs: {state}"),
+        Link(f"{base}/dossier.html", "Dossier"),
         Link(f"{base}/verification", "Verification", more=True),
         Link(f"/compare?experiment_id={experiment_id}", "Compare", more=True),
         *(Link(f"{base}/readings/{one.name}", one.title, more=True) for one in READINGS.values()),
@@ -332,6 +350,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
         ("Report", "PDF with every table", f"{base}/report.pdf?appendix=true"),
         ("Report", "HTML", f"{base}/report.html"),
         ("Report", "JSON, as it was signed", f"{base}/report.json"),
+        ("Dossier", "PDF", f"{base}/dossier.pdf"),
+        ("Dossier", "JSON", f"{base}/dossier.json"),
+        ("Dossier", "ZIP of all its files, for fedaudit verify", f"{base}/dossier.zip"),
     ]
     if claims_file(visit.call, experiment_id):
         form = "JSONL: Sigstore bundles, for the verifiers of others"

@@ -47,7 +47,7 @@ from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import find_experiment, find_stored_report
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import stored_page, stored_pdf
+from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pdf
 from api.services.reports import (
     claims_file,
     comparison_of,
@@ -58,6 +58,7 @@ from api.services.reports import (
 from api.services.sweeps import with_costs_of_now
 from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison
+from fedaudit.reports.dossier.dossier import SCHEMA as DOSSIER_SCHEMA
 from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.readings.reading import ReportReading
@@ -134,6 +135,13 @@ _BESIDE = {
         "figure": {"type": ["string", "null"], "description": "What clients spent."},
     },
 }
+_DOSSIER = contents("The dossier.", "application/zip", BINARY, 404, 409, 503)
+_DOSSIER_FORMS: dict[str, tuple[str, Any]] = {
+    "json": (JSON, DOSSIER_SCHEMA),
+    "html": (HTML, TEXT),
+    "pdf": ("application/pdf", BINARY),
+}
+_DOSSIER_FILE = contents_by("The dossier.", _DOSSIER_FORMS, 404, 409, 503)
 _WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 404, 409)
 _JSONL = "application/jsonl"
 _CLAIMS = contents("The claims, a line each.", _JSONL, TEXT, 404)
@@ -206,6 +214,20 @@ def get_report_pdf(
 def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
     return verification_of(call.resources.database, call.caller, experiment_id)
+
+
+@router.get(f"{_OF}/dossier", response_class=Response, responses=_DOSSIER)
+def get_dossier(experiment_id: str, call: ReportsReader) -> Response:
+    """What an output checker decides by, as a zip file: the report by the controls of SATRE as
+    JSON, page and PDF, with report and sign-offs, each bound by its SHA-256."""
+    return dossier_response(call, experiment_id, "zip")
+
+
+@router.get(f"{_OF}/dossier.{{form}}", response_class=Response, responses=_DOSSIER_FILE)
+def get_dossier_file(experiment_id: str, form: DossierForm, call: ReportsReader) -> Response:
+    """The dossier's document, its page without scripts, or the page as a PDF file of at most 4
+    pages."""
+    return dossier_response(call, experiment_id, form)
 
 
 @router.get(f"{_OF}/claims.jsonl", response_class=Response, responses=_CLAIMS)

@@ -135,13 +135,13 @@ def _why_gone(found: ExpiredFile) -> str:
     return f"{what} expired on {when}: this service keeps such files for {days}"
 
 
-def names_of(session: Session, experiment: Experiment) -> tuple[str, ...]:
+def names_of(session: Session, owner: Experiment | DeclaredLedger) -> Sequence[str]:
     """The names of a ledger's clients, or the pseudonyms of erased ones, by index. Raises
     ProblemError while they are being erased, LookupError where they are lost."""
-    refuse_while_erasing(
-        session, experiment.project_id, experiment.id, federation_id=experiment.federation_id
-    )
-    return SubjectSetRepository(session).names(experiment.subject_set_id)
+    refuse_while_erasing(session, owner.project_id, owner.id, federation_id=owner.federation_id)
+    if isinstance(owner, DeclaredLedger):
+        return owner.names
+    return SubjectSetRepository(session).names(owner.subject_set_id)
 
 
 def refuse_while_erasing(

@@ -37,7 +37,7 @@ from models.repositories import (
 )
 from models.repositories.ledger import stored_rows
 from models.tables.experiments import Experiment, LaterAttacks, SignOff
-from models.tables.ledger import RunLogEntry, SigningKey
+from models.tables.ledger import DeclaredLedger, RunLogEntry, SigningKey
 from models.values import LedgerRow
 from models.vocabulary import ENDED
 
@@ -51,11 +51,15 @@ Place = tuple[int, NDArray[np.int32]]
 
 
 def evidence_of(
-    database: Database, experiment: Experiment, report: dict[str, Any] | None
+    database: Database, owner: Experiment | DeclaredLedger, report: dict[str, Any] | None
 ) -> Evidence:
-    """Everything that is stored; the ledger is read in short transactions, on demand."""
+    """Everything that is stored of an experiment, or of a training elsewhere; the ledger is read in
+    short transactions, on demand."""
     faults: list[Fault] = []
-    id_, project_id = experiment.id, experiment.project_id
+    id_, project_id = owner.id, owner.project_id
+    spec, salt = (
+        (owner.spec, owner.ledger_salt) if isinstance(owner, Experiment) else (owner.terms, None)
+    )
 
     def read(what: str, find: Callable[[], Iterable[Read]]) -> list[Read]:
         try:
@@ -65,16 +69,16 @@ def evidence_of(
             return []
 
     with database.read() as session:
-        names = read("subjects", lambda: names_of(session, experiment))
+        names = read("subjects", lambda: names_of(session, owner))
         checkpoints = LedgerCheckpointRepository(session, project_id)
         sign_offs = read("sign-offs", lambda: SignOffRepository(session, project_id).list(id_))
         later = read("later attacks", lambda: LaterAttacksRepository(session, project_id).list(id_))
         stored = read("claims", lambda: ReportRepository(session, project_id).claims(id_))
-        log = RunLogRepository(session).list(experiment.federation_id)
+        log = read("log of runs", lambda: _log_of(session, owner))
         keys = SigningKeyRepository(session).list()
         return Evidence(
             experiment_id=id_,
-            spec=experiment.spec,
+            spec=spec,
             names=distinct_names(names, faults),
             report=report,
             checkpoints=read("checkpoints", lambda: checkpoints.envelopes(id_)),
@@ -82,13 +86,20 @@ def evidence_of(
             later_attacks=[row.envelope for row in later if row.envelope is not None],
             claims=stored if report is not None else (),
             log=_log(log) if any(row.experiment_id == id_ for row in log) else None,
-            salt=experiment.ledger_salt,
+            salt=salt,
             erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
             compromised=leaked_keys(keys),
             rows=readable_rows(database, id_, project_id),
             faults=faults,
         )
+
+
+def _log_of(session: Session, owner: Experiment | DeclaredLedger) -> Sequence[RunLogEntry]:
+    """The log of the runs on an experiment's data; trainings elsewhere are in none."""
+    if isinstance(owner, Experiment):
+        return RunLogRepository(session).list(owner.federation_id)
+    return ()
 
 
 def _log(rows: Sequence[RunLogEntry]) -> dict[str, Any]:

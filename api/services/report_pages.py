@@ -1,17 +1,21 @@
-"""A stored report as a page or a PDF, with the curves of its rounds."""
+"""A stored report as a page or a PDF, with the curves of its rounds, and its dossier."""
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, assert_never
 
 import structlog
 from sqlalchemy.orm import Session
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from api.services.lookups import find_experiment, find_report
+from api.services.report_evidence import evidence_of
 from api.shared.security import Call, Caller
+from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.checks import canonical_json
 from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
@@ -20,11 +24,12 @@ from models.values import FairnessRow, RoundRow
 
 if TYPE_CHECKING:
     from fedaudit.reports.charts.drawing import Chart
-    from fedaudit.reports.page.html import PageOptions
+    from fedaudit.reports.page.html import Link, PageOptions
     from fedaudit.reports.page.later_attempts import LaterAttempt
 
 log = structlog.get_logger()
 
+DossierForm = Literal["json", "html", "pdf", "zip"]
 MAX_ROUNDS = 2000
 """Rounds read for a series: a page is requested again and again."""
 _AT_ONCE = 1000
@@ -206,3 +211,38 @@ def stored_pdf(call: Call, experiment_id: str, *, appendix: bool) -> bytes:
     except StorageError as error:
         log.warning("printed report not kept", detail=str(error))
     return pdf
+
+
+def dossier_response(
+    call: Call, experiment_id: str, form: DossierForm, *, links: "Sequence[Link]" = ()
+) -> Response:
+    """The dossier of an experiment of the caller's project, its page with `links` above it; a zip
+    lacks the PDF where the service has no library for it. Raises ProblemError without a report that
+    this version reads, and where printing fails."""
+    # Imported here because most calls need no dossier.
+    from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
+
+    with call.reading() as session:
+        document = find_report(session, call.caller, experiment_id).document
+        experiment = find_experiment(session, call.caller, experiment_id)
+    evidence = evidence_of(call.resources.database, experiment, document)
+    printer, name = call.resources.printer, f"{experiment_id}-dossier.{form}"
+    match form:
+        case "json":
+            return _file(canonical_json(dossier(evidence)), "application/json", name)
+        case "html":
+            return page_response(dossier_page(dossier(evidence), links=links))
+        case "pdf":
+            return _file(printer.pdf(dossier_page(dossier(evidence))), "application/pdf", name)
+        case "zip":
+            printed = printer.pdf if find_spec("weasyprint") else None
+            return _file(
+                stored_zip(dossier_files(evidence, printed=printed)), "application/zip", name
+            )
+        case _:
+            assert_never(form)
+
+
+def _file(content: bytes, media_type: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(content, media_type=media_type, headers=headers)

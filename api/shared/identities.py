@@ -144,8 +144,12 @@ def _header(request: HTTPConnection, name: str) -> str:
 
 
 def utf8(header: str) -> str:
-    """A header's text, which is read by the letter until here."""
-    return header.encode("latin-1", "replace").decode("utf-8", "replace")
+    """A header's text, which is read by the letter until here. Raises ProblemError for another
+    encoding: two names could become the same one."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        raise refused("a header is not in UTF-8") from None
 
 
 def _texts(groups: Iterable[Any]) -> list[str]:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from api.http.problems import ProblemError
 from fedaudit.ledger.columns import columns_of_rows
 from fedaudit.ledger.declared import ChargedEntries
-from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.privacy.declared.figures import Drawn
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.spec.declared_ledgers import LedgerTerms
@@ -18,6 +19,14 @@ from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository
 from models.tables.ledger import DeclaredLedger
 
 _KEPT = 64
+
+
+class AlteredEntriesError(ProblemError):
+    """Stored entries are missing, or not of their ledger's terms: nothing follows from them."""
+
+    def __init__(self) -> None:
+        detail = "entries of this ledger were altered; its verification says which"
+        super().__init__(409, "conflict", detail)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +98,25 @@ def read_state(
     session: Session, row: DeclaredLedger, kept: LedgerState | None = None
 ) -> LedgerState:
     """The state of a stored ledger: what its entries charge, or what those behind a `kept` state
-    add where the chain goes on from it. Raises ValueError for entries of other terms."""
+    add where the chain goes on from it. Raises AlteredEntriesError."""
     terms, histories, last_round = LedgerTerms.model_validate(row.terms), Histories(row.names), 0
+    place = (0, genesis(row.id))
     if kept is not None and _goes_on(session, row, kept):
         histories, last_round = kept.histories.copy(), kept.last_round
         histories.enter(row.names)
+        place = (kept.entries, kept.head)
     charged = ChargedEntries(terms, histories, last_round=last_round)
     entries = LedgerRepository(session, row.project_id)
-    for rows in entries.blocks(row.id, last_round + 1, row.last_round):
-        for some in columns_of_rows(rows):
-            for entry in some.entries():
-                charged.read(entry)
+    try:
+        for rows in entries.blocks(row.id, last_round + 1, row.last_round):
+            for some in columns_of_rows(rows):
+                for entry in some.entries():
+                    charged.read(entry)
+            place = (place[0] + len(rows), rows[-1].link)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        raise AlteredEntriesError from None
+    if place != (row.entries, bytes(row.head)):
+        raise AlteredEntriesError
     return LedgerState(
         project_id=row.project_id,
         terms=terms,

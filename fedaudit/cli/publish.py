@@ -11,7 +11,7 @@ import typer
 from fedaudit.cli.options import AsJson
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_json, write_line
 from fedaudit.cli.remote import connected
-from fedaudit.publishing.mlflow_runs import publish_to_mlflow
+from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
 from fedaudit.publishing.publication import (
     MissingExtraError,
     Publication,
@@ -55,16 +55,27 @@ def publish_mlflow(
         str, typer.Option(envvar="MLFLOW_EXPERIMENT_NAME", help="MLflow's experiment.")
     ] = "fedaudit",
     with_ledger: WithLedger = False,
+    registered_model: Annotated[
+        str | None, typer.Option(help="A version of this registered model too.")
+    ] = None,
+    alias: Annotated[
+        str | None, typer.Option(help="Of the version, only if all gates passed; else exit code 1.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a run: figures by round, spec, report and readings. Repeating it repeats nothing."""
+    if alias is not None and registered_model is None:
+        raise usage_error("--alias: name the model too, by --registered-model")
+    registration = None if registered_model is None else Registration(registered_model, alias)
     for name, value in _MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
     with _failures():
         import_mlflow()
         with _publication(source, with_ledger=with_ledger) as found:
-            run = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment=experiment)
-            reason = found.model_reason
+            run = publish_to_mlflow(
+                found, tracking_uri=tracking_uri, experiment=experiment, registration=registration
+            )
+            reason, passed = found.model_reason, found.passed
     if as_json:
         write_json(
             {
@@ -75,14 +86,19 @@ def publish_mlflow(
                 "files_written": run.files,
                 "model_id": run.model_id,
                 "model_reason": reason,
+                "version": run.version,
+                "alias": alias if passed and run.version else None,
             }
         )
-        return
-    write_line(run.url or run.run_id)
-    state = "a new run" if run.created else "the run was there already"
-    say(f"{state}: {run.metrics} values and {run.files} files were written")
-    if run.model_id is None:
-        say(f"no model was published: {reason}")
+    else:
+        write_line(run.url or run.run_id)
+        state = "a new run" if run.created else "the run was there already"
+        say(f"{state}: {run.metrics} values and {run.files} files were written")
+        if run.model_id is None:
+            say(f"no model was published: {reason}")
+    if alias is not None and not (passed and run.version):
+        why = "its gates did not pass" if run.version else "no model was published"
+        raise CommandError(f"the alias {alias} was not set: {why}", ExitCode.FAILED)
 
 
 @contextmanager

@@ -1,6 +1,9 @@
-"""The command `verify`, and the check of an audit log: without the service."""
+"""The commands `verify`, `claims` and `dossier`, and the check of an audit log."""
 
+import io
+import json
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -9,25 +12,29 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import AsJson, trusted_keys
+from fedaudit.cli.options import AsJson, ExperimentId, trusted_keys
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
+    printed,
     say,
     usage_error,
     working,
+    writable_folder,
     write_bytes,
     write_json,
     write_line,
 )
 from fedaudit.cli.remote import connected, is_id
-from fedaudit.ledger.bundle import Evidence, NotABundleError, opened_bundle
+from fedaudit.ledger.bundle import Evidence, NotABundleError, claim_lines, opened_bundle
 from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.run_log import tiles
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.checks import canonical_json, value_at
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
+from fedaudit.reports.dossier.dossier import dossier_files
+from fedaudit.reports.verification.dossier_checks import verify_folder
 from fedaudit.reports.verification.log_checks import read_log
 from fedaudit.reports.verification.verification import (
     ALTERED,
@@ -43,12 +50,17 @@ app = typer.Typer()
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
+_WITHOUT_LEDGER = ("audit", "dossier")
 
 
 @app.command("verify")
 def verify_command(
     source: Annotated[
-        str, typer.Argument(metavar="BUNDLE|ID", help="A file, an experiment, audit or ledger.")
+        str,
+        typer.Argument(
+            metavar="BUNDLE|FOLDER|ID",
+            help="A file, a dossier's folder, an experiment, audit or ledger.",
+        ),
     ],
     *,
     public_key: Annotated[
@@ -61,7 +73,9 @@ def verify_command(
     earlier: Annotated[
         list[Path] | None,
         typer.Option(
-            exists=True, help="A bundle, or the log's `checkpoint`, from before; may be repeated."
+            exists=True,
+            dir_okay=False,
+            help="A bundle, or the log's `checkpoint`, from before; may be repeated.",
         ),
     ] = None,
     extract: Annotated[
@@ -73,10 +87,15 @@ def verify_command(
     trusted, heads = trusted_keys(public_key), [_kept_head(path) for path in earlier or ()]
     with _bundle(source, out) as path:
         try:
-            with opened_bundle(path) as evidence, working("checking every entry"):
-                found = verify(evidence, trusted=trusted, earlier=heads)
-            if extract is not None and found.verdict != ALTERED:
-                _extract(evidence, extract)
+            if path.is_dir():
+                if heads or extract is not None:
+                    raise usage_error("--earlier, --extract: name a bundle; a dossier has no log")
+                found = verify_folder(path, trusted=trusted)
+            else:
+                with opened_bundle(path) as evidence, working("checking every entry"):
+                    found = verify(evidence, trusted=trusted, earlier=heads)
+                if extract is not None and found.verdict != ALTERED:
+                    _extract(evidence, extract)
         except NotABundleError as error:
             raise usage_error(f"{source} is no bundle: it {error}") from None
     if not Path(source).exists() and found.experiment_id != source:
@@ -110,10 +129,13 @@ _CLAIM_FILES = {
 
 def _extract(evidence: Evidence, folder: Path) -> None:
     """What other people's tools read, each as a file, the log as a folder that can be served."""
-    files = {"report.json": canonical_json(evidence.report)}
+    files: dict[str, bytes] = {}
+    if evidence.report is not None:
+        files["report.json"] = canonical_json(evidence.report)
+        files["claims.jsonl"] = claim_lines(evidence.claims)
     for claim in evidence.claims:
         kind = claim_of(claim_envelope(claim))["predicateType"]
-        files[f"{_CLAIM_FILES[kind]}.sigstore.json"] = canonical_json(claim)
+        files[f"{_CLAIM_FILES.get(kind, 'other')}.sigstore.json"] = canonical_json(claim)
     for key in evidence.keys:
         if key.key_id == value_at(evidence.report, "integrity", "claims_key_id"):
             files["claims-key.pub"] = key.pem.encode()
@@ -125,6 +147,33 @@ def _extract(evidence: Evidence, folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     say(f"written to {folder}: {', '.join(name for name in files if '/' not in name)}")
+
+
+@app.command()
+def claims(
+    experiment_id: ExperimentId,
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Made if it is not there.")],
+) -> None:
+    """Write what a report claims, as `verify --extract` does, without the ledger and any check."""
+    lines = io.BytesIO()
+    with connected() as client:
+        report = client.report(experiment_id)
+        client.download_claims(experiment_id, lines)
+        keys = {one["key_id"]: one["public_key"] for one in client.signing_keys()}
+    key = keys.get(report["integrity"].get("claims_key_id"))
+    if key is None:
+        raise CommandError("the report has no claims: they came with a later version of fedaudit")
+    evidence = Evidence(
+        experiment_id=experiment_id,
+        spec=report["spec"],
+        names=(),
+        report=report,
+        checkpoints=(),
+        keys=[PublicKey.from_pem(key.encode())],
+        claims=[json.loads(line) for line in lines.getvalue().splitlines()],
+    )
+    _extract(evidence, out)
 
 
 @contextmanager
@@ -166,7 +215,7 @@ def _download(client: Client, source: str, file: IO[bytes]) -> None:
 
 def _fields(found: Verification) -> dict[str, Any]:
     fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
-    if found.subject == "audit":
+    if found.subject in _WITHOUT_LEDGER:
         return {name: value for name, value in fields.items() if name not in _OF_LEDGERS}
     return {
         **fields,
@@ -190,7 +239,7 @@ def _tell(found: Verification, *, trusted: bool) -> None:
     for sentence in found.beyond:
         write_line(f"not verified: {sentence}")
     count = f", {found.entries} {'entry' if found.entries == 1 else 'entries'}"
-    entries = "" if found.subject == "audit" else count
+    entries = "" if found.subject in _WITHOUT_LEDGER else count
     write_line(f"{found.verdict}: {found.subject} {found.experiment_id}{entries}")
     if found.verdict != UNTRUSTED:
         return
@@ -201,6 +250,48 @@ def _tell(found: Verification, *, trusted: bool) -> None:
             "nothing is altered, but a key that comes with the evidence proves nothing: name one "
             "that you had from somebody you trust with --public-key FILE"
         )
+
+
+@app.command("dossier")
+def dossier_command(
+    source: Annotated[
+        str, typer.Argument(metavar="ID|BUNDLE", help="An experiment, or the file of its bundle.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Write the files into this folder.")],
+) -> None:
+    """Write what an output checker decides by: the report by the controls of SATRE, with hashes."""
+    files = _of_bundle(Path(source)) if Path(source).is_file() else _of_service(source)
+    folder = writable_folder(out)
+    if (folder / "dossier.json").exists():
+        raise usage_error(f"--out: {folder} has a dossier; name another folder, or delete it")
+    for name, content in files.items():
+        write_bytes(content, folder / name)
+    write_line(str(folder))
+
+
+def _of_service(source: str) -> Mapping[str, bytes]:
+    if not is_id(source):
+        raise usage_error(f"{source} is neither a file nor the id of an experiment")
+    with tempfile.TemporaryFile() as file:
+        with connected() as client, working("making the dossier"):
+            client.download_dossier(source, file)
+        file.seek(0)
+        with zipfile.ZipFile(file) as archive:
+            # Plain names alone: nothing that a service sends is written outside the folder.
+            return {Path(name).name: archive.read(name) for name in archive.namelist()}
+
+
+def _of_bundle(path: Path) -> Mapping[str, bytes]:
+    try:
+        with opened_bundle(path) as evidence:
+            if evidence.faults:
+                raise usage_error(f"{path}: its {evidence.faults[0].part} was altered; verify it")
+            return dossier_files(evidence, printed=lambda page: printed(page, option="dossier.pdf"))
+    except NotABundleError as error:
+        raise usage_error(f"{path} is no bundle: it {error}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise usage_error(f"{path} has no report that this version reads: {error}") from None
 
 
 def checked(

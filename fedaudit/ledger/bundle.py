@@ -313,6 +313,15 @@ def bundle_chunks(evidence: Evidence, rows: Iterable[StoredRow]) -> Iterator[byt
     yield sink.take()
 
 
+def stored_zip(files: Mapping[str, bytes]) -> bytes:
+    """A zip file of members as bundles have them: the same content has the same bytes."""
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in files.items():
+            archive.writestr(_info(name), content)
+    return sink.getvalue()
+
+
 @contextmanager
 def opened_bundle(path: Path) -> Iterator[Evidence]:
     """The evidence in a bundle, readable while the block runs.
@@ -347,7 +356,7 @@ def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
         _ERASED: evidence.erased,
         _SALT: None if evidence.salt is None else {"salt": evidence.salt.hex()},
         _LOG: evidence.log,
-        "keys.json": [_key_fields(key, evidence.compromised) for key in evidence.keys],
+        "keys.json": [key_fields(key, evidence.compromised) for key in evidence.keys],
     }
     for name, value in contents.items():
         if value is not None:
@@ -370,7 +379,8 @@ def _readme(evidence: Evidence) -> bytes:
     return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
 
 
-def _key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
+def key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
+    """An entry of keys.json. `compromised`: by the ids of leaked keys, since when."""
     fields = {"algorithm": key.algorithm, "key_id": key.key_id, "public_key": key.pem}
     since = compromised.get(key.key_id)
     return fields if since is None else {**fields, "compromised_at": since}
@@ -429,7 +439,7 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     version = about["bundle_version"]
     if type(version) is not int or version != VERSION:
         raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
-    keys, compromised = _keys(_list(archive, "keys.json", faults), faults)
+    keys, compromised = read_keys(_list(archive, "keys.json", faults), faults)
     known = len(faults)
     readme = _read(archive, _README, faults) if _README in archive.namelist() else None
     if readme not in (None, *_READMES) and len(faults) == known:
@@ -529,8 +539,8 @@ def _names(names: list[Any], faults: list[Fault]) -> list[str]:
     return names
 
 
-def _keys(values: list[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict[str, str]]:
-    """The keys, and by id since when a key is said to have leaked."""
+def read_keys(values: Sequence[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict[str, str]]:
+    """The keys in the entries of keys.json, and by id since when one is said to have leaked."""
     found: list[PublicKey] = []
     compromised: dict[str, str] = {}
     for fields in values:
@@ -538,7 +548,7 @@ def _keys(values: list[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict
             key = PublicKey.from_pem(fields["public_key"].encode("ascii"))
             since = fields.get("compromised_at")
             leaked = {key.key_id: since} if isinstance(since, str) else {}
-            same = _key_fields(key, leaked) == fields
+            same = key_fields(key, leaked) == fields
         except (ValueError, TypeError, KeyError, AttributeError):
             same = False
         if same:

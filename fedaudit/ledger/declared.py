@@ -305,17 +305,25 @@ class ChargedEntries:
         self.histories = histories
         self.last_round = last_round
         self._terms = terms
+        self._inputs: tuple[MechanismParameters, str] | None = None
 
     def read(self, entry: LedgerEntry) -> None:
         """Charge the next entry. Raises ValueError where it is not of the ledger's terms, and
         KeyError or TypeError where its event is malformed."""
-        charge, steps = charge_of_entry(entry)
+        # Most entries have the inputs of the one before, of which all was found then.
+        if self._inputs != (entry.inputs, entry.subject_kind):
+            self._inputs = None
+            self._charge, self._steps = charge_of_entry(entry)
         is_counted = entry.round == self.last_round
-        self.histories.charge(charge, entry.subjects, steps=steps, is_counted=is_counted)
+        self.histories.charge(
+            self._charge, entry.subjects, steps=self._steps, is_counted=is_counted
+        )
         self.last_round = entry.round
-        if entry.inputs != declared_inputs(self._terms, charge, steps=steps):
-            place = f"round {entry.round}, release {entry.release}"
-            raise ValueError(f"{place} is not of the ledger's terms")
+        if self._inputs is None:
+            if entry.inputs != declared_inputs(self._terms, self._charge, steps=self._steps):
+                place = f"round {entry.round}, release {entry.release}"
+                raise ValueError(f"{place} is not of the ledger's terms")
+            self._inputs = entry.inputs, entry.subject_kind
 
 
 class Replay:

@@ -35,6 +35,9 @@ _NOTE = "mlflow.note.content"
 """The tag that MLflow shows as a run's description."""
 _EXTERNAL_TAG = "mlflow.model.isExternal"
 """Of a model whose files are elsewhere."""
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Without it MLflow lists experiments with logged models under generative AI."""
+MISSING_FILE = "missing.json"
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,25 @@ class MlflowRun:
     """How many artifacts were written this time."""
     model_id: str | None
     """The logged model; None if the trained hypotheses may not leave."""
+    version: str | None = None
+    """Of the registered model, where one was named and the model may leave."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A model of MLflow's registry that a publication becomes a version of."""
+
+    name: str
+    alias: str | None = None
+    """What the version is called if its gates passed; one whose gates did not loses it."""
 
 
 def publish_to_mlflow(
-    publication: Publication, *, tracking_uri: str, experiment: str = DEFAULT_EXPERIMENT
+    publication: Publication,
+    *,
+    tracking_uri: str,
+    experiment: str = DEFAULT_EXPERIMENT,
+    registration: Registration | None = None,
 ) -> MlflowRun:
     """Write a publication into the run that has its experiment's id as a tag, made if missing.
     Publishing again adds what is missing and repeats nothing. Raises MissingExtraError, and
@@ -67,6 +85,9 @@ def publish_to_mlflow(
         model_id = _model_id(client, run, publication)
         metrics = _write_entities(mlflow, client, run, publication, model_id)
         files = _write_files(client, run_id, publication)
+        version = None
+        if registration is not None and model_id is not None:
+            version = _version(client, registration, run_id, model_id, publication)
         if run.info.status != "FINISHED":
             client.set_terminated(run_id, end_time=_milliseconds(publication, "finished_at"))
     except mlflow.MlflowException as error:
@@ -74,13 +95,13 @@ def publish_to_mlflow(
     page = None
     if tracking_uri.startswith(("http://", "https://")):
         page = f"{tracking_uri.rstrip('/')}/#/experiments/{home}/runs/{run_id}"
-    return MlflowRun(run_id, page, created, metrics, files, model_id)
+    return MlflowRun(run_id, page, created, metrics, files, model_id, version)
 
 
 def _experiment_id(client: Any, name: str) -> str:
     found = client.get_experiment_by_name(name)
     if found is None:
-        return str(client.create_experiment(name))
+        return str(client.create_experiment(name, tags=_KIND))
     if found.lifecycle_stage != "active":
         raise PublishingError(
             f"MLflow's experiment {name!r} was deleted; restore it, or name another one"
@@ -148,21 +169,23 @@ def _tags(publication: Publication) -> dict[str, str]:
     for number, gate in enumerate(publication.gates, 1):
         stated = f"{gate['outcome']}: {condition(gate)}: {gate['reason']}"
         tags[f"fedaudit.gate.{number}"] = stated
-    missing = publication.figures.missing
-    tags |= {f"fedaudit.missing.{name}": reason for name, reason in missing.items()}
-    tags[_NOTE] = f"{facts['verdict']}\n\nPrivacy: {facts['privacy_cost']}"
+    page = f"[The audit report]({publication.url})\n\n" if publication.url else ""
+    tags[_NOTE] = f"{page}{facts['verdict']}\n\nPrivacy: {facts['privacy_cost']}"
     return tags
 
 
 def _write_files(client: Any, run_id: str, publication: Publication) -> int:
     folder = publication.files[0].parent
+    missing = json.dumps(publication.figures.missing, indent=2, ensure_ascii=False)
+    (folder / MISSING_FILE).write_text(f"{missing}\n", encoding="utf-8")
     there = {
         found.path
         for path in (None, "readings", "model")
         for found in client.list_artifacts(run_id, path)
     }
     written = 0
-    files = [(path, path.relative_to(folder)) for path in publication.files]
+    whole = [*publication.files, folder / MISSING_FILE]
+    files = [(path, path.relative_to(folder)) for path in whole]
     if publication.model is not None:
         files.append((publication.model, Path("model") / MODEL_FILE))
     for path, name in files:
@@ -211,6 +234,32 @@ def _model_id(client: Any, run: Any, publication: Publication) -> str | None:
         client.log_model_artifacts(made.model_id, folder)
     client.finalize_logged_model(made.model_id, "READY")
     return str(made.model_id)
+
+
+def _version(
+    client: Any, asked: Registration, run_id: str, model_id: str, publication: Publication
+) -> str:
+    """The version of the registered model that is the run's, made if missing, with its alias as
+    the gates say."""
+    if not client.search_registered_models(f"name = '{asked.name}'"):
+        client.create_registered_model(asked.name)
+    there = f"name = '{asked.name}' and run_id = '{run_id}'"
+    found = client.search_model_versions(there, max_results=1)
+    made = found[0] if found else None
+    if made is None:
+        source = f"models:/{model_id}"
+        made = client.create_model_version(asked.name, source, run_id=run_id, model_id=model_id)
+    version = str(made.version)
+    facts = publication.facts()
+    for name in ("gate_outcome", "report_hash"):
+        client.set_model_version_tag(asked.name, version, f"fedaudit.{name}", facts[name])
+    if asked.alias is not None:
+        aliases = client.get_registered_model(asked.name).aliases
+        if publication.passed:
+            client.set_registered_model_alias(asked.name, asked.alias, version)
+        elif str(aliases.get(asked.alias)) == version:
+            client.delete_registered_model_alias(asked.name, asked.alias)
+    return version
 
 
 def _milliseconds(publication: Publication, name: str) -> int | None:

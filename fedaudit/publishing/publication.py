@@ -28,6 +28,7 @@ from fedaudit.reports.report import Report, report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, is_in_force
 from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError
 
@@ -225,6 +226,11 @@ class Publication:
         return [gate.model_dump(mode="json") for gate in self.report.gates]
 
     @property
+    def passed(self) -> bool:
+        """Whether there are gates, and all of them passed, after later attacks too."""
+        return self.report.gate_outcome == "pass"
+
+    @property
     def experiment_id(self) -> str:
         """Of the experiment."""
         return self.report.experiment.id
@@ -394,7 +400,10 @@ def report_facts(
     cost = f"{guarantee}: {' '.join(facts.spent(document)) or 'no figure'}"
     if report.guarantee.kind == "none":
         cost = "unbounded: nothing protects the clients"
+    answer = answer_of(document)
     stated = {
+        # What has to be known first stands first among names in their order.
+        "answer": f"{answer.outcome}: {'; '.join(one.text for one in answer.reasons)}",
         "experiment_id": report.experiment.id,
         "status": report.experiment.status,
         "origin": origin,

@@ -47,7 +47,7 @@ def bodies(document: dict[str, Any]) -> Iterator[Body]:
             body = yaml.safe_load(path.read_text("utf-8"))
             kinds = {"base": "SweepSpec", "training": "ExperimentSpec"}
             schema = next((kind for field, kind in kinds.items() if field in body), "Registration")
-            yield path.name, schema, body
+            yield str(path.relative_to(ROOT)), schema, body
     for item in document["paths"].values():
         for operation in item.values():
             sent = operation.get("requestBody", {}).get("content", {}).get("application/json")

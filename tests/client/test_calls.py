@@ -1,16 +1,20 @@
 """Calls against a real service: their parameters, what is repeated, and what is left early."""
 
 import inspect
+import io
 import itertools
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 
 import httpx
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from fedaudit_client import Client, Retries
 from fedaudit_client.errors import ProblemError
+from fedaudit_client.reports import ExportedTable
 from tests.api.service import ROUNDS, SUBJECTS, Api, finish, spec
 from tests.client.lossy import Faults, LossyTransport
 
@@ -77,6 +81,18 @@ def test_a_ledger_becomes_a_table(service, monkeypatch):
     table = ledger.to_arrow()
     assert table.num_rows == ROUNDS * len(SUBJECTS)
     assert list(ledger.to_pandas()["outcome"]) == table["outcome"].to_pylist()
+    # The epsilon of metric privacy is another figure, and only in the files of the same name.
+    stated = parquet.read_table(io.BytesIO(ledger.parquet))["epsilon"]
+    assert table["epsilon"].null_count == table.num_rows
+    assert table["metric_epsilon"] == stated
+    assert stated.null_count < table.num_rows
+    both = pa.table({"epsilon": [1.0, 2.0], "delta": [1e-5, None]})
+    parquet.write_table(both, file := io.BytesIO())
+    assert ExportedTable(file.getvalue()).to_arrow().to_pydict() == {
+        "epsilon": [1.0, None],
+        "metric_epsilon": [None, 2.0],
+        "delta": [1e-5, None],
+    }
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="pip install pyarrow"):
         ledger.to_arrow()

@@ -53,6 +53,7 @@ BY_CLIENT: Option = {
 }
 UNITS: list[Option] = [
     {"privacy": BY_CLIENT},
+    {"privacy": BY_CLIENT, "validation_unit": "record"},
     {"privacy": BY_RECORD},
     {"privacy": BY_RECORD, "validation_unit": "record"},
     {"privacy": {**BY_RECORD, "budgets": {"column": "budget"}}, "validation_unit": "record"},
@@ -220,7 +221,7 @@ def assert_nothing_moves(given: Option, folder: Path) -> None:
 
 
 IMAGE_OPTIONS: dict[str, list[Option]] = {
-    "validation_unit": UNITS[:3],
+    "validation_unit": UNITS[:4],
     "classes": [{}, {"classes": 5}],
     "rotate": [{}, {"rotate": {"probability": 0.5}}],
     "client_key": [{}],
@@ -252,7 +253,7 @@ def test_of_images_nothing_moves(kind: str, chosen: dict[str, int], tmp_path: Pa
 
 
 HOSPITAL_OPTIONS: dict[str, list[Option]] = {
-    "validation_unit": UNITS[:3],
+    "validation_unit": UNITS[:4],
     "client_key": [{"client_key": "zip"}, {"client_key": "provider_id"}],
     "conditions": [{}, {"conditions": [194, 690]}],
     "zip_table": [{}, {"zip_table": "zips.csv"}],

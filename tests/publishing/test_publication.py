@@ -120,6 +120,8 @@ def test_a_report_file_is_published_as_it_is(material, tmp_path):
         "readings/nist-800-226.json",
         "readings/impact-ratio.json",
         "readings/model-card.md",
+        "readings/annex-iv.json",
+        "readings/edpb-28-2024.json",
     ]
     assert found.facts()["report_hash"] == report_hash(document)
     assert found.model_reason == document["model_reason"]

@@ -10,7 +10,7 @@ from tests.reports.conftest import SPEC
 
 Material = Callable[..., ReportMaterial]
 
-NAMES = ("registry", "nist-800-226", "impact-ratio", "model-card")
+NAMES = (*("registry", "nist-800-226", "impact-ratio", "model-card"), *("annex-iv", "edpb-28-2024"))
 ONE_HYPOTHESIS = {"loss": "rmse", "hypotheses": 1, "rounds": 50}
 GAUSSIAN = {
     "privacy": {

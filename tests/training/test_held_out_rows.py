@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import share_of_rows
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import Cell, is_by_length, stacks
@@ -172,3 +174,17 @@ def test_what_would_follow_them_is_refused(changes: dict[str, Any], field: str) 
 def test_a_cohort_may_be_everybody() -> None:
     _, result = played(rows_cell(random_federation(), **SERVER, training__cohort={"clients": 30}))
     assert result.rounds == 5
+
+
+def test_features_are_standardised_by_the_rows_that_train(tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    lines = [f"{'abc'[row % 3]},{draw.normal():.4f},{row % 2}" for row in range(90)]
+    (tmp_path / "a.csv").write_text("\n".join(["who,x,y", *lines]))
+    spec = rows_cell(random_federation(), fairness={}, training__cohort={"clients": 3}).spec
+    source = spec.federation.model_copy(update={"standardise": "client"})
+    spec = spec.model_copy(update={"federation": source})
+    data = load_federation(spec, sources_dir=tmp_path)
+    trains = data.of_rows(training_records(spec, data).place)
+    means = np.bincount(trains.client_of, weights=trains.side_by_side[:, 0]) / trains.counts
+    np.testing.assert_allclose(means, 0, atol=1e-6)
+    assert np.abs(data.side_by_side[validation_rows(spec, data).place].mean()) > 1e-3

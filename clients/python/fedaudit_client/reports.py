@@ -51,7 +51,8 @@ class ReportCalls(Calls):
     def reading(self, experiment_id: str, name: str) -> Request[Json | str]:
         """The report in a published form: JSON, or Markdown for a model card.
 
-        `name`: `registry`, `nist-800-226`, `impact-ratio` or `model-card`.
+        `name`: `registry`, `nist-800-226`, `impact-ratio`, `model-card`, `annex-iv` or
+        `edpb-28-2024`.
         """
         path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
         return Request("GET", path, json_or_markdown)
@@ -88,6 +89,15 @@ class ReportCalls(Calls):
         "Write the bundle for offline verification, a zip, into a file.",
     )
 
+    dossier = asks(
+        "GET experiments/{experiment_id}/dossier.json",
+        json_object,
+        "The dossier of the report: the controls of SATRE, each with its answer and hashes.",
+    )
+    download_dossier = downloads(
+        "experiments/{experiment_id}/dossier",
+        "Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file.",
+    )
     download_claims = downloads(
         "experiments/{experiment_id}/claims.jsonl",
         "Write what the report claims, a Sigstore bundle a line, into a file.",
@@ -111,14 +121,27 @@ class ExportedTable:
     """A complete Parquet file."""
 
     def to_arrow(self) -> "pyarrow.Table":
-        """As a table of pyarrow. Raises MissingLibraryError if that is not installed."""
+        """As a table of pyarrow. Raises MissingLibraryError if that is not installed.
+
+        In a ledger `epsilon` is null where it has no delta: that of metric privacy is another
+        figure, and is `metric_epsilon` here.
+        """
         try:
-            from pyarrow import parquet
+            import pyarrow
+            from pyarrow import compute, parquet
         except ImportError as error:
             raise MissingLibraryError(
                 "to_arrow() needs pyarrow, which is not installed here: pip install pyarrow"
             ) from error
-        return parquet.read_table(io.BytesIO(self.parquet))
+        table = parquet.read_table(io.BytesIO(self.parquet))
+        if not {"epsilon", "delta"} <= {*table.column_names}:
+            return table
+        place, stated = table.column_names.index("epsilon"), table["epsilon"]
+        of_metric, nothing = table["delta"].is_null(), pyarrow.scalar(None, stated.type)
+        counted = compute.if_else(of_metric, nothing, stated)
+        metric = compute.if_else(of_metric, stated, nothing)
+        table = table.set_column(place, "epsilon", counted)
+        return table.add_column(place + 1, "metric_epsilon", metric)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """As a data frame. Raises MissingLibraryError if pandas or pyarrow is not installed."""

@@ -7,6 +7,7 @@ categories were omitted as too small. Four fifths is the threshold of 29 CFR 160
 law itself sets none.
 """
 
+from datetime import date
 from typing import Literal
 
 from fedaudit.fairness.gaps import is_below_four_fifths
@@ -105,6 +106,7 @@ IMPACT_RATIO = ReportReading(
     name="impact-ratio",
     title="Impact ratios",
     note=NOTICE,
+    as_of=date(2026, 11, 21),
     make=lambda document: impact_ratio(document).model_dump(mode="json"),
     schema=ImpactRatioReading,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ class ReportReading:
     title: str
     note: str
     """A description, shown on pages above the content."""
+    as_of: date
+    """The day on which it was compared with its source, which may have changed since."""
     make: Callable[[Document], dict[str, Any] | str]
     schema: type[BaseModel] | Mapping[str, Any] | None
     """The schema of the JSON, as a model or a JSON schema; None for Markdown."""

@@ -7,7 +7,8 @@ follow it and the hazards it names; the questions are this project's words.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from datetime import date
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedaudit.number_text import plain
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
@@ -18,7 +19,6 @@ from fedaudit.reports.readings.facts import (
     Document,
     ReadingPart,
     ReportName,
-    figure,
     number_at,
     part_at,
     parts_at,
@@ -27,14 +27,10 @@ from fedaudit.reports.readings.facts import (
     texts_at,
 )
 from fedaudit.reports.readings.impact_ratio import IMPACT_RATIO
+from fedaudit.reports.readings.questions import Topic, asked, questions_reading
 from fedaudit.reports.readings.reading import ReportReading, bullets, rendered
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.spec.metrics import RATES
-
-Status = Literal["answered", "answered in part", "not shown by this run"]
-ANSWERED: Final = "answered"
-IN_PART: Final = "answered in part"
-NOT_SHOWN: Final = "not shown by this run"
 
 NOTICE = (
     "Statements of one audit report, put in the order of NIST SP 800-226. NIST has reviewed none "
@@ -42,22 +38,10 @@ NOTICE = (
 )
 
 
-class NistStatement(ReadingPart):
-    """One question, and what the report answers."""
-
-    question: str
-    status: Status
-    statement: str
-
-
-class NistTopic(ReadingPart):
+class NistTopic(Topic):
     """One stone of the pyramid."""
 
     layer: Literal["top", "middle", "base"]
-    topic: str
-    status: Status
-    """Answered or not shown, where all of its statements are; answered in part otherwise."""
-    statements: list[NistStatement]
 
 
 class NistReading(ReadingPart):
@@ -72,24 +56,7 @@ class NistReading(ReadingPart):
 
 def nist_800_226(document: Document) -> NistReading:
     """What a report states on each topic, and what it does not show."""
-    topics: list[dict[str, Any]] = []
-
-    def topic(layer: str, name: str) -> str:
-        topics.append({"layer": layer, "topic": name, "statements": []})
-        return ""
-
-    def say(question: str, status: Status, caller: Any) -> str:
-        stated = " ".join(caller().split())
-        said = {"statement": stated, "status": status}
-        if not stated:
-            said = {"statement": "The report does not say.", "status": NOT_SHOWN}
-        topics[-1]["statements"].append({"question": question, **said})
-        return ""
-
-    rendered("nist_800_226.txt", document, topic=topic, say=say, **_given(document))
-    for one in topics:
-        found = {said["status"] for said in one["statements"]}
-        one["status"] = found.pop() if found in ({ANSWERED}, {NOT_SHOWN}) else IN_PART
+    topics = asked("nist_800_226.txt", document)
     return NistReading(
         report=report_name(document),
         notice=NOTICE,
@@ -101,41 +68,10 @@ NIST_800_226 = ReportReading(
     name="nist-800-226",
     title="NIST SP 800-226",
     note=NOTICE,
+    as_of=date(2026, 11, 24),
     make=lambda document: nist_800_226(document).model_dump(mode="json"),
     schema=NistReading,
 )
-
-
-def _given(document: Document) -> dict[str, Any]:
-    attacks = parts_at(document, "attacks")
-    done = [one for one in attacks if text_at(one, "status") != "not-done"]
-    epsilons = parts_at(document, "privacy", "epsilon")
-    useful = {
-        name: number_at(document, "utility", name) for name in ("validation_loss", "accuracy")
-    }
-    return {
-        "ANSWERED": ANSWERED,
-        "IN_PART": IN_PART,
-        "NOT_SHOWN": NOT_SHOWN,
-        "accountants": sorted({text_at(one, "accountant") or "unknown" for one in epsilons}),
-        "everyone": charges_everyone(text_at(document, "guarantee", "mechanism")),
-        "useful": [f"{name} {figure(one)}" for name, one in useful.items() if one is not None],
-        "attacked": sorted({text_at(one, "kind") or "unknown" for one in done}),
-        "alarms": sorted(
-            {text_at(one, "kind") or "unknown" for one in done if part_at(one, "alarm")}
-        ),
-        "not_done": len(done) < len(attacks),
-        "floats": facts.of_rounding(document),
-        "gaps": _gaps,
-        "suppressed": lambda section: sum(
-            one.get("suppressed") is True for one in parts_at(section, "groups")
-        ),
-    }
-
-
-def _gaps(section: Document) -> list[str]:
-    metrics = part_at(section, "metrics").items()
-    return [f"{name} {figure(number_at(metric, 'value'))}" for name, metric in metrics]
 
 
 Value = str | Sequence[str] | Mapping[str, str]
@@ -185,6 +121,7 @@ MODEL_CARD = ReportReading(
     name="model-card",
     title="Model card",
     note="A model card in Markdown. What the run cannot know is marked, for you to fill in.",
+    as_of=date(2026, 11, 24),
     make=model_card,
     schema=None,
 )
@@ -312,6 +249,7 @@ REGISTRY = ReportReading(
         "A record of the Differential Privacy Deployments Registry. What the run cannot know is "
         "marked, for you to fill in."
     ),
+    as_of=date(2026, 11, 24),
     make=registry,
     schema={
         "type": "object",
@@ -345,9 +283,29 @@ def _registry_notes(document: Document) -> str:
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines).strip()
 
 
-READINGS: dict[str, ReportReading] = {
-    one.name: one for one in (REGISTRY, NIST_800_226, IMPACT_RATIO, MODEL_CARD)
-}
+ANNEX_IV = questions_reading(
+    "annex-iv",
+    title="EU AI Act, Annex IV",
+    notice=(
+        "Statements of one audit report, put in the order of Annex IV of Regulation (EU) "
+        "2024/1689, as published in July 2024. It is a part of technical documentation at most, no "
+        "conformity assessment and no legal advice; whether a system is of high risk is not asked."
+    ),
+    as_of=date(2026, 11, 26),
+)
+EDPB_28_2024 = questions_reading(
+    "edpb-28-2024",
+    title="EDPB Opinion 28/2024",
+    notice=(
+        "Statements of one audit report beside the questions of Opinion 28/2024 of the European "
+        "Data Protection Board (17 December 2024) on AI models. Whether a model is anonymous is "
+        "for its controller to show and for an authority to assess; nothing here says that it is."
+    ),
+    as_of=date(2026, 11, 26),
+)
+_ALL = (REGISTRY, NIST_800_226, IMPACT_RATIO, MODEL_CARD, ANNEX_IV, EDPB_28_2024)
+
+READINGS: dict[str, ReportReading] = {one.name: one for one in _ALL}
 """By name. The command line, the HTTP interface and the pages offer the formats registered here."""
 
 if TYPE_CHECKING:

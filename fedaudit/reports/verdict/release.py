@@ -63,7 +63,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     elif gap or missing:
         reasons = [*gap, *missing]
     else:
-        outcome, counts = "release", _counts(report["gates"])
+        outcome, counts = "release", gate_counts(report["gates"])
         passed = _reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report)]
     return Answer(outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report))
@@ -76,7 +76,7 @@ def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:
     if not judged_by_guarantee(report):
         words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
-            f"({_counts(report['gates'])}), and none of them is on its guarantee"
+            f"({gate_counts(report['gates'])}), and none of them is on its guarantee"
         )
         return [_reason("no-gate-on-guarantee", words)]
     beyond = _broken_when_planned(report)
@@ -248,11 +248,12 @@ def _gates(report: Mapping[str, Any]) -> AnswerReason | None:
     word = "failed" if failed else "lack evidence"
     return _reason(
         "gates-failed" if failed else "gates-lack-evidence",
-        f"the gates {word}: {_counts(gates)}; {worst['figure']}{of}: {worst['reason']}",
+        f"the gates {word}: {gate_counts(gates)}; {worst['figure']}{of}: {worst['reason']}",
     )
 
 
-def _counts(gates: Sequence[Mapping[str, Any]]) -> str:
+def gate_counts(gates: Sequence[Mapping[str, Any]]) -> str:
+    """How many gates had which outcome, in words."""
     counts = [
         f"{number} {word}"
         for outcome, word in _COUNTS.items()

@@ -70,9 +70,9 @@ class Verification:
     true."""
     later_attacks: Sequence[LaterStatement] = ()
     """What attacks found after the report was signed, as far as it can be read."""
-    subject: Literal["experiment", "audit", "ledger"] = "experiment"
+    subject: Literal["experiment", "audit", "ledger", "dossier"] = "experiment"
     beyond: Sequence[str] = ()
-    """What of an audit or a declared ledger no check can say, in a sentence each."""
+    """What of an audit, a declared ledger or a dossier no check can say, in a sentence each."""
 
 
 def verify(
@@ -119,11 +119,11 @@ def verify(
     signers = [*_signers(evidence, checkpoints), *sign_offs.signers, *later.signers]
     signers += [] if erasure is None else erasure.signers
     signers += log_signers(evidence, keyring)
-    checks += _leaked_keys(evidence, [*signers, *claims.signers])
+    checks += leaked_keys(evidence, [*signers, *claims.signers])
     believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
     return Verification(
         experiment_id=evidence.experiment_id,
-        verdict=_verdict(checks, believed=believed),
+        verdict=verdict_of(checks, believed=believed),
         checks=checks,
         entries=audit.entries,
         ledger_hash=audit.ledger_hash,
@@ -141,11 +141,11 @@ def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -
     found = list(audit_checks(evidence, keyring))
     key_id = value_at(evidence.report, "integrity", "key_id")
     signers = [key_id] if isinstance(key_id, str) else []
-    checks = [*_parts(evidence), *found, *more, *_leaked_keys(evidence, signers)]
+    checks = [*_parts(evidence), *found, *more, *leaked_keys(evidence, signers)]
     believed = bool(signers) and all(map(keyring.trusts, signers))
     return Verification(
         experiment_id=evidence.experiment_id,
-        verdict=_verdict(checks, believed=believed),
+        verdict=verdict_of(checks, believed=believed),
         checks=checks,
         entries=0,
         ledger_hash="",
@@ -196,7 +196,8 @@ def _read_declared(
     return of_ledger, [signed]
 
 
-def _verdict(checks: Sequence[Check], *, believed: bool) -> Verdict:
+def verdict_of(checks: Sequence[Check], *, believed: bool) -> Verdict:
+    """What follows from all checks; `believed`: whether every signer is trusted."""
     if any(one.outcome == "fail" for one in checks):
         return ALTERED
     complete = all(one.outcome == "pass" for one in checks)
@@ -212,7 +213,7 @@ def _signers(evidence: Evidence, checkpoints: ReadCheckpoints) -> list[str | Non
     return signers
 
 
-def _leaked_keys(evidence: Evidence, signers: Sequence[str | None]) -> Iterator[Check]:
+def leaked_keys(evidence: Evidence, signers: Sequence[str | None]) -> Iterator[Check]:
     """What a leaked key signed proves nothing, whatever time is stated."""
     for key_id in sorted({one for one in signers if one in evidence.compromised and one}):
         yield unchecked(

@@ -10,7 +10,9 @@ import pytest
 from oidc_provider_mock import User, run_server_in_thread
 from starlette.testclient import TestClient
 
+from api.http.problems import ProblemError
 from api.pages.session import COOKIE
+from api.shared.identities import utf8
 from tests.api.elsewhere.providers import api_of
 from tests.api.pages.browser import Browser, text_of
 from tests.api.service import SPEC, Api
@@ -142,6 +144,8 @@ def test_headers_name_a_person_from_the_proxy_alone(sqlite_url: str, tmp_path: P
         path, foreign = "/v1/experiments", {**via, "Origin": "https://evil.example"}
         twice = [*ada.items(), ("X-User", "root")]
         assert browser.client.get(path, headers=twice).status_code == 401
+        with pytest.raises(ProblemError, match="not in UTF-8"):
+            utf8("ad\u00e9")
         assert browser.client.post(path, json=SPEC, headers=foreign).status_code == 403
         made = browser.client.post(path, json=SPEC, headers=via).json()
         assert made["created_by"]["key_name"] == "ada-1 at proxy"

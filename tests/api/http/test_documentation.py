@@ -1,5 +1,6 @@
 """The OpenAPI document and the page that shows it."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 
 from api import openapi
 from fedaudit.spec.registration import parse_uploaded
+from tests.api.http.promised import PROMISED, promises
 from tests.api.service import SPEC, Api, finish
 
 
@@ -70,6 +72,18 @@ def test_operations_have_the_short_names_of_what_they_do(document: dict) -> None
     assert len(names) == len(set(names))
     assert {"submit_experiment", "list_experiments", "get_report", "set_budget"} <= set(names)
     assert [name for name in names if not re.fullmatch("[a-z]+(_[a-z0-9]+){1,4}", name)] == []
+
+
+def test_nothing_that_was_promised_is_taken_back(document: dict) -> None:
+    """docs/versions.md says how a name may end."""
+    promised, found = json.loads(PROMISED.read_text("utf-8")), promises(document)
+    for name, (place, *parameters) in promised["operations"].items():
+        assert found["operations"][name][0] == place
+        assert set(parameters) <= set(found["operations"][name]), name
+    for name, fields in promised["fields"].items():
+        assert set(fields) <= set(found["fields"][name]), name
+    for name, needed in promised["needed"].items():
+        assert set(found["needed"][name]) <= set(needed), name
 
 
 def test_nothing_trips_generators_of_clients(document: dict) -> None:

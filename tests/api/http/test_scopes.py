@@ -49,6 +49,7 @@ def _needed(method: str, path: str) -> str:
     if (
         found_later
         or "/report" in path
+        or "/dossier" in path
         or path.endswith(("/model", "/claims.jsonl"))
         or "/table" in path
     ):

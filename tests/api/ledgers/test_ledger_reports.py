@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.sections.provenance import sign_report
@@ -67,6 +67,21 @@ def test_an_altered_entry_is_found_and_never_signed(api: Api, change: str) -> No
         mine = (Ledger.experiment_id == fresh, Ledger.round == 2)
         session.execute(update(Ledger).where(*mine).values(**values))
     assert signed(api) == 0
+
+
+@pytest.mark.parametrize("how", ["of other terms", "missing"])
+def test_nothing_is_said_of_a_ledger_whose_entries_were_altered(api: Api, how: str) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    with api.database.write() as session:
+        session.execute(delete(Ledger) if how == "missing" else update(Ledger).values(delta=0.1))
+    api.client.app.state.resources.ledgers.forget(ledger)  # type: ignore[attr-defined]
+    for path in ("", "/report"):
+        answer = api.get(f"/v1/ledgers/{ledger}{path}")
+        assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict")
+    assert post(api, ledger, declared(2, ["a"])).status_code == 409
+    told = api.get(f"/v1/ledgers/{ledger}/report/verification").json()
+    assert (told["valid"], told["verdict"]) == (False, ALTERED)
 
 
 def test_a_report_of_other_counts_than_its_entries_is_found(api: Api) -> None:

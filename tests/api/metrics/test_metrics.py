@@ -1,4 +1,4 @@
-"""What `/metrics` says of the service, to whom, and that it names nobody."""
+"""What `/metrics` says of the service, to whom, and that it names no person."""
 
 from pathlib import Path
 

@@ -1,6 +1,14 @@
 """Readings of a report over HTTP."""
 
+import io
+import json
+import zipfile
+
+import pytest
+
+from api.shared.page_printer import PagePrinter
 from fedaudit.reports.readings.readings import reading
+from tests.api.pages.browser import signed_in
 from tests.api.service import Api, finish, finished
 
 FORMS = {
@@ -8,6 +16,8 @@ FORMS = {
     "nist-800-226": "application/json",
     "impact-ratio": "application/json",
     "model-card": "text/markdown",
+    "annex-iv": "application/json",
+    "edpb-28-2024": "application/json",
 }
 
 
@@ -47,3 +57,24 @@ def test_an_unknown_reading_is_refused_with_the_choices(api: Api) -> None:
         [fault] = response.json()["errors"]
         assert fault["pointer"] == "/query/reading"
         assert all(f"'{choice}'" in fault["message"] for choice in FORMS)
+
+
+def test_a_dossier_is_made_from_the_stored_report(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PagePrinter, "pdf", lambda _self, _page: b"%PDF")
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    path = f"/experiments/{id_}/dossier"
+    made = api.get(f"/v1{path}.json").json()
+    assert made["answer"]["outcome"] in ("do-not-release", "not-decided")
+    with zipfile.ZipFile(io.BytesIO(api.get(f"/v1{path}").content)) as archive:
+        assert set(archive.namelist()) > {"dossier.json", "dossier.html", "report.json"}
+        page = archive.read("dossier.html").decode()
+        assert json.loads(archive.read("dossier.json")) == made
+    assert api.get(f"/v1{path}.html").text == page
+    visitor = signed_in(api)
+    assert f'href="{path}.html"' in visitor.get(f"/experiments/{id_}/report").text
+    assert f"{made['open']} questions are open" in visitor.get(f"{path}.html").text
+    assert visitor.get(f"{path}.zip").headers["content-type"] == "application/zip"
+    assert api.get(f"/v1/experiments/{api.submit()['id']}/dossier").status_code == 404

@@ -1,10 +1,12 @@
 """Reports in a real MLflow tracking server, with SQLite behind it."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,7 +15,7 @@ pytest.importorskip("mlflow.server", reason="needs the extra `integrations`: MLf
 
 import mlflow
 
-from fedaudit.publishing.mlflow_runs import publish_to_mlflow
+from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
 from fedaudit.publishing.publication import from_service
 from tests.publishing.integrations.conftest import called
 
@@ -102,11 +104,21 @@ def test_a_run_with_figures_by_round_spec_report_and_readings(there, printed, se
     assert not any(name.startswith(("privacy/", "rounds/privacy/")) for name in metrics)
     assert tags["fedaudit.privacy_cost"].startswith("heuristic, not in force: ")
     assert tags["fedaudit.gate.2"].startswith("insufficient_evidence: leakage_max <= 40: ")
-    assert tags["fedaudit.missing.utility/accuracy"] == document["utility"]["reasons"]["accuracy"]
+    assert min(name for name in tags if name.startswith("fedaudit.")) == "fedaudit.answer"
+    assert tags["fedaudit.answer"].startswith("do-not-release: ")
+    page = f"{there.service.url}/experiments/{there.simulated}/report"
+    assert tags["mlflow.note.content"].startswith(f"[The audit report]({page})\n\n")
+    fetched = mlflow.artifacts.download_artifacts(
+        run_id=run.info.run_id, artifact_path="missing.json", tracking_uri=server.tracking_uri
+    )
+    missing = json.loads(Path(fetched).read_text())
+    assert missing["utility/accuracy"] == document["utility"]["reasons"]["accuracy"]
+    home = server.get_experiment(run.info.experiment_id)
+    assert home.tags["mlflow.experimentKind"] == "custom_model_development"
     assert run.data.params["privacy.noise_multiplier"] == "3.0"
     # A confidential ledger is not there unless it was asked for.
     names = {one.path for one in server.list_artifacts(printed["run_id"])}
-    assert names == {"readings", "report.html", "report.json"}
+    assert names == {"missing.json", "readings", "report.html", "report.json"}
     assert tags["fedaudit.model"] == printed["model_reason"]
     assert printed["model_id"] is None
 
@@ -156,6 +168,33 @@ def test_a_model_is_there_where_it_may_leave(there, server, tracking_uri, tmp_pa
     wanted = "metrics.`utility/validation_loss` < 1000"
     found = server.search_logged_models([home], wanted)
     assert [one.model_id for one in found] == [written.model_id]
+
+
+def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, tracking_uri):
+    """A pipeline deploys by the alias: what failed, or was found to fail later, has it no more."""
+
+    def published(outcome):
+        with from_service(there.client, there.released) as found:
+            found.report = found.report.model_copy(update={"gate_outcome": outcome})
+            registration = Registration("wards", "champion")
+            options = {"tracking_uri": tracking_uri, "experiment": "registry"}
+            return publish_to_mlflow(found, **options, registration=registration).version
+
+    assert published("fail") == "1"
+    assert server.get_registered_model("wards").aliases == {}
+    assert published("pass") == "1", "the same run is the same version"
+    version = server.get_model_version_by_alias("wards", "champion")
+    assert (str(version.version), version.tags["fedaudit.gate_outcome"]) == ("1", "pass")
+    assert published("insufficient_evidence") == "1"
+    assert server.get_registered_model("wards").aliases == {}
+
+
+def test_the_command_fails_where_no_alias_could_be_set(there, publish, tracking_uri):
+    options = ("--tracking-uri", tracking_uri, "--registered-model", "m", "--alias", "champion")
+    with pytest.raises(AssertionError, match="champion was not set: no model was published"):
+        publish("mlflow", there.simulated, *options)
+    with pytest.raises(AssertionError, match="champion was not set: its gates did not pass"):
+        publish("mlflow", there.released, *options)
 
 
 def test_a_server_that_is_not_there_is_told(there, publish):

@@ -1,0 +1,234 @@
+"""A report as the dossier on its release, by the controls of SATRE 2.0.1.
+
+It follows from the signed report and what is signed behind it, and from nothing else: the same
+evidence gives the same dossier, so that it can be made anew and compared.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.ledger.bundle import Evidence, key_fields
+from fedaudit.ledger.statements import ChainedSignOff, Envelope
+from fedaudit.number_text import bound_text, figure_text
+from fedaudit.privacy.guarantees.cost_sentences import (
+    doubts,
+    guess_words,
+    guessed_words,
+    odds_words,
+)
+from fedaudit.reports.checks import canonical_hash, canonical_json
+from fedaudit.reports.later import judged_later, statement_in
+from fedaudit.reports.readings.facts import text_at
+from fedaudit.reports.readings.questions import given
+from fedaudit.reports.readings.reading import rendered
+from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
+from fedaudit.reports.sections.guarantee import guarantee_words
+from fedaudit.reports.verdict.release import (
+    answer_of,
+    bounding_exponent,
+    bounds_every_dataset,
+    excludes_nothing,
+    gate_counts,
+    is_proven,
+)
+from fedaudit.reports.verdict.worst_off import headline_metric
+from fedaudit.spec.metrics import METRICS
+from fedaudit.version import __version__
+
+if TYPE_CHECKING:
+    from fedaudit.reports.page.html import Link
+
+AS_OF = date(2026, 11, 26)
+"""The day on which the template was compared with the controls, which may have changed since."""
+CONTROL_SET, _PUBLISHED = "SATRE 2.0.1", "2026-07-23"
+SCHEMA: dict[str, Any] = json.loads(Path(__file__).with_name("dossier.schema.json").read_text())
+"""Of `dossier.json`."""
+NOTICE = (
+    "Statements of one audit report, put beside the controls. It is no approval: questions that "
+    "are open are for an output checker to decide by hand. Each statement is bound to what it is "
+    "of by a SHA-256, and `fedaudit verify` on this folder computes all of them anew."
+)
+DOCUMENT, PAGE, PDF = "dossier.json", "dossier.html", "dossier.pdf"
+REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE = "report.json", "sign-offs.json", "later-attacks.json"
+KEYS_FILE = "keys.json"
+MODEL_FILE = "model.safetensors"
+"""Checked where it lies beside the dossier, which does not bring it."""
+_PARTS = (
+    *("answer", "guarantee", "privacy", "utility", "fairness", "attacks", "gates", "model"),
+    *("data", "spec", "provenance", "integrity", "limits"),
+)
+"""Of a report, that statements are bound to."""
+_THEN = "\x1f"
+"""Between a figure and what it means; no text of a report has it."""
+
+
+def dossier(found: Evidence) -> dict[str, Any]:
+    """The dossier of a report of the present form, with its sign-offs and later attacks. Raises
+    ValueError for an envelope that cannot be read, and KeyError or TypeError for a document without
+    the sections of a report."""
+    # As the folder's file gives it back: in the order of its names, whole floats as integers.
+    report = json.loads(canonical_json(found.report))
+    later = [statement_in(Envelope.from_dict(one))[0] for one in found.later_attacks]
+    judged = judged_later(report, [attack for one in later for attack in one.attacks])
+    people = [ChainedSignOff.of(Envelope.from_dict(one)).sign_off for one in found.sign_offs]
+    evidence = list(_evidence(report, found))
+    criteria = _criteria(report, judged)
+    figures, controls = _written(judged, [one["name"] for one in evidence], criteria, people)
+    opened = [
+        {"control": one["control"], "question": said["question"], "known": said["statement"]}
+        for one in controls
+        for said in one["answers"]
+        if said["status"] == "open"
+    ]
+    return {
+        "dossier_version": 1,
+        "experiment_id": report["experiment"]["id"],
+        "name": report["experiment"]["name"],
+        "made_with": __version__,
+        "control_set": CONTROL_SET,
+        "published": _PUBLISHED,
+        "as_of": AS_OF.isoformat(),
+        "notice": NOTICE,
+        "answer": answer_of(judged).model_dump(mode="json"),
+        "open": len(opened),
+        "open_questions": opened,
+        "figures": figures,
+        "criteria": criteria,
+        "controls": controls,
+        "evidence": evidence,
+    }
+
+
+def dossier_page(document: Mapping[str, Any], *, links: Sequence["Link"] = ()) -> str:
+    """The page of a dossier; every value in it is escaped. It fetches and runs nothing. `links` are
+    shown above it; a page for download has none."""
+    # Imported here because a check of hashes needs no templates.
+    from fedaudit.reports.page.html import page_environment
+
+    hashes = {one["name"]: one["sha256"] for one in document["evidence"]}
+    page = page_environment().get_template("dossier.html")
+    return page.render(d=document, hashes=hashes, links=links)
+
+
+def dossier_files(found: Evidence, *, printed: Callable[[str], bytes] | None) -> dict[str, bytes]:
+    """The files of the folder by name, all JSON in canonical form (RFC 8785), so that the SHA-256
+    of report.json is the one that sign-offs name. `printed` makes a PDF of a page; without it there
+    is none. Raises as `dossier` does."""
+    document = dossier(found)
+    page = dossier_page(document)
+    contents: dict[str, Any] = {
+        DOCUMENT: document,
+        REPORT_FILE: found.report,
+        SIGN_OFFS_FILE: list(found.sign_offs) or None,
+        LATER_FILE: list(found.later_attacks) or None,
+        KEYS_FILE: [key_fields(key, found.compromised) for key in found.keys],
+    }
+    files = {name: canonical_json(value) for name, value in contents.items() if value is not None}
+    files[PAGE] = page.encode()
+    return files if printed is None else {**files, PDF: printed(page)}
+
+
+def _written(
+    judged: Mapping[str, Any], names: Sequence[str], criteria: Any, people: Sequence[Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of figures and the controls, as the template words them. `names`: of the evidence
+    that there is."""
+    figures: list[dict[str, Any]] = []
+    controls: list[dict[str, Any]] = []
+
+    def rests(text: str) -> list[str]:
+        return [one for one in text.split(", ") if one in names]
+
+    def row(label: str, evidence: str, caller: Any) -> str:
+        stated, _, reading = (" ".join(part.split()) for part in caller().partition(_THEN))
+        found = {"label": label, "stated": stated, "reading": reading, "evidence": rests(evidence)}
+        figures.append(found)
+        return ""
+
+    def control(number: str, importance: str, title: str) -> str:
+        found = {"control": number, "importance": importance, "title": title, "answers": []}
+        controls.append(found)
+        return ""
+
+    def say(question: str, status: str, evidence: str = "", *, caller: Any) -> str:
+        said = {
+            "question": question or None,
+            "status": status,
+            "statement": " ".join(caller().split()) or "The report does not say.",
+            "evidence": rests(evidence),
+        }
+        controls[-1]["answers"].append(said)
+        return ""
+
+    writers = {"row": row, "control": control, "say": say, "c": criteria, "people": people}
+    rendered("satre_2_0_1.txt", judged, **writers, **_given(judged))
+    return figures, controls
+
+
+def _evidence(report: Mapping[str, Any], found: Evidence) -> Iterator[dict[str, Any]]:
+    """What statements rest on: files, or parts of one by JSON pointer, by the SHA-256 of their
+    canonical JSON (RFC 8785)."""
+    files: dict[str, Any] = {
+        "report": (REPORT_FILE, None, report),
+        **{name: (REPORT_FILE, f"/{name}", report.get(name)) for name in _PARTS},
+        "sign_offs": (SIGN_OFFS_FILE, None, list(found.sign_offs) or None),
+        "later_attacks": (LATER_FILE, None, list(found.later_attacks) or None),
+    }
+    for name, (file, pointer, value) in files.items():
+        if value is not None:
+            hashed = canonical_hash(value)
+            yield {"name": name, "file": file, "pointer": pointer, "sha256": hashed}
+    if (hashed := text_at(report, "model", "sha256")) is not None:
+        yield {"name": "model_file", "file": MODEL_FILE, "pointer": None, "sha256": hashed}
+
+
+def _criteria(report: Mapping[str, Any], judged: Mapping[str, Any]) -> Any:
+    """Control 3.3.09, field by field. A report's gates are in the order of its spec's."""
+    fields = ("figure", "attribute", "op", "bound", "value", "outcome", "reason")
+    asked = report["spec"]["gates"]
+    thresholds = [
+        {
+            **{name: gate[name] for name in fields},
+            "allows": sorted(name for name in own if name.startswith("allow_") and own[name]),
+        }
+        for gate, own in zip(judged["gates"], asked, strict=True)
+    ]
+    gaps = {one.get("attribute") for one in asked if one["figure"] in METRICS}
+    attributes = [one["attribute"] for one in report["fairness"]]
+    text = rendered(
+        "criteria.txt",
+        judged,
+        r=report,
+        report_sha256=canonical_hash(report),
+        thresholds=thresholds,
+        judged_gaps=[one for one in attributes if gaps & {None, one}],
+        control_set=CONTROL_SET,
+        **given(judged),
+    )
+    return json.loads(text)
+
+
+def _given(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **given(report),
+        "THEN": _THEN,
+        "SUFFICIENT_POWER": SUFFICIENT_POWER,
+        "label": guarantee_words(report["guarantee"]),
+        "exponent": bounding_exponent(report),
+        "bounds_every": bounds_every_dataset(report),
+        "secured": is_proven(report) and report["guarantee"]["in_force"] is True,
+        "excludes_nothing": excludes_nothing(report),
+        "counts": gate_counts(report["gates"]),
+        "headline_metric": headline_metric,
+        "guess_words": guess_words,
+        "guessed_words": guessed_words,
+        "odds_words": odds_words,
+        "doubts": doubts,
+        "floor_exp": lambda exponent: f"{math.floor(math.exp(exponent)):,}",
+        "short": figure_text,
+        "bound": bound_text,
+    }

@@ -1,0 +1,130 @@
+"""Readings that put questions to a report and state how far it answers them, from a template."""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Final, Literal
+
+from fedaudit.reports.readings import facts
+from fedaudit.reports.readings.facts import (
+    Document,
+    ReadingPart,
+    ReportName,
+    figure,
+    number_at,
+    part_at,
+    parts_at,
+    report_name,
+    text_at,
+)
+from fedaudit.reports.readings.reading import ReportReading, rendered
+from fedaudit.reports.sections.guarantee import charges_everyone
+
+Status = Literal["answered", "answered in part", "not shown by this run"]
+ANSWERED: Final = "answered"
+IN_PART: Final = "answered in part"
+NOT_SHOWN: Final = "not shown by this run"
+
+
+class AnsweredQuestion(ReadingPart):
+    """One question, and what the report answers."""
+
+    question: str
+    status: Status
+    statement: str
+
+
+class Topic(ReadingPart):
+    """Questions that belong together."""
+
+    topic: str
+    status: Status
+    """Answered or not shown, where all of its statements are; answered in part otherwise."""
+    statements: list[AnsweredQuestion]
+
+
+class QuestionsReading(ReadingPart):
+    """A report read by the questions that a text puts."""
+
+    reading: Literal["annex-iv", "edpb-28-2024"]
+    report: ReportName
+    notice: str
+    as_of: str
+    """The day on which the questions were compared with the text."""
+    topics: list[Topic]
+    """In the order of the text."""
+
+
+def asked(template: str, document: Document) -> list[dict[str, Any]]:
+    """The topics of a template, which calls `topic(name, **more)` before the questions of each and
+    `say(question, status)` around each statement; one without words is not shown."""
+    topics: list[dict[str, Any]] = []
+
+    def topic(name: str, **more: str) -> str:
+        topics.append({"topic": name, "statements": [], **more})
+        return ""
+
+    def say(question: str, status: Status, caller: Any) -> str:
+        stated = " ".join(caller().split())
+        said = {"statement": stated, "status": status}
+        if not stated:
+            said = {"statement": "The report does not say.", "status": NOT_SHOWN}
+        topics[-1]["statements"].append({"question": question, **said})
+        return ""
+
+    rendered(template, document, topic=topic, say=say, **given(document))
+    for one in topics:
+        found = {said["status"] for said in one["statements"]}
+        one["status"] = found.pop() if found in ({ANSWERED}, {NOT_SHOWN}) else IN_PART
+    return topics
+
+
+def questions_reading(
+    name: Literal["annex-iv", "edpb-28-2024"], *, title: str, notice: str, as_of: date
+) -> ReportReading:
+    """The reading whose template has this name."""
+
+    def make(document: Document) -> dict[str, Any]:
+        topics = asked(f"{name.replace('-', '_')}.txt", document)
+        return QuestionsReading(
+            reading=name,
+            report=report_name(document),
+            notice=notice,
+            as_of=as_of.isoformat(),
+            topics=[Topic.model_validate(one) for one in topics],
+        ).model_dump(mode="json")
+
+    return ReportReading(
+        name=name, title=title, note=notice, as_of=as_of, make=make, schema=QuestionsReading
+    )
+
+
+def given(document: Document) -> Mapping[str, Any]:
+    """What templates of questions have beside the look-ups of all templates."""
+    attacks = parts_at(document, "attacks")
+    done = [one for one in attacks if text_at(one, "status") != "not-done"]
+    epsilons = parts_at(document, "privacy", "epsilon")
+    useful = {
+        name: number_at(document, "utility", name) for name in ("validation_loss", "accuracy")
+    }
+    return {
+        "ANSWERED": ANSWERED,
+        "IN_PART": IN_PART,
+        "NOT_SHOWN": NOT_SHOWN,
+        "accountants": sorted({text_at(one, "accountant") or "unknown" for one in epsilons}),
+        "everyone": charges_everyone(text_at(document, "guarantee", "mechanism")),
+        "useful": [f"{name} {figure(one)}" for name, one in useful.items() if one is not None],
+        "attacked": sorted({str(one["kind"]) for one in done}),
+        "alarms": sorted({str(one["kind"]) for one in done if part_at(one, "alarm")}),
+        "not_done": len(done) < len(attacks),
+        "floats": facts.of_rounding(document),
+        "gaps": gaps,
+        "suppressed": lambda section: sum(
+            one.get("suppressed") is True for one in parts_at(section, "groups")
+        ),
+    }
+
+
+def gaps(section: Document) -> list[str]:
+    """The gaps of one attribute, by name."""
+    metrics = part_at(section, "metrics").items()
+    return [f"{name} {figure(number_at(metric, 'value'))}" for name, metric in metrics]

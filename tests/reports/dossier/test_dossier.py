@@ -1,0 +1,170 @@
+"""The dossier: what it answers, what it leaves open, what it is bound to, and its folder."""
+
+import io
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pypdf import PdfReader
+
+from fedaudit.ledger.bundle import Evidence, NotABundleError
+from fedaudit.reports.checks import canonical_hash, canonical_json
+from fedaudit.reports.dossier.dossier import AS_OF, SCHEMA, dossier, dossier_files, dossier_page
+from fedaudit.reports.later import LaterStatement
+from fedaudit.reports.page.pdf import pdf_of
+from fedaudit.reports.readings.readings import READINGS
+from fedaudit.reports.report import assemble, report_hash
+from fedaudit.reports.sections.provenance import sign_report
+from fedaudit.reports.verdict.release import answer_of
+from fedaudit.reports.verification.dossier_checks import verify_folder
+from tests.reports.page.report_shapes import shapes
+from tests.reports.page.weasyprint_here import needs_pango
+from tests.reports.reading_documents import documents
+from tests.reports.signed_run import ID, KEY, signed_run
+
+ALARM = {
+    "kind": "membership",
+    "status": "done",
+    "method": "relative",
+    "auc": 0.9,
+    "membership_tpr_at_1pct": 0.4,
+    "alarm": {"claim": "Little.", "evidence": "Much."},
+}
+
+
+def later_alarm(report: dict[str, Any]) -> dict[str, Any]:
+    statement = LaterStatement(
+        experiment_id=ID,
+        number=1,
+        report_hash=report_hash(report),
+        ledger_hash=report["integrity"]["ledger_hash"],
+        basis="repeated",
+        asked=[{"kind": "membership"}],
+        attacks=[ALARM],
+        asked_by={},
+        asked_at="2030-01-02T03:04:05+00:00",
+        finished_at="2030-01-02T03:05:05+00:00",
+        code_version="1",
+        backend={},
+    )
+    return statement.sign(KEY, after=None).as_dict()
+
+
+def evidence(report: dict[str, Any], **more: Any) -> Evidence:
+    return Evidence(ID, report["spec"], (), report, (), [KEY.public], **more)
+
+
+def written(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("since", [AS_OF, *(one.as_of for one in READINGS.values())])
+def test_no_text_was_compared_with_its_source_longer_ago_than_twelve_months(since: date) -> None:
+    """Where this fails: compare the template with its source of today, then change its `as_of`."""
+    assert since <= datetime.now(UTC).date() <= since + timedelta(days=365)
+
+
+def test_every_control_is_answered_or_named_as_open(material) -> None:
+    for name, report in documents(material).items():
+        found = dossier(evidence(report))
+        jsonschema.validate(json.loads(json.dumps(found)), SCHEMA)
+        numbers = [one["control"] for one in found["controls"]]
+        assert numbers[:3] == ["3.3.07", "3.3.09", "3.1.16"]
+        assert len([one for one in numbers if one.startswith("5.")]) == 21
+        answers = [said for one in found["controls"] for said in one["answers"]]
+        opened = [one for one in answers if one["status"] == "open"]
+        assert found["open"] == len(found["open_questions"]) == len(opened) >= 7, name
+        assert found["answer"] == answer_of(report).model_dump(mode="json")
+        named = {one["name"]: one for one in found["evidence"]}
+        rows = [*answers, *found["figures"]]
+        assert {part for one in rows for part in one["evidence"]} <= named.keys()
+        for one in named.values():
+            if one["pointer"]:
+                assert one["sha256"] == canonical_hash(report[one["pointer"][1:]])
+        page = dossier_page(found)
+        assert f"{found['open']} questions are open" in page
+        assert all(one["sha256"] in page for one in named.values())
+
+
+def test_the_criteria_are_those_of_the_report(material) -> None:
+    report = documents(material)["adaptive"]
+    found = dossier(evidence(report))["criteria"]
+    assert set(found) == {
+        *("output_package", "thresholds", "suppression_rules", "perturbation_rules"),
+        *("model_requirements", "risk_appetite", "versions"),
+    }
+    assert found["output_package"]["report_sha256"] == report_hash(report)
+    assert [one["bound"] for one in found["thresholds"]] == [
+        one["bound"] for one in report["gates"]
+    ]
+    assert found["suppression_rules"]["minimum_group_size"] == 30
+    assert found["perturbation_rules"]["settings"] == report["spec"]["privacy"]
+    assert not found["perturbation_rules"]["in_force"]
+
+
+def test_figures_say_no_more_than_was_proven(material) -> None:
+    made = documents(material)
+    costs = {name: dossier(evidence(one))["figures"][1] for name, one in made.items()}
+    assert "may be right" in costs["gaussian"]["reading"]
+    assert "nothing is bounded" in costs["adaptive"]["reading"]
+    assert "unbounded" in costs["nothing"]["stated"]
+    weak = {**made["gaussian"], "guarantee": {**made["gaussian"]["guarantee"], "delta": 0.02}}
+    [delta] = [one for one in dossier(evidence(weak))["figures"] if one["label"] == "Delta"]
+    assert "not far below 1" in delta["reading"]
+
+
+def test_an_alarm_after_the_report_decides() -> None:
+    report = signed_run().report
+    assert report is not None
+    found = dossier(evidence(report, later_attacks=[later_alarm(report)]))
+    assert found["answer"]["outcome"] == "do-not-release"
+    assert found["answer"]["reasons"][0]["code"] == "attack-raised-alarm"
+    assert "ALARM" in found["figures"][-3]["stated"]
+    assert {"later_attacks"} <= {one["name"] for one in found["evidence"]}
+
+
+def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> None:
+    report = {**(signed_run().report or {}), "model": {"sha256": "0" * 64}}
+    report["integrity"] = {**report["integrity"], "signature": None}
+    report = sign_report(report, KEY)
+    found = evidence(report, later_attacks=[later_alarm(report)])
+    files = dossier_files(found, printed=None)
+    whole = verify_folder(written(tmp_path / "whole", files), trusted=[KEY.public])
+    assert whole.verdict == "valid", [one for one in whole.checks if one.outcome != "pass"]
+    assert verify_folder(tmp_path / "whole").verdict == "consistent, signer untrusted"
+    document = json.loads(files["dossier.json"])
+    altered = {
+        "report.json": canonical_json({**report, "privacy": {**report["privacy"], "refusals": 0}}),
+        "dossier.json": canonical_json({**document, "notice": "Approved."}),
+        "dossier.html": files["dossier.html"].replace(b"questions are open", b"questions open"),
+        "later-attacks.json": canonical_json([]),
+    }
+    faults = {"report.json": "dossier.privacy", "dossier.json": "dossier.words"}
+    faults |= {"dossier.html": "dossier.page", "later-attacks.json": "dossier.later_attacks"}
+    for name, content in altered.items():
+        changed = {**files, name: content}
+        wrong = verify_folder(written(tmp_path / name, changed), trusted=[KEY.public])
+        assert wrong.verdict == "altered"
+        assert faults[name] in [one.name for one in wrong.checks if one.outcome == "fail"]
+    (tmp_path / "whole" / "model.safetensors").write_bytes(b"another model")
+    failed = [one.name for one in verify_folder(tmp_path / "whole").checks if one.outcome == "fail"]
+    assert failed == ["dossier.model_file"]
+    with pytest.raises(NotABundleError, match=r"has no dossier\.json"):
+        verify_folder(tmp_path)
+
+
+@needs_pango
+def test_on_paper_it_has_four_pages_at_most(material) -> None:
+    reports = {name: made for name, made, _ in shapes(material) if name == "four attributes"}
+    many = assemble(material())
+    many["spec"]["gates"], many["gates"] = many["spec"]["gates"] * 40, many["gates"] * 40
+    for name, report in {**reports, "many gates": many}.items():
+        pages = PdfReader(io.BytesIO(pdf_of(dossier_page(dossier(evidence(report)))))).pages
+        assert len(pages) <= 4, name
+        assert "questions are open" in pages[0].extract_text()
