@@ -46,7 +46,7 @@ def test_answers_are_those_declared(fuzzed, document, method, path, mode):
         case=document[path][method].as_strategy(generation_mode=mode), found=strategies.booleans()
     )
     @settings(
-        max_examples=5,
+        max_examples=3,
         deadline=None,
         derandomize=True,
         database=None,

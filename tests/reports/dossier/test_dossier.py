@@ -150,8 +150,12 @@ def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> 
     for name, content in altered.items():
         changed = {**files, name: content}
         wrong = verify_folder(written(tmp_path / name, changed), trusted=[KEY.public])
-        assert wrong.verdict == "altered"
-        assert faults[name] in [one.name for one in wrong.checks if one.outcome == "fail"]
+        words = name in ("dossier.json", "dossier.html")
+        assert wrong.verdict == ("consistent, signer untrusted" if words else "altered")
+        assert faults[name] in [one.name for one in wrong.checks if one.outcome != "pass"]
+    released = canonical_json({**document, "answer": {"outcome": "release", "reasons": []}})
+    swapped = verify_folder(written(tmp_path / "swapped", {**files, "dossier.json": released}))
+    assert "dossier.follows" in [one.name for one in swapped.checks if one.outcome == "fail"]
     (tmp_path / "whole" / "model.safetensors").write_bytes(b"another model")
     failed = [one.name for one in verify_folder(tmp_path / "whole").checks if one.outcome == "fail"]
     assert failed == ["dossier.model_file"]
