@@ -95,14 +95,17 @@ class UnitRun(ClaimedUnit):
 
         def start(session: Session) -> list[Experiment]:
             experiments = self._experiments(session)
-            rows = []
+            rows, begun = [], []
             for row in experiments.of_unit(self._claim.unit_id):
                 if row.status == "cancelling":
                     self._end(session, row, "cancelled-by-caller")
                 elif row.status not in ENDED:
                     if experiments.start(row.id):
-                        enter_run(session, row, key=self._context.signing_key)
+                        begun.append(row)
                     rows.append(experiments.get(row.id) or row)
+            # Last: who holds a log's lock waits for no row.
+            for row in begun:
+                enter_run(session, row, key=self._context.signing_key)
             return rows
 
         return self._writer.write(start)

@@ -76,8 +76,8 @@ def _begun(evidence: Evidence, entries: Sequence[LogEntry], stated: object) -> C
     return check(
         "log.begun",
         len(own) == 1 and numbered and stated in (None, number),
-        good=f"run {number} of {len(runs)} on these data; spec and gates were entered before its "
-        "first round",
+        good=f"run {number} of {len(runs)} in the log of its data; spec and gates were entered "
+        "before its first round",
         bad=bad,
     )
 
