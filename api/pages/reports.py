@@ -29,7 +29,7 @@ from api.services.attacks import (
     later_list,
 )
 from api.services.audit_log import note_export
-from api.services.clients import shown_clients
+from api.services.clients import rounding_words, shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
 from api.services.report_evidence import bundle_of, verification_of
@@ -41,7 +41,7 @@ from api.services.report_pages import (
     stored_pictures,
 )
 from api.services.reports import claims_file, sign_off_report, sign_offs_of
-from api.services.tables import group_lines
+from api.services.tables import group_lines, why_no_counts
 from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
@@ -308,8 +308,10 @@ def _tail(
         row = find_experiment(session, visit.caller, experiment_id)
         clients = shown_clients(session, visit.caller, row)
         best = report.document["utility"]["best_round"]
-        groups = []
-        if visit.may("ledger:read") and best is not None:
+        groups, no_groups = [], None
+        if visit.may("ledger:read") and best is not None and report.document["fairness"]:
+            no_groups = why_no_counts(report.document)
+        if visit.may("ledger:read") and best is not None and no_groups is None:
             behind = FairnessRepository(session, visit.project_id).after(row.id, best - 1, _MOST)
             lines = [group_lines(one, row.attributes) for one in behind if one.round == best]
             groups = list(chain(*lines))
@@ -319,6 +321,8 @@ def _tail(
         base=f"/experiments/{experiment_id}",
         clients=clients,
         groups=groups,
+        no_groups=no_groups,
+        rounding=rounding_words(report.document),
         experiment_id=experiment_id,
         visitor=visit.visitor,
         csrf_field=CSRF_FIELD,

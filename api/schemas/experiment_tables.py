@@ -184,7 +184,7 @@ class ClientBody(BaseModel):
     refused: int | None
     """Rounds from which its budget kept it."""
     spent: float | None
-    """`figure` says of what."""
+    """`figure` says of what; null of a client that did not train."""
     remaining: float | None
     """Until its budget in this run is spent; null without one."""
     accuracy: float | None

@@ -1,6 +1,6 @@
 """What each client of an experiment paid and how it fares. Confidential."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import conflict
 from api.services.lookups import find_experiment, find_report, names_of
 from api.shared.security import Caller
-from fedaudit.reports.clients import client_line
+from fedaudit.reports.clients import client_line, shared_reasons
 from models.repositories import ReportRepository
 from models.tables.experiments import Experiment
 from models.vocabulary import ENDED
@@ -27,7 +27,12 @@ class ClientLines(NamedTuple):
     """What is spent: `leakage` or `epsilon`."""
     clients: int
     quantiles: dict[str, list[float]]
-    """Least, quartiles and largest of what was spent and of accuracies, where clients are many."""
+    """Least, quartiles and largest of what was spent, by those that trained, and of accuracies,
+    where clients are many."""
+    shared: Sequence[str]
+    """Reasons that all lines of clients that trained have."""
+    rounding: str
+    """That the report's rates differ from these figures, where counts were rounded; else ''."""
 
 
 def client_lines(
@@ -36,7 +41,8 @@ def client_lines(
     """Raises ProblemError where there is no such experiment or no report of it, or nothing is kept
     of its clients."""
     experiment = find_experiment(session, caller, experiment_id)
-    columns = find_report(session, caller, experiment.id).clients
+    report = find_report(session, caller, experiment.id)
+    columns = report.clients
     if columns is None:
         raise conflict(
             "nothing is kept of the clients of this experiment: they were erased, or an earlier "
@@ -55,7 +61,26 @@ def client_lines(
             if known:
                 quantiles[name] = np.quantile(known, _QUANTILES).tolist()
     lines = [client_line(columns, place, names[place]) for place in places]
-    return ClientLines(lines, columns["figure"], len(names), quantiles)
+    return ClientLines(
+        lines,
+        columns["figure"],
+        len(names),
+        quantiles,
+        shared=shared_reasons(lines),
+        rounding=rounding_words(report.document),
+    )
+
+
+def rounding_words(report: Mapping[str, Any]) -> str:
+    """What is to be said beside exact figures where a report's rates are of rounded counts; else
+    ''."""
+    base = (report["spec"]["fairness"].get("rounding") or {}).get("base", 1)
+    if base == 1:
+        return ""
+    return (
+        "Figures here are exact; the report's rates come from counts rounded at random to "
+        f"multiples of {base}, so the two differ."
+    )
 
 
 def shown_clients(session: Session, caller: Caller, experiment: Experiment) -> ClientLines | None:

@@ -18,7 +18,7 @@ from api.shared.identities import utf8
 from api.shared.resources import Resources, Shared
 from infrastructure.settings import Settings
 from models.person import Actor, Person
-from models.repositories import ApiKeyRepository, Budgets, ProjectUsageRepository
+from models.repositories import ApiKeyRepository, Budgets, ProjectRepository, ProjectUsageRepository
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
 from models.vocabulary import Scope
@@ -207,6 +207,9 @@ def identify(
         raise _unauthorised(
             "the API key is unknown or revoked, or its secret was replaced", error="invalid_token"
         )
+    if PROJECT_HEADER in request.headers:
+        with resources.database.autocommit_read() as session:
+            _chosen(request, [ProjectRepository(session).name(key.project_id)])
     return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
 
 

@@ -230,7 +230,11 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
             "before concluding that everybody is treated alike."
         )
     if report["gate_outcome"] is None:
-        yield "Set gates for how even the predictions must be, so that the next audit is judged."
+        yield (
+            "Set gates for how even the predictions must be, in `gates` of the audit, so that the "
+            "next one is judged; whether the model may be released is for the report of its "
+            "training."
+        )
     yield "Read what this report does not show."
 
 

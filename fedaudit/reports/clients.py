@@ -18,7 +18,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.spec.sources import RowSplit
 
-_HELD_OUT = "held out, and none of its rows is scored"
+NOT_TRAINED = "did not train"
+_HELD_OUT = "none of its rows is scored"
 _PROTECTED = "fairness.noise protects the people held out, and this figure would have no noise"
 _SAMPLED = (
     "rounds score samples of the held-out clients, whose figures less those of others would be "
@@ -31,6 +32,7 @@ _SOME_ROWS = (
 _SECRET = "who takes part is secret"
 COLUMNS = ("participations", "refused", "spent", "remaining", "accuracy", "accuracy_interval")
 _LEVEL = 0.95
+_BETWEEN = "; "
 
 
 def client_columns(
@@ -61,21 +63,21 @@ def client_columns(
     if found is None:
         common += [why] * (why not in common)
     else:
-        paid = np.where(trains, found, 0.0)
-        every["spent"] = paid.tolist()
+        paid = np.broadcast_to(found, clients)
+        every["spent"] = _of_trained(paid, trains)
         if remaining is not None:
-            every["remaining"] = np.maximum(0.0, remaining - paid).tolist()
+            every["remaining"] = _of_trained(np.maximum(0.0, remaining - paid), trains)
     own = _accuracies(material, scores, disclosure)
     reasons: list[str] = []
     numbers: list[int | None] = []
     for client in range(clients):
         accuracy = own.get(client, TRAINED if trains[client] else _HELD_OUT)
-        stated = list(common)
+        stated = list(common) if trains[client] else [NOT_TRAINED]
         if isinstance(accuracy, str):
-            stated.insert(0, accuracy)
+            stated.insert(not trains[client], accuracy)
         else:
             every["accuracy"][client], every["accuracy_interval"][client] = accuracy
-        text = "; ".join(stated)
+        text = _BETWEEN.join(stated)
         if text and text not in reasons:
             reasons.append(text)
         numbers.append(reasons.index(text) if text else None)
@@ -84,6 +86,13 @@ def client_columns(
     if mechanism.facts.subject_kind != "client":
         columns["client"] = list(names)
     return columns
+
+
+def _of_trained(figures: Floats, trains: Bools) -> list[float | None]:
+    """None for clients that were held out: they pay nothing, and count in no quantile."""
+    return [
+        one if own else None for one, own in zip(figures.tolist(), trains.tolist(), strict=True)
+    ]
 
 
 def _accuracies(
@@ -138,6 +147,15 @@ def _spent(
             return None, None, why_unbounded(inputs)
         case other:
             assert_never(other)
+
+
+def shared_reasons(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the reasons of all clients that train have in common, where these are several."""
+    stated = [(one["reason"] or "").split(_BETWEEN) for one in lines]
+    trained = [one for one in stated if NOT_TRAINED not in one]
+    if len(trained) < 2:
+        return []
+    return [one for one in trained[0] if one and all(one in other for other in trained)]
 
 
 def client_line(columns: Mapping[str, Any], place: int, name: str) -> dict[str, Any]:

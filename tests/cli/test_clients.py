@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import yaml
 
+from fedaudit.reports.clients import shared_reasons
+
 SITES = {"Aachen": 300, "Bonn": 250, "Celle": 200, "Dachau": 90, "Emden": 22, "Fulda": 210}
 SPEC: dict[str, Any] = {
     "name": "six sites",
@@ -98,6 +100,9 @@ def test_what_each_site_paid_and_how_it_fares(call, service, submit):
         total[one["subject"]] += one["leakage"] or 0
     for site, one in found.items():
         assert (one["participations"], one["refused"]) == (released[site], refused[site])
+        if "did not train" in (one["reason"] or ""):
+            assert (one["spent"], one["remaining"], total[site]) == (None, None, 0)
+            continue
         assert one["spent"] == pytest.approx(total[site])
         assert one["remaining"] == pytest.approx(1.5 - total[site])
     assert sum(refused.values()) > 0, "the budget stopped somebody"
@@ -269,10 +274,13 @@ def _held_out(seed: int) -> set[str]:
 def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
     found = json.loads(call("clients", submit(privacy=privacy), "--json").stdout)
     assert [one["client"] for one in found] == sorted(SITES)
-    for one in found:
+    trained = [one for one in found if "did not train" not in one["reason"]]
+    assert len(trained) == 2
+    for one in trained:
         assert reason in one["reason"]
         assert (one["spent"] is not None) is pays
         assert (one["participations"] is None) is pays
+    assert shared_reasons(found) == ["trained, not scored", *trained[0]["reason"].split("; ")[1:]]
 
 
 @pytest.mark.parametrize(
@@ -305,4 +313,4 @@ def test_no_accuracy_is_shown_that_would_escape_what_the_report_hides(
     found = json.loads(call("clients", submit(**changes), "--json").stdout)
     assert [one["accuracy"] for one in found] == [None] * len(SITES)
     assert Counter(reason in one["reason"] for one in found) == {True: 4, False: 2}
-    assert all(one["spent"] is not None for one in found)
+    assert Counter(one["spent"] is not None for one in found) == {True: 2, False: 4}

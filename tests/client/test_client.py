@@ -122,6 +122,22 @@ def test_the_environment_configures(monkeypatch: pytest.MonkeyPatch) -> None:
     Client.from_environment().close()
 
 
+def test_a_project_is_named_by_the_environment_or_the_call(
+    live: tuple[Api, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key opens one project: a call meant for another does nothing in this one."""
+    api, client = live
+    key = api.key_with("experiments:read", project="spät")
+    monkeypatch.setenv("FEDAUDIT_PROJECT", "spät ")
+    with Client(client.url, key) as named, Client(client.url, key, project="acme") as other:
+        assert list(named.list()) == []
+        with pytest.raises(ProblemError, match="Fedaudit-Project") as refused:
+            list(other.list())
+    assert refused.value.status == 422
+    with pytest.raises(NotConfiguredError, match="FEDAUDIT_PROJECT"):
+        Client(client.url, key, project="a\nb")
+
+
 # -- networks that break ---------------------------------------------------------------------------
 
 

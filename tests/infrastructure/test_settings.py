@@ -95,6 +95,8 @@ def test_a_way_to_sign_in_that_is_not_whole_or_not_safe_is_refused(values, fault
         ("g: {acme: []}", "/g/acme: List should have at least 1 item"),
         ("g: [acme]", "/g: Input should be a valid dictionary"),
         ("g: {acme: [", "while parsing"),
+        ("g: {a: [admin]}\nh: {a: [admin]}\ng: {b: [admin]}", "line 3: 'g' is given twice"),
+        ('{"g": {"a": ["admin"]}, "g": {}}', "'g' is given twice"),
     ],
 )
 def test_a_fault_in_the_map_of_groups_is_named_at_start(tmp_path, text, fault):

@@ -36,7 +36,7 @@ class Client(
 ):
     """Calls one service with one key; close it, or use it as a context manager.
 
-    FEDAUDIT_URL and FEDAUDIT_API_KEY are the defaults of address and key. Every call raises
+    FEDAUDIT_URL, FEDAUDIT_API_KEY and FEDAUDIT_PROJECT are the defaults. Every call raises
     UnreachableError if there is no answer, and ProblemError if the service refuses. Answers are
     the service's JSON. Threads may share a client.
     """
@@ -46,13 +46,15 @@ class Client(
         url: str | None = None,
         api_key: str | None = None,
         *,
+        project: str | None = None,
         timeout: float = 30.0,
         retries: Retries | None = None,
         http_transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`timeout`: seconds for each step of a request. Raises NotConfiguredError for a missing
-        address or key, and UnreachableError for an invalid address."""
-        connection = Connection.of(url, api_key, timeout=timeout, retries=retries)
+        """`api_key`: or a token of the service's identity provider, with `project` where that opens
+        several. `timeout`: seconds for each step of a request. Raises NotConfiguredError for a
+        missing address or key, and UnreachableError for an invalid address."""
+        connection = Connection.of(url, api_key, project=project, timeout=timeout, retries=retries)
         super().__init__(Wire(connection, http_transport))
 
     @property

@@ -210,33 +210,48 @@ class Connection:
     timeout: float
     """Seconds to connect, to send, and to wait for the next byte."""
     retries: Retries
+    project: str = ""
+    """The one of the caller's projects that is meant; empty where there is only one."""
 
     def __post_init__(self) -> None:
         _host(self.url)
         if not (self.api_key.isascii() and self.api_key.isprintable()):
             raise NotConfiguredError("the API key has characters that no key has; copy it anew")
+        if not self.project.isprintable():
+            raise NotConfiguredError("FEDAUDIT_PROJECT: a project's name has no such characters")
 
     @classmethod
     def of(
-        cls, url: str | None, api_key: str | None, *, timeout: float, retries: Retries | None
+        cls,
+        url: str | None,
+        api_key: str | None,
+        *,
+        project: str | None,
+        timeout: float,
+        retries: Retries | None,
     ) -> Self:
-        """From the arguments, with FEDAUDIT_URL and FEDAUDIT_API_KEY as defaults."""
+        """From the arguments, with FEDAUDIT_URL, FEDAUDIT_API_KEY and FEDAUDIT_PROJECT as
+        defaults."""
         return cls(
             _given("FEDAUDIT_URL", url).rstrip("/"),
             _given("FEDAUDIT_API_KEY", api_key),
             timeout,
             Retries() if retries is None else retries,
+            (os.environ.get("FEDAUDIT_PROJECT", "") if project is None else project).strip(),
         )
 
     @property
     def options(self) -> dict[str, Any]:
         """As httpx takes them."""
+        # The service reads names as UTF-8.
+        named = {"Fedaudit-Project": self.project.encode()} if self.project else {}
         return {
             "base_url": f"{self.url}/v1/",
             "headers": {
                 "Authorization": f"Bearer {self.api_key}",
                 "Accept": "application/json",
                 "User-Agent": f"fedaudit-client/{__version__} httpx/{httpx.__version__}",
+                **named,
             },
             "timeout": self.timeout,
             # A proxy cannot reach a service on this machine.

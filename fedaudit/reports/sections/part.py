@@ -138,6 +138,9 @@ class Answer(Part):
     """The one that weighs most first."""
     gap_size: Annotated[float | None, WHERE_GIVEN] = None
     """From where on a gap that no gate judges counts; none of earlier versions, where none did."""
+    counts_doubts: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether it counts that the model may be no better than a constant, and names gaps that may be
+    wide; none of earlier versions, which did neither."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

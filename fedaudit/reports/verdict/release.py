@@ -22,8 +22,8 @@ from fedaudit.reports.sections.utility import (
     known_ending,
     why_not_useful,
 )
-from fedaudit.reports.verdict.worst_off import counted_gap_size, unjudged_gap
-from fedaudit.spec.gates import PLAIN_FIGURES
+from fedaudit.reports.verdict.worst_off import counted_gap_size, unjudged_gap, unsure_gap
+from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
@@ -35,6 +35,17 @@ TOO_GOOD = (
 )
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
+_NOT_KNOWN_USEFUL = (
+    "whether the model is better than always giving the same answer is not known, and no gate says "
+    "how good is enough"
+)
+_GAINS = ("accuracy_over_baseline", "loss_under_baseline")
+_ENOUGH: Mapping[str, GateOp] = {
+    **dict.fromkeys((*_GAINS, "accuracy", "balanced_accuracy", "auc"), "ge"),
+    **dict.fromkeys(("validation_loss", "brier"), "le"),
+}
+"""Figures that say how good a model is, and the side on which it is better. Not precision or
+recall alone: a constant can have all of one."""
 _EXCEPTIONS = {
     "allow_heuristic": "a heuristic guarantee",
     "allow_conditional": "a guarantee that holds within a condition",
@@ -52,9 +63,12 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     """The answer and its reasons, from an otherwise complete report. It is to release only where
     every reason against it has been checked: no attack raised an alarm, the model decides
     something, its guarantee is in force and bounds something, and all gates passed, one of them on
-    the guarantee. Where gates lack evidence, or ask too little, as of a wide gap, nothing is
-    decided."""
+    the guarantee, and one on how good the model is where no interval shows it. Where gates lack
+    evidence, or ask too little, as of a wide gap, nothing is decided."""
+    doubts = _counts_doubts(report)
     against, gap, missing = objections(report), unjudged_gap(report), _missing(report)
+    if doubts and report["gates"] and not is_known_useful(report):
+        missing.append(_reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
     outcome: AnswerOutcome = "not-decided"
     if against:
         reasons = [*against, *gap]
@@ -65,8 +79,17 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     else:
         outcome, counts = "release", gate_counts(report["gates"])
         passed = _reason("gates-passed", f"by the gates that its submitter set: {counts}")
-        reasons = [passed, *_allowed(report)]
-    return Answer(outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report))
+        reasons = [passed, *_allowed(report), *(unsure_gap(report) if doubts else [])]
+    return Answer(
+        outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report), counts_doubts=doubts
+    )
+
+
+def _counts_doubts(report: Mapping[str, Any]) -> bool | None:
+    """As in the report's answer, where it has one, so that an answer that was signed stays the
+    same."""
+    answer: Mapping[str, Any] = report.get("answer") or {"counts_doubts": True}
+    return answer.get("counts_doubts")
 
 
 def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -228,6 +251,17 @@ def is_proven(report: Mapping[str, Any]) -> bool:
     conditional = bool(stated) and condition_of(report, stated[0]) is not None
     return (
         report["guarantee"]["kind"] == "formal" and bounds_every_dataset(report) and not conditional
+    )
+
+
+def is_known_useful(report: Mapping[str, Any]) -> bool:
+    """Whether an interval shows how much better than a constant the model is, or a gate that passed
+    says how good is enough."""
+    utility = report["utility"]
+    shown = any(utility.get(f"{gain}_interval") is not None for gain in _GAINS)
+    return shown or any(
+        one["outcome"] == "pass" and _ENOUGH.get(one["figure"]) == one["op"]
+        for one in report["gates"]
     )
 
 

@@ -22,6 +22,7 @@ from fedaudit.reports.verdict.release import (
     answer_of,
     cost_part,
     excludes_nothing,
+    is_known_useful,
     is_proven,
     judged_by_guarantee,
     release_part,
@@ -90,6 +91,8 @@ _REASON_WORDS = {
     "no-gates": "it has no gates",
     "gap-not-judged": "a gap between groups is wide, and no gate judges it",
     "no-gate-on-guarantee": "none of its gates is on its guarantee",
+    "usefulness-not-known": "it is not known whether its model is better than a constant",
+    "gap-may-be-wide": "a gap between groups may be wide, and no gate judges it",
     "gates-passed": "its gates passed",
     "proven-for-planned-rounds": "what is proven for all planned rounds is above a gate",
     "allow-heuristic": "a heuristic guarantee was allowed",
@@ -193,6 +196,11 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
         yield "Set gates for what the model must meet, so that the next run is judged by them."
     elif not judged_by_guarantee(report):
         yield "Set a gate on its privacy too, so that the next run is judged by it."
+    elif not is_known_useful(report):
+        yield (
+            "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, so "
+            "that the next run is judged by it."
+        )
     if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
         yield (
             "Some groups are hidden because they are small, or to protect smaller ones: hold out "

@@ -1,6 +1,7 @@
 """Who is worst off, in which direction, by how much, and how sure that is."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,22 +53,17 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The widest headline gap whose whole interval is above the size that counts, or the gap itself
     where the spec asks for no intervals, for which no gate says what will do; none of a model that
     is not shown to decide anything."""
-    size, judged = counted_gap_size(report), [one for one in report["gates"] if one["op"] == "le"]
+    size = counted_gap_size(report)
     if size is None or why_not_useful(report) is not None:
         return []
     found = []
-    for section in report["fairness"]:
-        metric, attribute = headline_metric(section), section["attribute"]
-        gap = section["metrics"][metric]
-        by_gate = any(
-            one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
-        )
+    for attribute, metric, gap in _without_gate(report):
         interval, low = gap["interval"], gap["value"]
         if interval is not None:
             low = interval["low"]
         elif report["spec"].get("fairness", _OF_AUDITS).get("intervals") is not None:
             continue
-        if by_gate or low is None or low <= size or _was_by_chance(gap):
+        if low is None or low <= size or _was_by_chance(gap):
             continue
         if words := gap_size(metric, gap["value"]):
             ends = "without an interval, which was not asked for, and"
@@ -79,6 +75,34 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             )
             found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
+    """The headline gap that may be widest, of those that no gate judges and that may be wider than
+    the size that counts; one of which nothing says how wide it may be comes first."""
+    size, found = counted_gap_size(report), list[tuple[float, str]]()
+    for attribute, metric, gap in _without_gate(report):
+        interval, gate = gap["interval"], f"no gate judges the gap by {attribute} ({metric})"
+        if metric not in METRICS:
+            continue
+        if interval is None:
+            found.append((math.inf, f"{gate}: how wide it may be is not known"))
+        elif size is not None and interval["high"] > size:
+            most = _figure(interval["high"])
+            found.append((interval["high"], f"{gate}: it may be as wide as {most}"))
+    widest = max(found, key=lambda one: one[0], default=None)
+    return [AnswerReason(code="gap-may-be-wide", text=widest[1])] if widest else []
+
+
+def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The attribute, the headline metric and the gap of each section that no gate bounds."""
+    judged = [one for one in report["gates"] if one["op"] == "le"]
+    for section in report["fairness"]:
+        metric, attribute = headline_metric(section), section["attribute"]
+        if not any(
+            one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
+        ):
+            yield attribute, metric, section["metrics"][metric]
 
 
 _OF_AUDITS = {"intervals": "always"}
@@ -209,39 +233,43 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
         return ""
     attribute = section["attribute"]
     worse, better = pair.names(report, attribute)
-    whose = {
-        "selection_rate": "",
-        "true_positive_rate": " who truly have it",
-        "false_positive_rate": " who truly lack it",
-    }[pair.rate]
     low, high = (_percent(one[pair.rate]) for one in (pair.worse, pair.better))
-    # More true positives and more selected are better for people; of outcomes that are given to
-    # those who lack them, a patient sent home for one, no report can say so.
-    ends = f"{low} of {worse}{whose} are predicted to have it, and {high} of {better}."
-    if pair.rate == "false_positive_rate":
-        ends = (
-            f"{high} of {better}{whose} are predicted to have it, and {low} of {worse}. Whether "
-            "that helps or harms them depends on the use."
-        )
     favourable = favourable_words(report, attribute=attribute)
     outcome = f"The favourable outcome is {favourable}."
     if favourable is None:
         outcome = "The report does not say which outcome is favourable."
+    of, predicted = _counted(pair.rate, favourable)
+    # More true positives and more selected are better for people; of outcomes that are given to
+    # those who lack them, a patient sent home for one, no report can say so.
     if pair.width == 0:
-        return (
-            f"{outcome} By {attribute} all groups fare alike: {low} of those{whose} are predicted "
-            "to have it."
-        )
+        return f"{outcome} By {attribute} all groups fare alike: {of}{low} {predicted}."
+    first = f"{of}{high} of {better} and {low} of {worse} {predicted}."
     if _rates(section, pair.rate)[0][0] < pair.worse[pair.rate]:
         # Only with a reference group, to which the gap is measured.
         return (
             f"{outcome} By {attribute}, {better} are furthest from the reference group {worse}: "
-            f"{high} of {better}{whose} are predicted to have it, and {low} of {worse}. Others are "
-            "below both."
+            f"{first} Others are below both."
         )
     if pair.rate == "false_positive_rate":
-        return f"{outcome} By {attribute}, {ends}"
-    return f"{outcome} By {attribute}, {worse} are worst off: {ends}"
+        return (
+            f"{outcome} By {attribute}, {first} Whether that helps or harms them depends on the "
+            "use."
+        )
+    return (
+        f"{outcome} By {attribute}, {worse} are worst off: {of}{low} of {worse} and {high} of "
+        f"{better} {predicted}."
+    )
+
+
+def _counted(rate: str, favourable: str | None) -> tuple[str, str]:
+    """Of whom a rate is a share, and what was predicted of these."""
+    if rate == "selection_rate":
+        return "", "are predicted to have it"
+    if rate == "false_positive_rate":
+        return "of those without it in truth, ", "were predicted to have it"
+    # Rules of several groups are too many words for one sentence.
+    named = favourable if favourable and ";" not in favourable else "it"
+    return f"of those with {named} in truth, ", "were predicted so"
 
 
 def _by_values(

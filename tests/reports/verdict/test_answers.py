@@ -8,7 +8,7 @@ import pytest
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of
+from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, verdict_parts
 from tests.reports.verdict.test_parts import ONE, PASSING, RELEASED
 
 OPEN = {"figure": "auc", "op": "ge", "value": 0.7}
@@ -79,6 +79,7 @@ def test_a_release_says_what_its_gates_allow(material) -> None:
     assert [one["code"] for one in report["answer"]["reasons"]] == [
         "gates-passed",
         "allow-heuristic",
+        "gap-may-be-wide",
     ]
 
 
@@ -133,6 +134,48 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     # An earlier version signed that this may be chance, and answered by it.
     wide["fairness"][0]["metrics"][GAP]["null"] = {"p_value": 0.3}
     assert answer_of(wide).outcome == "release"
+
+
+def unknown(report: dict[str, Any]) -> dict[str, Any]:
+    """The same with no interval of how much better than a constant the model is."""
+    changed = copy.deepcopy(report)
+    changed["utility"] |= dict.fromkeys(
+        ("accuracy_over_baseline_interval", "loss_under_baseline_interval")
+    )
+    return changed
+
+
+def test_a_model_that_may_be_no_better_than_a_constant_is_not_decided(material) -> None:
+    unsure = unknown(with_gap(material, low=0, high=0.1, value=0.05, gates=PASSING["gates"]))
+    found = answer_of(unsure)
+    assert [one.code for one in found.reasons] == ["usefulness-not-known"]
+    assert found.outcome == answer_by_codes(unsure).outcome == "not-decided"
+    assert "Set a gate on how good the model has to be" in verdict_parts(unsure).next
+    for figure, op, outcome in (
+        ("loss_under_baseline", "ge", "release"),
+        ("accuracy", "le", "not-decided"),
+        ("recall", "ge", "not-decided"),
+    ):
+        gate = {"figure": figure, "op": op, "bound": 0.0, "attribute": None, "outcome": "pass"}
+        judged = {**unsure, "gates": [*unsure["gates"], gate]}
+        assert answer_of(judged).outcome == outcome, figure
+    # An earlier version signed its answer without this.
+    assert answer_of({**unsure, "answer": {"gap_size": 0.1}}).outcome == "release"
+
+
+def test_a_release_names_the_gap_that_may_be_wide_and_that_no_gate_judges(material) -> None:
+    bound = [PASSING["gates"][1]]
+    wide = with_gap(material, low=0, high=0.9, value=0.12, gates=bound)
+    found = answer_of(wide)
+    assert (found.outcome, found.reasons[-1].code) == ("release", "gap-may-be-wide")
+    assert found.reasons[-1].text.endswith("it may be as wide as 0.9")
+    assert found.reasons[-1].text in verdict_parts(wide).release
+    for one in (
+        with_gap(material, low=0, high=0.1, value=0.05, gates=bound),
+        with_gap(material, low=0, high=0.9, value=0.12, gates=PASSING["gates"]),
+        {**wide, "answer": {"gap_size": 0.1}},
+    ):
+        assert [reason.code for reason in answer_of(one).reasons] == ["gates-passed"]
 
 
 def test_an_answer_that_was_signed_before_gaps_counted_still_follows(material) -> None:
