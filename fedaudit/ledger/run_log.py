@@ -27,7 +27,7 @@ class LogEntry:
     """One entry of the log."""
 
     run: int
-    """The how many-th run on these data, from 1."""
+    """The how many-th run in the log, from 1."""
     kind: str
     """BEGUN, or the status in a signed checkpoint."""
     digest: str
