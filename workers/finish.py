@@ -46,6 +46,7 @@ from models.repositories import (
     LaterAttacksRepository,
     ReportListRepository,
     ReportRepository,
+    RunLogRepository,
     SweepRepository,
 )
 from models.values import FinalFigures, IndexedFigure, ReportIndex
@@ -114,7 +115,9 @@ def report_of(
             repeats = repeats_of(session, experiment, document)
         if repeats is not None:
             document = with_repeats(document, repeats)
-    signed = sign_report(document, key, claims_key_id=ClaimsKey(key).public.key_id)
+    with database.read() as session:
+        run = RunLogRepository(session).run_of(experiment.id)
+    signed = sign_report(document, key, claims_key_id=ClaimsKey(key).public.key_id, run=run)
     claims = signed_claims(database, experiment, signed, key, progressed=progressed)
     return FinishedReport(signed, claims, material, key)
 

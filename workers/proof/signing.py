@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.encoding import genesis, salt_hash
+from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import (
     ALGORITHM,
     CLAIMS_ALGORITHM,
@@ -45,12 +46,14 @@ from models.repositories import (
     LedgerCheckpointRepository,
     LedgerRepository,
     ReportRepository,
+    RunLogRepository,
     SigningKeyRepository,
     SignOffRepository,
     UnsignedAuditRepository,
 )
 from models.tables.base import written_time
 from models.tables.experiments import Experiment, SignOff
+from models.tables.ledger import RunLogEntry
 
 log = structlog.get_logger()
 
@@ -119,12 +122,51 @@ def sign_checkpoint(
 ) -> None:
     """Store a signed checkpoint, in the transaction of the rows that it counts."""
     use_key(session, key)
-    LedgerCheckpointRepository(session).add(
+    envelope = checkpoint.sign(key)
+    if LedgerCheckpointRepository(session).add(
         checkpoint.experiment_id,
         project_id,
         entries=checkpoint.entries,
         status=checkpoint.status,
-        envelope=checkpoint.sign(key).as_dict(),
+        envelope=envelope.as_dict(),
+    ):
+        run = RunLogRepository(session).run_of(checkpoint.experiment_id)
+        experiment = ExperimentRepository(session, project_id).get(checkpoint.experiment_id)
+        if run is not None and experiment is not None:
+            entry = LogEntry(run, checkpoint.status, link_of(envelope))
+            _append(session, experiment, entry, key=key)
+
+
+def enter_run(session: Session, experiment: Experiment, *, key: SigningKey) -> None:
+    """Enter a run that begins in the log of its data, with its spec and gates."""
+    use_key(session, key)
+    logs = RunLogRepository(session)
+    logs.lock(experiment.federation_id)
+    digest = begun_digest(
+        experiment.id,
+        spec_hash=canonical_hash(experiment.spec),
+        gates=canonical_hash(experiment.spec["gates"]),
+    )
+    entry = LogEntry(logs.runs(experiment.federation_id) + 1, BEGUN, digest)
+    _append(session, experiment, entry, key=key)
+
+
+def _append(session: Session, experiment: Experiment, entry: LogEntry, *, key: SigningKey) -> None:
+    logs = RunLogRepository(session)
+    newest, before = logs.lock(experiment.federation_id), LogTree()
+    if newest is not None:
+        before = LogTree.restored(newest.size, newest.subtrees)
+    tree = before.with_entry(entry.encoded())
+    head = LogHead(f"fedaudit/{experiment.federation_id}", tree.size, tree.root)
+    logs.add(
+        RunLogEntry(
+            federation_id=experiment.federation_id,
+            size=tree.size,
+            experiment_id=experiment.id,
+            **entry.fields(),
+            subtrees=b"".join(tree.subtrees),
+            checkpoint=head.signed(key),
+        )
     )
 
 
