@@ -116,8 +116,9 @@ def report_of(
         if repeats is not None:
             document = with_repeats(document, repeats)
     with database.read() as session:
-        run = RunLogRepository(session).run_of(experiment.id)
-    signed = sign_report(document, key, claims_key_id=ClaimsKey(key).public.key_id, run=run)
+        begun = RunLogRepository(session).begun(experiment.id)
+    run, of_claims = begun and begun.run, ClaimsKey(key).public.key_id
+    signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     claims = signed_claims(database, experiment, signed, key, progressed=progressed)
     return FinishedReport(signed, claims, material, key)
 
@@ -199,9 +200,9 @@ def succeed(
         figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
-    sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     use_claims_key(session, report.key)
     CheckpointRepository(session).delete(experiment.id)
+    sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     return True
 
 

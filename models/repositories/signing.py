@@ -110,10 +110,10 @@ class RunLogRepository(Repository):
         mine = select(func.max(RunLogEntry.run)).where(RunLogEntry.federation_id == federation_id)
         return self.session.scalar(mine) or 0
 
-    def run_of(self, experiment_id: str) -> int | None:
-        """Which run an experiment is; None where it never began under a log."""
-        mine = RunLogEntry.experiment_id == experiment_id
-        return self.session.scalar(select(func.max(RunLogEntry.run)).where(mine))
+    def begun(self, experiment_id: str) -> RunLogEntry | None:
+        """The newest entry of an experiment; None where it never began under a log."""
+        mine = select(RunLogEntry).where(RunLogEntry.experiment_id == experiment_id)
+        return next(iter(self._all(mine.order_by(RunLogEntry.size.desc()).limit(1))), None)
 
     def add(self, row: RunLogEntry) -> None:
         """Appends an entry."""

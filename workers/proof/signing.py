@@ -130,39 +130,45 @@ def sign_checkpoint(
         status=checkpoint.status,
         envelope=envelope.as_dict(),
     ):
-        run = RunLogRepository(session).run_of(checkpoint.experiment_id)
-        experiment = ExperimentRepository(session, project_id).get(checkpoint.experiment_id)
-        if run is not None and experiment is not None:
-            entry = LogEntry(run, checkpoint.status, link_of(envelope))
-            _append(session, experiment, entry, key=key)
+        begun = RunLogRepository(session).begun(checkpoint.experiment_id)
+        if begun is not None:
+            entry = LogEntry(begun.run, checkpoint.status, link_of(envelope))
+            _append(session, begun.federation_id, begun.experiment_id, entry, key=key)
 
 
 def enter_run(session: Session, experiment: Experiment, *, key: SigningKey) -> None:
-    """Enter a run that begins in the log of its data, with its spec and gates."""
+    """Enter a run that begins in the log of its data: its spec and gates, and what was signed of it
+    while it waited, as services without a log did."""
     use_key(session, key)
-    logs = RunLogRepository(session)
+    logs, own = RunLogRepository(session), (experiment.federation_id, experiment.id)
     logs.lock(experiment.federation_id)
+    run = logs.runs(experiment.federation_id) + 1
     digest = begun_digest(
         experiment.id,
         spec_hash=canonical_hash(experiment.spec),
         gates=canonical_hash(experiment.spec["gates"]),
     )
-    entry = LogEntry(logs.runs(experiment.federation_id) + 1, BEGUN, digest)
-    _append(session, experiment, entry, key=key)
+    _append(session, *own, LogEntry(run, BEGUN, digest), key=key)
+    for value in LedgerCheckpointRepository(session).envelopes(experiment.id):
+        envelope = Envelope.from_dict(value)
+        entry = LogEntry(run, Checkpoint.of(envelope).status, link_of(envelope))
+        _append(session, *own, entry, key=key)
 
 
-def _append(session: Session, experiment: Experiment, entry: LogEntry, *, key: SigningKey) -> None:
+def _append(
+    session: Session, federation_id: str, experiment_id: str, entry: LogEntry, *, key: SigningKey
+) -> None:
     logs = RunLogRepository(session)
-    newest, before = logs.lock(experiment.federation_id), LogTree()
+    newest, before = logs.lock(federation_id), LogTree()
     if newest is not None:
         before = LogTree.restored(newest.size, newest.subtrees)
     tree = before.with_entry(entry.encoded())
-    head = LogHead(f"fedaudit/{experiment.federation_id}", tree.size, tree.root)
+    head = LogHead(f"fedaudit/{federation_id}", tree.size, tree.root)
     logs.add(
         RunLogEntry(
-            federation_id=experiment.federation_id,
+            federation_id=federation_id,
             size=tree.size,
-            experiment_id=experiment.id,
+            experiment_id=experiment_id,
             **entry.fields(),
             subtrees=b"".join(tree.subtrees),
             checkpoint=head.signed(key),
