@@ -194,8 +194,7 @@ class RunLoop:
         return budgets.draw(experiment.id, spent=spent, releases=most[0])
 
     def _budgets(self, session: Session, experiment: RunningExperiment) -> Budgets:
-        across = self._context.settings.budgets_across
-        return Budgets(session, experiment.project_id, across=across, price=composed_epsilon)
+        return Budgets(session, experiment.project_id, price=composed_epsilon)
 
     # -- storing ----------------------------------------------------------------------------------
 
@@ -299,7 +298,6 @@ class RunLoop:
             device=device,
             backend=backend(device),
             key=self._context.signing_key,
-            budgets_apart=self._context.settings.budgets_across == "project",
             attacks=[one.section for one in attacks],
             progressed=self._lease.progressed,
         )

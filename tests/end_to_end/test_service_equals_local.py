@@ -82,13 +82,12 @@ SPECS: Mapping[str, dict[str, Any]] = {
             "epsilon_budget": 4.0,
         },
     ),
-    "gaussian-central in rotation, correlated": small(
+    "gaussian-central by blocks": small(
         **_ONE,
-        training__cohort={"sampling": "rotation", "every": 3},
+        training__cohort={"sampling": "allocation", "every": 3},
         privacy={
             "mechanism": "gaussian-central",
             "clip": 1.0,
-            "correlation": {"bands": 3},
             "target": {"epsilon": 4.0, "delta": 1e-4},
             "epsilon_budget": 3.5,
         },
