@@ -111,7 +111,7 @@ def report_of(
             document = with_repeats(document, repeats)
     with database.read() as session:
         begun = RunLogRepository(session).begun(experiment.id)
-    run, of_claims = begun and begun.run, ClaimsKey(key).public.key_id
+    run, of_claims = None if begun is None else begun.run, ClaimsKey(key).public.key_id
     signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     claims = signed_claims(database, experiment, signed, key, progressed=progressed)
     return FinishedReport(signed, claims, material, key)
