@@ -13,6 +13,7 @@ from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.report import report_hash
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.audits import in_audit, parse_audit
 from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
@@ -147,6 +148,12 @@ class AuditRun(ClaimedUnit):
             faults = [vars(fault) for fault in in_audit(error.errors)[:_MAX_FAULTS]]
             log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
             self._writer.write(lambda session: self._refuse(session, row, "invalid-data", faults))
+        except FiguresDisagreeError as error:
+            fault = {"pointer": "", "message": str(error)}
+            log.error("figures disagree", audit_id=row.id)
+            self._writer.write(
+                lambda session: self._refuse(session, row, "figures-disagree", [fault])
+            )
         else:
             self._writer.write(lambda session: self._succeed(session, row, report, key))
             log.info("audit done", audit_id=row.id)

@@ -11,14 +11,14 @@ from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Checkpoint, SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.figures import ReportFigure, figures_of, parsed
-from fedaudit.reports.report import assemble, report_hash
+from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
 from fedaudit.reports.sections.material import ModelFile, Progressed, ReportMaterial, unfollowed
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.sections.utility import known_ending
 from fedaudit.reports.verdict.verdict import answer_by_codes
-from fedaudit.runs.report_material import report_material
+from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.sweeps.report_section import (
@@ -89,7 +89,7 @@ def report_of(
     progressed: Progressed = unfollowed,
 ) -> FinishedReport:
     """The signed report of a finished run, with its claims. `progressed` is called between
-    parts."""
+    parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
         material = report_material(
@@ -103,7 +103,7 @@ def report_of(
         )
         material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
     progressed()
-    document = assemble(replace(material, progressed=progressed))
+    document = checked_report(material, result, progressed=progressed)
     if experiment.run.spec.repeats > 1:
         with database.read() as session:
             repeats = repeats_of(session, experiment, document)

@@ -12,6 +12,7 @@ from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.leakage import leakage
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
@@ -263,7 +264,13 @@ class RunLoop:
         except AttacksCancelledError:
             self._end(position, status="cancelled", reason="cancelled-by-caller")
             return
-        report = self._report(experiment, result, attacks)
+        try:
+            report = self._report(experiment, result, attacks)
+        except FiguresDisagreeError as error:
+            # Another attempt would give the same figures.
+            log.error("figures disagree", experiment_id=experiment.id)
+            self._end(position, status="failed", reason="figures-disagree", detail=str(error))
+            return
         # Before the end is published, so that readers of it find these files.
         if not isinstance(report.material.model, str):
             store_model(self._context.storage, experiment, report.material.model)

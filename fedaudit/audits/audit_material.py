@@ -4,7 +4,7 @@ thresholds."""
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from fedaudit.arrays import Floats, Ints
 from fedaudit.audits.audit_table import AuditedRows, predicted_from
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import GroupScores, gaps
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.fairness.noised_counts import (
     ExactCounts,
+    NoisedCounts,
     PublishedCounts,
     RoundedCounts,
     digit_step,
@@ -31,7 +33,7 @@ from fedaudit.reports.sections.predictions import (
     ThresholdGaps,
     ThresholdSection,
 )
-from fedaudit.reports.sections.published_fairness import fairness_sections
+from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
 from fedaudit.spec.metrics import COUNTS, METRICS, is_ratio
 from fedaudit.utility import ConstantComparison, LossShape, MeasuredRows, compare_with_constant
 
@@ -61,11 +63,26 @@ class AuditRequest:
 
 
 def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
-    """The report of an audit as JSON values, not yet signed."""
+    """The report of an audit as JSON values, not yet signed. Raises FiguresDisagreeError where the
+    figures do not follow from the rows a second time."""
     scored = _scored_material(rows, withheld=asked.withheld, rounding_key=asked.rounding_key)
     threshold = threshold_section(
         rows, scored.disclosures, scored.published, earlier_audits=asked.earlier_audits
     )
+    # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(scored)]}
+    checked = cross_checked(exact, predicted_rows(rows), counts=scored.result.fairness)
+    match scored.published:
+        case ExactCounts():
+            found = [FairnessSection.model_validate(one) for one in checked["fairness"]]
+        case RoundedCounts():
+            found = fairness_sections(scored)
+        case NoisedCounts():
+            raise TypeError("an audit adds no noise to counts")
+        case _:
+            assert_never(scored.published)
     return assemble_audit(
         AuditMaterial(
             **{one.name: getattr(scored, one.name) for one in fields(scored)},
@@ -77,7 +94,7 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
             left_out=rows.left_out,
             all_right=rows.all_right,
             threshold=threshold,
-            fairness=[_of_predictions(one) for one in fairness_sections(scored)],
+            fairness=[_of_predictions(one) for one in found],
         )
     )
 
@@ -148,6 +165,23 @@ def _scored_material(
         disclosures=scored.decide(withheld),
         published=_published(rows, rounding_key),
     )
+
+
+def predicted_rows(rows: AuditedRows) -> dict[str, PredictedRows]:
+    """By attribute, the scored rows one by one, for the figures to be computed a second time."""
+    judged, favourable = rows.judged, rows.favourable
+    predicts = rows.predicts_favourable(rows.predicted)
+    found = {}
+    for name in rows.groups:
+        chosen = judged & (rows.codes(name) >= 0)
+        found[name] = PredictedRows(
+            groups=rows.codes(name)[chosen],
+            truth=favourable[chosen],
+            predicted=predicts[chosen],
+            true_classes=rows.truth[chosen],
+            predicted_classes=rows.predicted[chosen],
+        )
+    return found
 
 
 def group_counts(rows: AuditedRows, attribute: str) -> Ints:

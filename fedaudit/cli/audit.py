@@ -13,6 +13,7 @@ from fedaudit.audits.audit_material import AuditRequest, audit_report
 from fedaudit.audits.audit_table import read_audit
 from fedaudit.cli.options import AsJson, read_policies, read_value
 from fedaudit.cli.output import (
+    CommandError,
     ExitCode,
     gate_exit,
     json_text,
@@ -25,6 +26,7 @@ from fedaudit.cli.output import (
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.page.html import render_audit
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.fairness import joined_in, left_out_in
 
@@ -148,16 +150,24 @@ def _audit(
     )
     folder = None if out is None else writable_folder(out)
     started = datetime.now(UTC)
-    with working(f"auditing {file.name}"):
-        rows = read_audit(spec, files=Files(file.parent))
-        report = audit_report(
-            rows,
-            AuditRequest(
-                audit_id=str(uuid_utils.uuid7()),
-                started_at=started,
-                rounding_key=secrets.token_bytes(_KEY_BYTES),
-            ),
-        )
+    try:
+        with working(f"auditing {file.name}"):
+            rows = read_audit(spec, files=Files(file.parent))
+            report = audit_report(
+                rows,
+                AuditRequest(
+                    audit_id=str(uuid_utils.uuid7()),
+                    started_at=started,
+                    rounding_key=secrets.token_bytes(_KEY_BYTES),
+                ),
+            )
+    except ImportError as error:
+        raise CommandError(
+            f"the figures are computed a second time by Fairlearn, which cannot be imported "
+            f"({error}): pip install 'fedaudit[worker]'"
+        ) from None
+    except FiguresDisagreeError as error:
+        raise CommandError(f"the audit failed: {error}") from None
     if folder is not None:
         (folder / "report.json").write_text(f"{json_text(report)}\n", encoding="utf-8")
         (folder / "report.html").write_text(render_audit(report), encoding="utf-8")

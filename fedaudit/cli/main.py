@@ -30,7 +30,7 @@ def _places() -> dict[str, Place]:
     return {name: Place(module, said) for name, module, said in rows}
 
 
-_OF_WORKERS = ("torch",)
+_OF_WORKERS = ("fairlearn", "sklearn", "torch")
 """Modules that the extra `worker` brings; all others are those of `service`."""
 PLACES = _places()
 """By the name of the command or group."""

@@ -43,7 +43,7 @@ from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
-from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile, ReportMaterial
 from fedaudit.reports.sections.other_runs import SweepSection
 from fedaudit.runs.blocks import MemorySink, record_block
@@ -54,7 +54,7 @@ from fedaudit.runs.experiment_plan import (
     with_solved_noise,
     with_start,
 )
-from fedaudit.runs.report_material import report_material
+from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.sweeps.report_section import (
@@ -205,7 +205,10 @@ def _report(
     )
     sections = [one.section for one in attacks]
     material = replace(material, sweep=sweep, attacks=sections)
-    return assemble(material), material
+    try:
+        return checked_report(material, played.result), material
+    except FiguresDisagreeError as error:
+        raise CommandError(f"the run failed: {error}") from None
 
 
 def _seed_figures(run: Run, document: dict[str, Any]) -> SeedFigures:

@@ -100,6 +100,22 @@ def _pairs(numbers: Ints, clients: Ints) -> tuple[Ints, Ints]:
     return found // width, found % width
 
 
+@dataclass(frozen=True, eq=False)
+class PredictedRows:
+    """Rows that have a group and were scored, in any order. Confidential."""
+
+    groups: Ints
+    """[rows]: positions in the attribute's values."""
+    truth: Bools | None
+    """[rows]: whether the true outcome is favourable; None where none was declared."""
+    predicted: Bools | None
+    """[rows]: whether the predicted outcome is favourable; None with `truth`."""
+    true_classes: Ints | None
+    """[rows]; None for regression."""
+    predicted_classes: Ints | None
+    """[rows]; None for regression."""
+
+
 _NEARLY = 1e-7
 """Sums of zeros and ones that are integers up to rounding differ by far more than this."""
 _ORDERS = 12

@@ -1,4 +1,4 @@
-"""What the report of a run is made from, and the file of its model."""
+"""What the report of a run is made from, the file of its model, and the report, checked."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -8,6 +8,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from fedaudit.arrays import Floats
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.hospital import FEATURES
 from fedaudit.federations.mapped import EVERY_NUMBER, Scales
@@ -16,16 +17,21 @@ from fedaudit.ledger.rows import Outcome, charges_report
 from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_model_stays
 from fedaudit.reports.clients import client_columns
+from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.guarantee import guarantee_of
 from fedaudit.reports.sections.material import (
     FederationFacts,
     FinalFigures,
     HypothesesFacts,
     ModelFile,
+    Progressed,
     ReportMaterial,
+    unfollowed,
 )
 from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
 from fedaudit.reports.sections.provenance import provenance
+from fedaudit.reports.sections.published_fairness import exact_sections
 from fedaudit.runs.blocks import RunSink, publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -305,3 +311,44 @@ def _clients(run: Run, result: FinalResult, material: ReportMaterial) -> dict[st
     disclosure = decide_clients(run.cell, result.by_client, run.disclosures)
     names = run.federation.client_names
     return client_columns(material, result.by_client, disclosure, trains=trains, names=names)
+
+
+def checked_report(
+    material: ReportMaterial, result: FinalResult, *, progressed: Progressed = unfollowed
+) -> dict[str, Any]:
+    """The report document of a run that came to its end, not yet signed.
+
+    `progressed` is called between its parts. Raises FiguresDisagreeError where the fairness figures
+    do not follow from the rows that were scored.
+    """
+    material = replace(material, progressed=progressed)
+    # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    match material.published:
+        case ExactCounts():
+            report = assemble(material)
+            return cross_checked(report, result.predicted, counts=result.fairness)
+        case RoundedCounts() | NoisedCounts():
+            _check_unpublished(material, result)
+            return assemble(material)
+        case _:
+            assert_never(material.published)
+
+
+def _check_unpublished(material: ReportMaterial, result: FinalResult) -> None:
+    """That exact figures follow from the rows, where other figures are published.
+
+    Raises FiguresDisagreeError without the figures: the reason why a run failed is published.
+    """
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    sections = exact_sections(material)
+    exact = {"fairness": [one.model_dump(mode="json") for one in sections]}
+    try:
+        cross_checked(exact, result.predicted, counts=result.fairness)
+    except FiguresDisagreeError:
+        raise FiguresDisagreeError(
+            "a fairness figure differs from what Fairlearn computes from the rows; which one is "
+            "not stated, since figures of the held-out people are protected"
+        ) from None

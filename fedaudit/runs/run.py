@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from fedaudit.runs.sampled_rounds import SampledRounds
 
 
-LIBRARIES = ("torch",)
+LIBRARIES = ("torch", "sklearn", "fairlearn")
+"""Torch trains; Fairlearn and scikit-learn compute the report's fairness figures a second time."""
 
 
 class MissingLibraryError(Exception):

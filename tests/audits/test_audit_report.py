@@ -58,6 +58,7 @@ def test_gaps_are_fairlearns(report: dict[str, Any]) -> None:
         }.items():
             found = theirs(truth, predicted, sensitive_features=groups)
             assert section["metrics"][name]["value"] == pytest.approx(found, abs=1e-12)
+        assert section["cross_check"]["library"] == "fairlearn"
         assert section["metrics"]["equalized_odds_difference"]["interval"]["method"] == (
             "score-pairs"
         )
@@ -118,6 +119,7 @@ def test_clients_are_drawn_where_they_are_known(folder: Path) -> None:
 def test_rounded_counts_are_multiples(folder: Path) -> None:
     section = audited(folder, rounding={"base": 5})["fairness"][0]
     exact = audited(folder)["fairness"][0]
+    assert section["cross_check"] is None
     for mine, theirs in zip(section["groups"], exact["groups"], strict=True):
         assert mine["selection_rate"] == pytest.approx(theirs["selection_rate"], abs=0.05)
         for name, interval in mine["rate_intervals"].items():

@@ -1,12 +1,15 @@
-"""What `fedaudit run` says of its rounds and its hypotheses."""
+"""What `fedaudit run` says: of its rounds, its hypotheses, and its figures computed twice."""
 
+import fairlearn
 import numpy as np
 import pytest
 
+from fedaudit.cli.output import CommandError
 from fedaudit.cli.run import run_locally
 from fedaudit.ledger.rows import Outcome
 from fedaudit.reports.page.html import render
 from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.scored_rows import GroupCounter
 
 
 def run(spec):
@@ -32,6 +35,35 @@ def test_epsilon_is_counted_by_round(small_spec, mechanism):
     assert spent[-1] == pytest.approx(done.report["privacy"]["epsilon_max"])
     assert list(spent) == sorted(spent)
     assert set(done.series.figures["leakage_max"]) == {None}
+
+
+@pytest.fixture
+def miscounting(monkeypatch):
+    """One row of the final evaluation is counted as another kind."""
+    counted = GroupCounter.count_clients
+
+    def count(self, *arguments, **options):
+        counts = counted(self, *arguments, **options)
+        for of_groups in counts.values():
+            client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
+            of_groups[0, client, 0] += [0, 1, -1, 0]
+        return counts
+
+    monkeypatch.setattr(GroupCounter, "count_clients", count)
+
+
+def test_the_report_says_with_what_and_how_close(small_spec):
+    [section] = run(small_spec).report["fairness"]
+    check = section["cross_check"]
+    assert (check["library"], check["version"]) == ("fairlearn", fairlearn.__version__)
+    assert check["largest_difference"] <= 1e-12
+    assert "equalized_odds_difference" in check["metrics"]
+
+
+@pytest.mark.usefixtures("miscounting")
+def test_a_wrong_count_ends_the_run(small_spec):
+    with pytest.raises(CommandError, match=r"failed: selection_rate by group = g1 is .* computes"):
+        run(small_spec)
 
 
 PAPER = {

@@ -33,7 +33,12 @@ def test_the_worker_image_has_the_extra_and_the_torch_it_asks_for():
     assert "worker]" not in api
     [torch] = [one for one in extra if one.startswith("torch")]
     assert f'"{torch}"' in worker
-    assert {re.split("[<>=]", one)[0] for one in extra} == {"fedaudit[service]", "torch"}
+    assert {re.split("[<>=]", one)[0] for one in extra} == {
+        "fedaudit[service]",
+        "fairlearn",
+        "scikit-learn",
+        "torch",
+    }
 
 
 @pytest.mark.parametrize("missing", PASSWORDS)

@@ -235,6 +235,8 @@ def test_derived_figures_are_in_steps(exact: dict[str, Any], rounded: dict[str, 
     [truth], [shown] = exact["fairness"], rounded["fairness"]
     for group in shown["groups"]:
         assert group["loss"] == float(f"{group['loss']:.2g}")
+    assert shown["cross_check"] is None
+    assert "rounded" in shown["cross_check_reason"]
     for name, metric in shown["metrics"].items():
         if metric["interval"] is not None:
             before = truth["metrics"][name]["interval"]

@@ -38,7 +38,7 @@ def test_no_worker_starts_without_them(sqlite_template: Path, tmp_path: Path) ->
     (tmp_path / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
     broken = tmp_path / "broken"
     broken.mkdir()
-    (broken / "torch.py").write_text("raise OSError('libgomp.so.1 is missing')\n")
+    (broken / "fairlearn.py").write_text("raise OSError('libgomp.so.1 is missing')\n")
     paths = os.pathsep.join(filter(None, [str(broken), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-P", "-m", "workers", "--device", "cpu"],
@@ -49,6 +49,6 @@ def test_no_worker_starts_without_them(sqlite_template: Path, tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 1
-    assert "training needs torch" in done.stderr
+    assert "training needs fairlearn" in done.stderr
     assert "libgomp.so.1 is missing" in done.stderr
     assert EXTRA in done.stderr

@@ -4,7 +4,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from fairlearn.metrics import MetricFrame, selection_rate, true_positive_rate
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -81,27 +80,6 @@ def perfect_counts(one: Cell) -> NDArray[np.int64]:
     return counter.count_rows(
         predictions.astype(np.float32), np.arange(data.rows), together, slots=1
     )["group"][0]
-
-
-def test_rows_are_counted_as_fairlearn_counts_them() -> None:
-    """Whatever is predicted, and by a rule for each group."""
-    one = cell(task())
-    data, random = one.federation, np.random.default_rng(5)
-    predictions = random.normal(7, 10, data.rows).astype(np.float32)
-    place, together = np.arange(data.rows), np.zeros(data.rows, dtype=np.int64)
-    counter = GroupCounter([data], one.spec.fairness)
-    counts = counter.count_rows(predictions, place, together, slots=1)["group"][0]
-    second = data.attribute("group").codes == 1
-    # At least 0 is favourable to the first group, at most 15 to the second.
-    truth, predicted = (
-        np.where(second, values <= 15, values >= 0) for values in (data.raw_target, predictions)
-    )
-    rates = {"selection_rate": selection_rate, "tpr": true_positive_rate}
-    frame = MetricFrame(metrics=rates, y_true=truth, y_pred=predicted, sensitive_features=second)
-    theirs = frame.difference()
-    found = figures(counts)
-    assert found["demographic_parity_difference"] == pytest.approx(theirs["selection_rate"])
-    assert found["equal_opportunity_difference"] == pytest.approx(theirs["tpr"])
 
 
 def test_the_perfect_model_shows_the_difference_of_the_base_rates() -> None:

@@ -85,6 +85,7 @@ def test_nothing_of_held_out_people_is_published_without_noise(database, finishe
         assert "fairness.noise" in utility["reasons"][name]
     assert utility["best_round"] == utility["rounds"] == 12
     [section] = report["fairness"]
+    assert section["cross_check"] is None
     for metric in section["metrics"].values():
         assert metric["value"] is None or metric["interval"]["method"] == "noised-counts"
     for group in section["groups"]:

@@ -72,7 +72,12 @@ class GroupSection(Part):
 
 
 class CrossCheck(Part):
-    """What another library computed from the rows themselves; in reports of earlier versions."""
+    """What another library computed from the rows themselves, and how far it is from the report.
+
+    A run whose figures differ by more than rounding has no report
+    (`fedaudit.reports.sections.cross_check`). A bundle carries no rows, so verification cannot
+    repeat this. The number of rows is left out: counts are confidential.
+    """
 
     library: str
     version: str
@@ -97,7 +102,11 @@ class FairnessSection(Part):
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
     cross_check: CrossCheck | None = None
-    cross_check_reason: str | None = "this version computes every figure once"
+    cross_check_reason: str | None = None
+
+
+class FiguresDisagreeError(Exception):
+    """Two computations of the same figure gave different values; the message names them."""
 
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"

@@ -34,6 +34,11 @@ from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.spec.metrics import METRICS, RATES
 
+CHECKED_BEFORE = (
+    "counts were rounded after the exact figures had been computed twice from the rows; how the "
+    "two compare would tell of the exact ones"
+)
+
 
 class Rounding:
     """One attribute's figures, rounded. The same groups are shown and the same figures defined,
@@ -73,7 +78,14 @@ class Rounding:
                 published=self._counts,
             )
             groups = with_rate_intervals(groups, ends, level=self._asked.level, step=self._step)
-        return exact.model_copy(update={"groups": groups, "metrics": self._metrics(groups)})
+        return exact.model_copy(
+            update={
+                "groups": groups,
+                "metrics": self._metrics(groups),
+                "cross_check": None,
+                "cross_check_reason": CHECKED_BEFORE,
+            }
+        )
 
     def _group(self, place: int) -> GroupSection:
         exact = self._exact.groups[place]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Ints32
 from fedaudit.fairness.gaps import ClientScores, GroupScores
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
@@ -410,6 +411,8 @@ class FinalResult:
     collapsed_rounds: int
     scores: Mapping[str, GroupScores] = field(default_factory=dict)
     """Attribute -> loss and accuracy of each validation client's rows, by group."""
+    predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
+    """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
     records: RecordTable | None = None
     """Of `record-personalised`: every record's own figures. Confidential."""
     against_constant: ConstantComparison | None = None

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16
 from fedaudit.fairness.gaps import ClientScores, GroupScores
+from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.fairness.ranking import ScoredOutcomes
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
@@ -359,6 +360,34 @@ class _Tally:
         return np.asarray(sums, dtype=np.float64).reshape(self._shape)
 
 
+def predicted_rows(
+    federation: Federation, fairness: Fairness, rows: ScoredRows, place: Ints
+) -> dict[str, PredictedRows]:
+    """Attribute -> truth, prediction and group of each scored row, straight from the data.
+
+    `rows` lie at `place` [rows] of the federation's arrays. Labels come from the label rules
+    themselves, in the target's own units, and groups from the attribute: `GroupCounter` with its
+    tables is not involved, so that its counts can be checked against these rows.
+    """
+    rules = outcome_rules(federation, fairness)
+    rules = replace(rules, rule_index=rules.rule_index[place])
+    truth = federation.raw_target[place]
+    predicted = rows.predictions.astype(np.float64) * federation.target_scale
+    counted = _counted(rules, rows)
+    found = {}
+    for name in fairness.attributes:
+        codes = federation.attribute(name).codes[place]
+        chosen = counted & (codes >= 0)
+        found[name] = PredictedRows(
+            groups=codes[chosen].astype(np.int64),
+            truth=rules.label(truth)[chosen] if rules.ops else None,
+            predicted=rules.label(predicted)[chosen] if rules.ops else None,
+            true_classes=truth[chosen].astype(np.int64) if federation.classes else None,
+            predicted_classes=predicted[chosen].astype(np.int64) if federation.classes else None,
+        )
+    return found
+
+
 def _counted(rules: OutcomeRules, rows: ScoredRows) -> Bools:
     """The rows [rows] that are scored, and judged where there are rules."""
     counted = np.ones(len(rows.values), dtype=np.bool_) if rows.scored is None else rows.scored
@@ -471,6 +500,7 @@ class RowFigures:
     """See the fields of the same names of `FinalResult`."""
 
     scores: Mapping[str, GroupScores]
+    predicted: Mapping[str, PredictedRows]
     against_constant: ConstantComparison
     threshold: float | None
     by_client: ClientScores
@@ -481,6 +511,9 @@ def row_figures(cell: Cell, final: FinalGroups, place: Ints, *, by_client: bool)
     `against_constant`."""
     return RowFigures(
         scores=final.scores,
+        predicted=predicted_rows(cell.federation, cell.spec.fairness, final.rows, place)
+        if cell.spec.fairness.attributes
+        else {},
         against_constant=against_constant(cell, final.rows, place, by_client=by_client),
         threshold=cell.threshold,
         by_client=_client_scores(cell.federation, final.rows, place),

@@ -1,24 +1,19 @@
 """The figures of a finished run's rows."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from fedaudit.fairness.gaps import GroupScores
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import with_intersections
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.training import personalised, stack
 from fedaudit.training.base.cell import Cell, stack_key
 from fedaudit.training.base.rounds import FinalResult
-from fedaudit.training.base.scored_rows import FinalGroups, RowFigures, ScoredRows, row_figures
 from fedaudit.training.stack import Stack, open_stack
 from tests.training.federations import (
     TABLE,
@@ -91,56 +86,6 @@ def tallied(
     return sums
 
 
-class Predicted(NamedTuple):
-    """Rows that have a group and were scored, in any order, [rows] each."""
-
-    groups: NDArray[np.int64]
-    truth: NDArray[np.bool_] | None
-    predicted: NDArray[np.bool_] | None
-    true_classes: NDArray[np.int64] | None
-    predicted_classes: NDArray[np.int64] | None
-
-
-def predicted_rows(one: Cell, rows: ScoredRows, place: NDArray[np.int64]) -> dict[str, Predicted]:
-    """By attribute, straight from the data: the counter with its tables is not involved."""
-    data, found = one.federation, {}
-    rules = outcome_rules(data, one.spec.fairness)
-    rules = replace(rules, rule_index=rules.rule_index[place])
-    truth = data.raw_target[place]
-    predicted = rows.predictions.astype(np.float64) * data.target_scale
-    counted = np.ones(len(place), np.bool_) if rows.scored is None else rows.scored
-    if rules.ops:
-        counted = counted & (rules.rule_index >= 0)
-    for name in one.spec.fairness.attributes:
-        codes = data.attribute(name).codes[place]
-        chosen = counted & (codes >= 0)
-        found[name] = Predicted(
-            codes[chosen].astype(np.int64),
-            rules.label(truth)[chosen] if rules.ops else None,
-            rules.label(predicted)[chosen] if rules.ops else None,
-            truth[chosen].astype(np.int64) if data.classes else None,
-            predicted[chosen].astype(np.int64) if data.classes else None,
-        )
-    return found
-
-
-SCORED: list[tuple[Mapping[str, GroupScores], dict[str, Predicted]]] = []
-
-
-@pytest.fixture(autouse=True)
-def _rows_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows behind the scores of each result."""
-    SCORED.clear()
-
-    def kept(one: Cell, final: FinalGroups, place: Any, *, by_client: bool) -> RowFigures:
-        found = row_figures(one, final, place, by_client=by_client)
-        SCORED.append((found.scores, predicted_rows(one, final.rows, place)))
-        return found
-
-    for room in (stack, personalised):
-        monkeypatch.setattr(room, "row_figures", kept)
-
-
 def check_consistent(result: FinalResult, *, declared: bool = True) -> None:
     for name, scores in result.scores.items():
         counts = result.fairness[name]
@@ -155,8 +100,7 @@ def check_consistent(result: FinalResult, *, declared: bool = True) -> None:
 
 def check_rows(result: FinalResult, name: str, *, declared: bool) -> None:
     """The rows one by one add up to the counts, of which they know nothing."""
-    [predicted] = [rows for of_groups, rows in SCORED if of_groups is result.scores]
-    rows, scores, counts = predicted[name], result.scores[name], result.fairness[name]
+    rows, scores, counts = result.predicted[name], result.scores[name], result.fairness[name]
     groups = counts.shape[1]
     assert (np.bincount(rows.groups, minlength=groups) == scores.rows.sum(0)).all()
     assert (rows.truth is None) == (rows.predicted is None) == (not declared)

@@ -1,0 +1,240 @@
+"""Rates and gaps computed twice: Fairlearn, on the rows, has every figure of the report."""
+
+import re
+from typing import Any
+
+import fairlearn
+import numpy as np
+import pytest
+from fairlearn.metrics import MetricFrame, false_positive_rate, selection_rate, true_positive_rate
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score
+
+from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
+from fedaudit.fairness.joint_disclosure import PredictedRows
+from fedaudit.reports.page.html import render
+from fedaudit.reports.report import Report, assemble
+from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked
+from fedaudit.reports.sections.fairness import FiguresDisagreeError, group_sections
+from fedaudit.spec.metrics import METRICS
+from tests.fairness.disclosures import disclosed_counts
+
+RATES = ["selection_rate", "true_positive_rate", "false_positive_rate"]
+_KINDS = ((True, True), (False, True), (False, False), (True, False))  # true, predicted
+
+
+def rows_of(counts: Any, *, classifier: bool = False) -> PredictedRows:
+    """Rows with these counts [groups, 4], in random order."""
+    table = np.asarray(counts)
+    groups, kinds = (index.ravel() for index in np.indices(table.shape))
+    order = np.random.default_rng(1).permutation(int(table.sum()))
+    group, kind = (np.repeat(index, table.ravel())[order] for index in (groups, kinds))
+    truth, predicted = np.array(_KINDS)[kind].T
+    return PredictedRows(
+        groups=group.astype(np.int64),
+        truth=truth,
+        predicted=predicted,
+        true_classes=truth.astype(np.int64) if classifier else None,
+        predicted_classes=predicted.astype(np.int64) if classifier else None,
+    )
+
+
+def without_outcome(rows: PredictedRows) -> PredictedRows:
+    return PredictedRows(rows.groups, None, None, None, None)
+
+
+def section_of(
+    counts: NDArray[np.int64], *, minimum: int, reference: str | None, classifier: bool
+) -> dict[str, Any]:
+    """What a report says of counts [groups, 4]."""
+    names = tuple(f"g{place}" for place in range(len(counts)))
+    right = counts[:, 0] + counts[:, 2]
+    scores = GroupScores(
+        rows=counts.sum(-1)[np.newaxis],
+        correct=right[np.newaxis] if classifier else None,
+        loss=np.ones((1, len(counts))),
+    )
+    disclosure = disclosed_counts(
+        counts,
+        minimum_group_size=minimum,
+        reference=None if reference is None else names.index(reference),
+    )
+    groups = group_sections(names, counts, disclosure, scores=scores, root_mean=False)
+    found = [*gaps(counts, disclosure)[0], *score_gaps(scores, disclosure, root_mean=False)]
+    return {
+        "attribute": "site",
+        "reference_group": reference,
+        "groups": [group.model_dump() for group in groups],
+        "metrics": {figure.metric: {"value": figure.value} for figure in found},
+    }
+
+
+def checked(section: dict[str, Any], rows: PredictedRows, counts: Any) -> dict[str, Any]:
+    of_clients = np.asarray(counts)[np.newaxis]
+    report = cross_checked({"fairness": [section]}, {"site": rows}, counts={"site": of_clients})
+    [found] = report["fairness"]
+    return found
+
+
+@pytest.mark.parametrize("reference", [None, "g1"])
+@pytest.mark.parametrize("minimum", [1, 12])
+def test_both_agree_on_what_is_defined(minimum: int, reference: str | None) -> None:
+    """Groups without positives, negatives or any rows, hidden groups, and rates of 0."""
+    random, compared = np.random.default_rng(7), set()
+    for turn in range(25):
+        counts = random.integers(0, 9, (random.integers(1, 6) + 1, 4))
+        counts[random.random(counts.shape) < 0.25] = 0
+        classifier = turn % 2 == 0
+        section = section_of(counts, minimum=minimum, reference=reference, classifier=classifier)
+        found = checked(section, rows_of(counts, classifier=classifier), counts)
+        check = found["cross_check"]
+        values = {name: one["value"] for name, one in section["metrics"].items()}
+        if check is None:
+            assert found["cross_check_reason"]
+            assert all(values[metric] is None for metric in METRICS)
+            continue
+        assert found["cross_check_reason"] is None
+        assert (check["library"], check["version"]) == ("fairlearn", fairlearn.__version__)
+        assert check["largest_difference"] <= TOLERANCE
+        gaps_there = {name for name, value in values.items() if value is not None}
+        # Losses are computed once.
+        assert gaps_there - set(check["metrics"]) <= {"loss_difference", "loss_ratio"}
+        assert set(check["metrics"]) - {*RATES, "accuracy"} <= gaps_there
+        compared |= set(check["metrics"])
+    assert compared == {*RATES, "accuracy", *METRICS, "accuracy_difference"}
+
+
+def test_the_second_figures_are_those_of_a_metric_frame_of_the_rows() -> None:
+    counts = np.random.default_rng(3).integers(1, 9, (5, 4))
+    rows = rows_of(counts, classifier=True)
+    section = section_of(counts, minimum=1, reference=None, classifier=True)
+    functions = {
+        "selection_rate": selection_rate,
+        "true_positive_rate": true_positive_rate,
+        "false_positive_rate": false_positive_rate,
+        "accuracy": accuracy_score,
+    }
+    truth, predicted = (side.astype(int) for side in (rows.truth, rows.predicted))
+    frame = MetricFrame(
+        metrics=functions, y_true=truth, y_pred=predicted, sensitive_features=rows.groups
+    )
+    odds = ["true_positive_rate", "false_positive_rate"]
+    expected = {
+        "demographic_parity_difference": frame.difference()["selection_rate"],
+        "demographic_parity_ratio": frame.ratio()["selection_rate"],
+        "equalized_odds_difference": frame.difference()[odds].max(),
+        "equalized_odds_ratio": frame.ratio()[odds].min(),
+        "equal_opportunity_difference": frame.difference()["true_positive_rate"],
+        "equal_opportunity_ratio": frame.ratio()["true_positive_rate"],
+        "accuracy_difference": frame.difference()["accuracy"],
+    }
+    by_group = {
+        (name, f"g{place}"): frame.by_group.loc[place, name]
+        for name in functions
+        for place in range(len(counts))
+    }
+    found = {
+        (name, group): theirs for name, group, _, theirs in SecondFigures(section, rows).pairs()
+    }
+    assert found == pytest.approx(
+        by_group | {(name, None): value for name, value in expected.items()}, abs=TOLERANCE
+    )
+
+
+def test_a_wrong_count_is_named_with_both_values() -> None:
+    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40]])
+    wrong = counts.copy()
+    wrong[1] += [0, 1, -1, 0]
+    section = section_of(wrong, minimum=1, reference=None, classifier=False)
+    with pytest.raises(FiguresDisagreeError) as raised:
+        checked(section, rows_of(counts), wrong)
+    said = re.fullmatch(
+        r"selection_rate by site = g1 is (\S+) in the report, and Fairlearn \S+ computes (\S+) "
+        r"from the rows",
+        str(raised.value),
+    )
+    assert [float(value) for value in said.groups()] == [0.16, 0.15]
+
+
+def test_a_wrong_gap_is_named_without_a_group() -> None:
+    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40]])
+    section = section_of(counts, minimum=1, reference=None, classifier=False)
+    section["metrics"]["equalized_odds_ratio"]["value"] += 1e-9
+    with pytest.raises(FiguresDisagreeError, match=r"equalized_odds_ratio by site is 0\.3333"):
+        checked(section, rows_of(counts), counts)
+
+
+@pytest.mark.parametrize("metric", ["demographic_parity_difference", "selection_rate"])
+def test_a_figure_that_only_the_rows_have_is_missed(metric: str) -> None:
+    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40]])
+    section = section_of(counts, minimum=1, reference=None, classifier=False)
+    if metric in RATES:
+        section["groups"][0][metric] = None
+    else:
+        section["metrics"][metric]["value"] = None
+    with pytest.raises(FiguresDisagreeError, match=f"{metric} by .* is undefined in the report"):
+        checked(section, rows_of(counts), counts)
+
+
+def test_a_figure_of_a_rate_without_denominator_is_refused() -> None:
+    counts = np.array([[30, 10, 40, 20], [0, 5, 45, 0]])
+    section = section_of(counts, minimum=1, reference=None, classifier=False)
+    section["groups"][1]["true_positive_rate"] = 0.0  # Fairlearn's answer
+    with pytest.raises(FiguresDisagreeError, match=r"computes undefined from the rows"):
+        checked(section, rows_of(counts), counts)
+
+
+def test_rows_lost_by_the_counts_are_missed_though_their_group_is_hidden() -> None:
+    counts = np.array([[30, 10, 40, 20], [10, 5, 45, 40], [1, 2, 13, 4]])
+    wrong = counts.copy()
+    wrong[2] = [1, 2, 1, 4]
+    section = section_of(wrong, minimum=10, reference=None, classifier=False)
+    with pytest.raises(FiguresDisagreeError, match="numbers of scored rows") as raised:
+        checked(section, rows_of(counts), wrong)
+    assert not re.search(r"\d", str(raised.value))
+
+
+@pytest.mark.parametrize(
+    "counts", [[[12, 4, 16, 5]], [[30, 10, 40, 20], [10, 5, 45, 40], [2, 2, 3, 1], [1, 2, 3, 1]]]
+)
+def test_no_count_of_rows_is_published(counts: list[list[int]]) -> None:
+    """Counts are confidential: of one group, its number of rows would be its size."""
+    section = section_of(np.array(counts), minimum=10, reference=None, classifier=False)
+    check = checked(section, rows_of(counts), counts)["cross_check"]
+    assert set(check) == {"library", "version", "largest_difference", "metrics"}
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    nothing = np.zeros((2, 4), dtype=np.int64)
+    section = section_of(nothing, minimum=1, reference=None, classifier=False)
+    found = checked(section, rows_of(nothing), nothing)
+    assert (found["cross_check"], found["cross_check_reason"]) == (None, "no row was scored")
+    few = np.array([[3, 1, 4, 2], [1, 5, 4, 4]])
+    section = section_of(few, minimum=100, reference=None, classifier=False)
+    assert checked(section, rows_of(few), few)["cross_check_reason"] == "every group is suppressed"
+    undeclared = without_outcome(rows_of(few))
+    nothing_known = dict.fromkeys((*RATES, "accuracy"))
+    section["groups"] = [{**group, **nothing_known} for group in section["groups"]]
+    found = checked(section, undeclared, nothing)
+    assert (found["cross_check"], found["cross_check_reason"]) == (None, NO_OUTCOME)
+
+
+def test_the_document_and_the_page_have_it(material) -> None:
+    made = material(
+        spec={"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0}}}
+    )
+    report = assemble(made)
+    assert "not handed over" in report["fairness"][0]["cross_check_reason"]
+    assert "Not computed a second time: the rows were not handed over" in render(report)
+    counts = made.result.fairness
+    rows = {"group": rows_of(counts["group"].sum(0))}
+    twice = cross_checked(report, rows, counts=counts)
+    Report.model_validate(twice)
+    assert report["fairness"][0]["cross_check"] is None, "the report given is left as it is"
+    page = render(twice)
+    assert (
+        f"Fairlearn {fairlearn.__version__} computed 9 kinds of rates and gaps a second time from "
+        "the rows of the groups shown; they agree exactly. "
+    ) in page
+    twice["fairness"][0]["cross_check"]["largest_difference"] = 2.2e-16
+    assert "they agree to within 2e-16. " in render(twice)
