@@ -43,6 +43,7 @@ from models.repositories import (
     ExperimentRepository,
     ReportListRepository,
     ReportRepository,
+    RunLogRepository,
     SweepRepository,
 )
 from models.values import FinalFigures, IndexedFigure, ReportIndex
@@ -108,7 +109,10 @@ def report_of(
             repeats = repeats_of(session, experiment, document)
         if repeats is not None:
             document = with_repeats(document, repeats)
-    signed = sign_report(document, key, claims_key_id=ClaimsKey(key).public.key_id)
+    with database.read() as session:
+        begun = RunLogRepository(session).begun(experiment.id)
+    run, of_claims = None if begun is None else begun.run, ClaimsKey(key).public.key_id
+    signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     claims = signed_claims(database, experiment, signed, key, progressed=progressed)
     return FinishedReport(signed, claims, material, key)
 
@@ -190,9 +194,9 @@ def succeed(
         figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
-    sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     use_claims_key(session, report.key)
     CheckpointRepository(session).delete(experiment.id)
+    sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     return True
 
 

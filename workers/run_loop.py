@@ -216,11 +216,14 @@ class RunLoop:
         def store(session: Session) -> set[int]:
             asked = store_blocks(session, list(blocks.values()), again=self._writer.again)
             cancelled = {one for one, played in blocks.items() if played.experiment.id in asked}
-            for position in due:
-                self._sign(session, position)
-            for position in diverged - cancelled:
+            over = diverged - cancelled
+            for position in over:
                 # Stored with the last rounds: a resumed run could not know that this one had ended.
                 self._store_end(session, position, status="failed", reason="diverged")
+            # Last: who holds a log's lock waits for no row.
+            for position in due:
+                if position not in over:
+                    self._sign(session, position)
             return cancelled
 
         cancelled = self._writer.write(store)

@@ -19,6 +19,7 @@ from workers.context import WorkerContext
 from workers.disclosure_memory import Opened, settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import RunningExperiment, load_cell, resume_experiment
+from workers.proof.signing import enter_run
 from workers.sweeper import tidy_maps
 
 log = structlog.get_logger()
@@ -95,13 +96,17 @@ class UnitRun(ClaimedUnit):
 
         def start(session: Session) -> list[Experiment]:
             experiments = self._experiments(session)
-            rows = []
+            rows, begun = [], []
             for row in experiments.of_unit(self._claim.unit_id):
                 if row.status == "cancelling":
                     self._end(session, row, "cancelled-by-caller")
                 elif row.status not in ENDED:
-                    experiments.start(row.id)
+                    if experiments.start(row.id):
+                        begun.append(row)
                     rows.append(experiments.get(row.id) or row)
+            # Last: who holds a log's lock waits for no row.
+            for row in begun:
+                enter_run(session, row, key=self._context.signing_key)
             return rows
 
         return self._writer.write(start)

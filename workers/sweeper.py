@@ -300,7 +300,8 @@ class Sweeper:
                     sign_as_stored(session, ended, owner, key=self.key)
             return
         for experiment in ExperimentRepository(session, owner).of_unit(unit.unit_id):
-            if experiment.finished_at is None:
+            # One that waits has begun nothing: it is in no log of runs either.
+            if experiment.finished_at is None and experiment.started_at is not None:
                 sign_as_stored(session, experiment.id, owner, key=self.key)
 
     def _enter_lost_rounds(self) -> None:
