@@ -13,9 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from benchmarks.served_api import http
@@ -23,14 +26,14 @@ from benchmarks.whole_service import WORKER, WholeService, whole_service
 from benchmarks.workloads import hospital_charges, synthetic_linear
 from fedaudit_client.client import Client
 
-_SUBMISSIONS = 100
+_REPEATED = 100
 _CELLS = 1000
 
 
 def _spent(pid: int) -> float:
     """Milliseconds of processor time so far."""
     times = psutil.Process(pid).cpu_times()
-    return 1000.0 * (times.user + times.system)
+    return 1000.0 * float(times.user + times.system)
 
 
 def _sweep(spec: dict[str, Any], seeds: range) -> dict[str, Any]:
@@ -68,19 +71,16 @@ def measure(sources: Path, cells: int, rounds: int) -> dict[str, float]:
         first, beside = _worked(service, client, cells, rounds)
         found = {f"run in a stack of {cells}": first, "run beside these": beside}
         spec = synthetic_linear(seed=1, rounds=200).model_dump(mode="json")
-        for name, times, act in (
-            ("submission", _SUBMISSIONS, lambda: client.submit(spec)),
-            (
-                "list of 20",
-                _SUBMISSIONS,
-                lambda: plain.get("/v1/experiments?limit=20").raise_for_status(),
-            ),
-        ):
-            act()
+        asked: dict[str, Callable[[], httpx.Response]] = {
+            "submission": partial(plain.post, "/v1/experiments", json=spec),
+            "list of 20": partial(plain.get, "/v1/experiments", params={"limit": 20}),
+        }
+        for name, ask in asked.items():
+            ask().raise_for_status()
             before = _spent(api)
-            for _ in range(times):
-                act()
-            found[name] = (_spent(api) - before) / times
+            for _ in range(_REPEATED):
+                ask().raise_for_status()
+            found[name] = (_spent(api) - before) / _REPEATED
         sweep = client.submit_sweep(_sweep(spec, range(_CELLS)))["id"]
         before = _spent(api)
         client.cancel_sweep(sweep)

@@ -82,10 +82,11 @@ def client_columns(
 
     for client, trained in enumerate(trains.tolist()):
         accuracy = own.get(client, TRAINED if trained else _HELD_OUT)
-        if not isinstance(accuracy, str):
+        if isinstance(accuracy, str):
+            numbers.append(number(accuracy, trained=trained))
+        else:
             every["accuracy"][client], every["accuracy_interval"][client] = accuracy
-            accuracy = None
-        numbers.append(number(accuracy, trained=trained))
+            numbers.append(number(None, trained=trained))
     figure = None if found is None else material.inputs.cost_kind
     columns = {**every, "reason": numbers, "reasons": list(reasons), "figure": figure}
     if mechanism.facts.subject_kind != "client":
