@@ -554,16 +554,13 @@ class Budgets(ScopedRepository):
     def _without_rounding(
         self, experiment_ids: Collection[str], returned: Mapping[tuple[object, ...], float]
     ) -> None:
-        """Adds up anew what is reserved where less is left than sums of floats may have lost; not
-        always, for that reads all reservations. `returned`: what these experiments gave back, by
-        budget."""
+        """Adds up anew what is reserved where less is left than sums of floats may have lost by
+        what these experiments `returned`; not always, for that reads all reservations."""
         columns, own = [_BUDGET.c[name] for name in BUDGET_KEY], table_of(Reservation).c
-        left = select(*columns, _BUDGET.c.reserved).where(
-            *(own[name] == _BUDGET.c[name] for name in BUDGET_KEY),
-            own.experiment_id.in_(experiment_ids),
-            _BUDGET.c.reserved > 0,
-        )
-        for *place, reserved in self.session.execute(left.distinct()).all():
+        alike = (own[name] == _BUDGET.c[name] for name in BUDGET_KEY)
+        theirs = own.experiment_id.in_(experiment_ids), _BUDGET.c.reserved > 0
+        left = select(*columns, _BUDGET.c.reserved).where(*alike, *theirs).distinct()
+        for *place, reserved in self.session.execute(left).all():
             if reserved < 1e-9 * returned.get(tuple(place), 0.0):
                 self._book_anew(dict(zip(BUDGET_KEY, place, strict=True)), spend=0.0)
 
