@@ -103,11 +103,8 @@ def in_full_view(releases: int) -> Mapping[str, Callable[[float, int], Scenario]
 def full_view(
     claims: Iterable[float], kinds: Iterable[str], runs: int, releases: int
 ) -> list[list[str]]:
-    """Every canary in every release; in rotation, one of four, with correlated noise."""
-    made: dict[str, Callable[[float, int], Scenario]] = {
-        **in_full_view(releases),
-        "rotation": partial(scenarios.rotation, every=4, rounds=4 * releases, bands=4),
-    }
+    """Every canary in every release."""
+    made = in_full_view(releases)
     return [
         row(made[kind](claim, COUNTS[claim]), f"{kind} {claim:g}", runs)
         for kind in kinds
@@ -139,7 +136,6 @@ def violations(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list
         **in_full_view(10),
         "coins": partial(scenarios.central, rate=0.2, rounds=10),
         "fixed": partial(scenarios.fixed, share=0.5, rounds=10),
-        "rotation": partial(scenarios.rotation, every=5, rounds=10, bands=5),
     }
     kinds, found = tuple(kinds), []
     for claim in claims:
@@ -186,7 +182,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--claims", type=float, nargs="+", default=list(COUNTS))
     parser.add_argument(
-        "--kinds", nargs="+", help="central, local, record, rotation; with --sampled coins, fixed"
+        "--kinds", nargs="+", help="central, local, record; with --sampled coins, fixed"
     )
     parser.add_argument("--sampled", action="store_true")
     parser.add_argument("--tightness", action="store_true")

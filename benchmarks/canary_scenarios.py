@@ -142,24 +142,6 @@ def central(epsilon: float, count: int, *, rate: float = 1.0, rounds: int = 1) -
     return Scenario("central", cell, "client", count, _NOISE["central"])
 
 
-def rotation(
-    epsilon: float, count: int, *, every: int, rounds: int, bands: int | None = None
-) -> Scenario:
-    """`gaussian-central` with cohorts in rotation, of exactly this epsilon after its blocks; its
-    noise is correlated over `bands` rounds, or independent."""
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": (rounds / every) ** 0.5 / gaussian_mu(epsilon, DELTA),
-        "clip": 1.0,
-        "delta": DELTA,
-        "accountant": "pld",
-        "correlation": bands and {"kind": "banded", "bands": bands},
-    }
-    cohort = {"sampling": "rotation", "every": every}
-    cell = _cell(count, privacy, rounds=rounds, cohort=cohort)
-    return Scenario("rotation", cell, "client", count, _NOISE["central"])
-
-
 def fixed(epsilon: float, count: int, *, share: float, rounds: int) -> Scenario:
     """`gaussian-central` with cohorts of a fixed size, whose noise is that of its exact epsilon;
     the claim, by Renyi orders, is larger."""

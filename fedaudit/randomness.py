@@ -88,7 +88,7 @@ class Purpose(IntEnum):
     ATTACK = 26
     """What an attacker draws: starting points, who is attacked."""
     CLIENT_ROUNDS = 27
-    """Which round of a block a client takes part in, by random allocation or in rotation."""
+    """Which round of a block a client takes part in, by random allocation."""
 
 
 class Source(Protocol):

@@ -371,7 +371,7 @@ _NUMBERS = {"canaries": "count", "membership": "shadows", "gradient-leakage": "i
 """What an attack of a kind counts, as a spec names it."""
 _METHODS = [
     ("", "as usual for the kind"),
-    *((one, f"membership: {one}") for one in ("threshold", "likelihood-ratio", "relative")),
+    *((one, f"membership: {one}") for one in ("threshold", "likelihood-ratio")),
     *(
         (one, f"gradient-leakage: {one}")
         for one in ("lbfgs", "adam-cosine", "first-layer", "features")

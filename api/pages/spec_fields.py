@@ -71,7 +71,7 @@ CHOICE_RULES = "experiment_choices.css"
 
 _ADVANCED = (
     *("/seed", "/repeats", "/model/start", "/training/clustering", "/training/server"),
-    *("/privacy/per_layer", "/privacy/correlation", "/fairness/minimum_group"),
+    *("/privacy/per_layer", "/fairness/minimum_group"),
 )
 
 
@@ -156,7 +156,8 @@ def _names(part: type[SpecPart], tag: str) -> tuple[str, ...]:
 
 
 def _described(pointer: str, kind: Kind, described: InForm, words: Sequence[str]) -> Field:
-    choices = tuple((word, described.words.get(word, word)) for word in words)
+    offered = [word for word in words if word not in described.retired]
+    choices = tuple((word, described.words.get(word, word)) for word in offered)
     if "" in described.words:
         choices = (("", described.words[""]), *choices)
     hint = described.hint

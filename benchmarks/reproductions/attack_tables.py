@@ -137,35 +137,16 @@ def _over_nu(spec: ExperimentSpec, data: Path, *, radii: tuple[str | float, ...]
     return table(head, rows)
 
 
-_HEAD = ["method", "AUC", "TPR at 1 % FPR", "interval", "TPR at 0.1 %", "interval", "not normal"]
+_HEAD = ["method", "AUC", "TPR at 1 % FPR", "interval", "TPR at 0.1 %", "interval"]
 
 
 def _lines(name: str, attacked: AttackedRun, *, shadows: int) -> list[list[str]]:
     found = []
-    methods: tuple[dict[str, Any], ...] = (
-        {"method": "threshold"},
-        {"method": "likelihood-ratio", "shadows": shadows},
-        {"method": "relative", "shadows": shadows},
-    )
-    for method in methods:
-        asked = MembershipSpec(**method)
+    for asked in (MembershipSpec(), MembershipSpec(method="likelihood-ratio", shadows=shadows)):
         section = attack_membership(asked, attacked, progress=lambda _: None).section
         assert isinstance(section, MembershipSection)
-        normal = section.not_normal_share
-        ways = [(_way(method, section.variant, section.variance), section.auc, section.tpr_at_fpr)]
-        ways += [
-            (_way(method, one.variant, one.variance), one.auc, one.tpr_at_fpr)
-            for one in section.others
-        ]
-        found += [
-            [name, way, f"{auc:.3f}", *_rates(rates), "" if normal is None else f"{normal:.0%}"]
-            for way, auc, rates in ways
-        ]
+        found.append([name, asked.method, f"{section.auc:.3f}", *_rates(section.tpr_at_fpr)])
     return found
-
-
-def _way(method: dict[str, Any], *how: str | None) -> str:
-    return ", ".join([method["method"], *(one for one in how if one)])
 
 
 def _rates(rates: list[RateAtFpr]) -> list[str]:

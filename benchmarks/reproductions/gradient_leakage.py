@@ -48,20 +48,16 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 _DLG = {"method": "lbfgs", "label": "optimised", "per_layer": True}
 _IDLG = {"method": "lbfgs", "label": "inferred", "per_layer": True}
-_COSINE = {"method": "adam-cosine", "label": "known", "per_layer": True}
+_COSINE = {"method": "adam-cosine", "per_layer": True}
 ATTACKS: dict[str, dict[str, Any]] = {
     "dlg": _DLG,
     "idlg": _IDLG,
-    "idlg-by-noise": {**_IDLG, "layer_weights": "by-noise"},
     "idlg-whole-vector": {**_IDLG, "per_layer": False},
-    "idlg-five-steps": {**_IDLG, "local_steps": 5},
     "cosine": _COSINE,
-    "cosine-by-noise": {**_COSINE, "layer_weights": "by-noise"},
     "features": {"method": "features", "per_layer": True},
     "features-whole-vector": {"method": "features", "per_layer": False},
     "first-layer": {"method": "first-layer", "per_layer": True},
     "first-layer-whole-vector": {"method": "first-layer", "per_layer": False},
-    "first-layer-five-steps": {"method": "first-layer", "per_layer": True, "local_steps": 5},
 }
 
 

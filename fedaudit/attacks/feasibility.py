@@ -15,20 +15,18 @@ from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.errors import FieldError, of_spec, pointer, raise_errors
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import split_of, training_records
 
 
 def check_attacks(cell: Cell) -> None:
     """Raises InvalidInputError if an attack of the cell's spec cannot be carried out."""
-    found = [
-        fault
-        for position, attack in enumerate(cell.spec.attacks)
-        for fault in faults(attack, cell, at=pointer("attacks", position))
-    ]
-    if found:
-        raise InvalidInputError(found)
+    found = []
+    for position, attack in enumerate(cell.spec.attacks):
+        at = pointer("attacks", position)
+        found += of_spec(attack.retired(at)) or faults(attack, cell, at=at)
+    raise_errors(found)
 
 
 def faults(attack: AttackSpec, cell: Cell, *, at: str) -> list[FieldError]:
@@ -67,13 +65,8 @@ def _gradient_leakage_faults(spec: GradientLeakageSpec, cell: Cell, *, at: str) 
         )
         found.append(FieldError(f"{at}/kind", message, of_spec=True))
     own = training_records(cell.spec, cell.federation).counts
-    updates = int((own // spec.images_per_update).sum())
-    if updates * spec.images_per_update < spec.images:
-        # Without the number: numbers for every `images_per_update` are the clients' sizes.
-        message = (
-            f"{spec.images} images in updates of {spec.images_per_update} of one client are "
-            "more than the training clients have; attack fewer, or fewer in one update"
-        )
+    if int(own.sum()) < spec.images:
+        message = f"{spec.images} images are more than the training clients have; attack fewer"
         found.append(FieldError(f"{at}/images", message))
     return found
 

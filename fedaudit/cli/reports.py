@@ -1,13 +1,9 @@
 """The commands on reports: one in several forms, a list by figures, some side by side."""
 
-import base64
-import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
-import rfc8785
 import typer
 
 from fedaudit.cli.options import (
@@ -21,7 +17,6 @@ from fedaudit.cli.options import (
     query_parameters,
 )
 from fedaudit.cli.output import (
-    CommandError,
     json_text,
     printed,
     say,
@@ -122,43 +117,6 @@ def report(
             f"fedaudit: {later.alarms} attacks after the report was signed raised an alarm: "
             "do not rely on its guarantee"
         )
-
-
-@app.command()
-def claims(
-    experiment_id: ExperimentId,
-    *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Made if it is not there.")],
-) -> None:
-    """Write what a report claims into a folder, for cosign and other verifiers; see
-    docs/verification.md.
-    """
-    lines = io.BytesIO()
-    with connected() as client:
-        document = client.report(experiment_id)
-        client.download_claims(experiment_id, lines)
-        keys = {one["key_id"]: one["public_key"] for one in client.signing_keys()}
-    files = {"report.json": rfc8785.dumps(document), "claims.jsonl": lines.getvalue()}
-    for line in lines.getvalue().splitlines():
-        envelope = json.loads(line)["dsseEnvelope"]
-        kind = json.loads(base64.b64decode(envelope["payload"]))["predicateType"]
-        files[f"{_CLAIM_FILES.get(kind, 'other')}.sigstore.json"] = line
-    key = keys.get(document["integrity"].get("claims_key_id"))
-    if key is None:
-        raise CommandError("the report has no claims: they came with a later version of fedaudit")
-    files["claims-key.pub"] = key.encode()
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_bytes(content, out / name)
-
-
-_CLAIM_FILES = {
-    "https://in-toto.io/attestation/test-result/v0.1": "gates",
-    "https://in-toto.io/attestation/svr/v0.2": "verification",
-    "https://cyclonedx.org/bom": "ml-bom",
-    "https://fedaudit/report/v1": "figures",
-    "https://model_signing/signature/v1.0": "model",
-}
 
 
 def _show(report: Mapping[str, Any]) -> None:

@@ -99,6 +99,8 @@ class InForm:
     """Texts of choices; with one for `""` a spec may leave the field out."""
     only: tuple[str, ...] = ()
     """Choices made elsewhere in the form for which alone the field counts."""
+    retired: tuple[str, ...] = ()
+    """Choices that stored specs have, and that are not offered any more."""
 
 
 UPLOADED = "uploaded"

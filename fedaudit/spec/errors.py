@@ -73,6 +73,12 @@ Refusals = Iterator[PydanticCustomError]
 """What a check finds, made by `refuse_at`."""
 
 
+def of_spec(found: Refusals) -> list[FieldError]:
+    """What a check of a spec finds, outside of a validator."""
+    known = [one.context or {} for one in found]
+    return [FieldError(one["pointer"], one["message"], of_spec=True) for one in known]
+
+
 def refuse_all(found: Iterable[PydanticCustomError]) -> None:
     """For a validator: raises all that was found as one error, the first fault of each field."""
     by_field: dict[str, PydanticCustomError] = {}

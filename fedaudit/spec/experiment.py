@@ -21,9 +21,15 @@ from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import refuse_other_columns
 from fedaudit.spec.models import ModelSpec, with_default_start
-from fedaudit.spec.privacy import NoisedUpdates, PrivacySpec, one_client_rate, one_delta
+from fedaudit.spec.privacy import (
+    GaussianCentral,
+    NoisedUpdates,
+    PrivacySpec,
+    one_client_rate,
+    one_delta,
+)
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import Training
+from fedaudit.spec.training import RotationCohort, Training
 
 BASE_RATE: Final = "base-rate"
 
@@ -112,12 +118,7 @@ class ExperimentSpec(SpecPart):
         refuse_all(self.disagreements(type(self).model_fields))
         if info.context is not ADMITTED:
             refuse_all(self.uncharged_steps())
-            if self.fairness.privacy_cost_by_group:
-                raise refuse_at(
-                    "/fairness/privacy_cost_by_group",
-                    "is retired: what each client paid is in GET /experiments/{id}/clients, for "
-                    "keys with the scope ledger:read; leave it out",
-                )
+            refuse_all(self.retired_parts())
         elif isinstance(self.privacy, NoisedUpdates) and self.privacy.is_unsolved:
             raise refuse_at("/privacy/noise_multiplier", "was found when the spec was admitted")
         return self
@@ -162,6 +163,33 @@ class ExperimentSpec(SpecPart):
             "constants under `federation.scale` ({mean, deviation} or {low, high})"
             + (", or use `mechanism: none`" if by_record else ", or use `client`"),
         )
+
+    def retired_parts(self) -> Refusals:
+        """What stored specs may have, and no run is trained with any more."""
+        if self.fairness.privacy_cost_by_group:
+            yield refuse_at(
+                "/fairness/privacy_cost_by_group",
+                "is retired: what each client paid is in GET /experiments/{id}/clients, for "
+                "keys with the scope ledger:read; leave it out",
+            )
+        yield from self.retired_training()
+        for position, attack in enumerate(self.attacks):
+            yield from attack.retired(pointer("attacks", position))
+
+    def retired_training(self) -> Refusals:
+        """Of these, what would make a run another one (`Cell`)."""
+        if isinstance(self.training.cohort, RotationCohort):
+            yield refuse_at(
+                "/training/cohort/sampling",
+                "rotation is retired, with the correlated noise that it was for: at the same "
+                "epsilon neither had a measurable gain; use {sampling: allocation, every: "
+                f"{self.training.cohort.every}}}",
+            )
+        if isinstance(self.privacy, GaussianCentral) and self.privacy.correlation is not None:
+            yield refuse_at(
+                "/privacy/correlation",
+                "is retired: at the same epsilon it had no measurable gain; leave it out",
+            )
 
     def _check_decision(self) -> Refusals:
         """A base rate is refused beside any guarantee. It is a sum over the training rows: every

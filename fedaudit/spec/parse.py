@@ -17,6 +17,8 @@ from fedaudit.spec.errors import (
     InvalidInputError,
     error_at,
     field_errors,
+    of_spec,
+    raise_errors,
     refuse_all,
     validated,
 )
@@ -78,6 +80,11 @@ def refuse_small_clip(spec: ExperimentSpec) -> None:
             "where updates are that small"
         )
         raise error_at(at, message, of_spec=True)
+
+
+def refuse_retired_training(spec: ExperimentSpec) -> None:
+    """Raises InvalidInputError where a stored spec asks for what no run is trained with."""
+    raise_errors(of_spec(spec.retired_training()))
 
 
 def parse_admitted(value: object) -> ExperimentSpec:

@@ -21,7 +21,6 @@ from fedaudit.spec.base import (
     SpecPart,
     Text,
 )
-from fedaudit.spec.correlation import Correlation, check_correlation, check_whole_blocks
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.training import PoissonCohort, Training
@@ -82,8 +81,8 @@ class UpdateMechanism(MechanismPart):
                 "/training/cohort/sampling",
                 f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
                 "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
-                "`gaussian-central` and `record-personalised`, and random allocation and rotation "
-                "with `gaussian-central`",
+                "`gaussian-central` and `record-personalised`, and random allocation with "
+                "`gaussian-central`",
             )
         if not self.hides_choices:
             yield from check_one_hypothesis(self.mechanism, training)
@@ -350,6 +349,28 @@ class GaussianUpdates(NoisedUpdates):
         return self
 
 
+class Correlation(SpecPart):
+    """Noise that is correlated over rounds, which is retired: stored specs have it."""
+
+    kind: Literal["banded"] = "banded"
+    bands: Annotated[int, Field(ge=2, le=64)]
+    """Rounds, one after the other, that the noise of one was spread over."""
+
+
+def _check_whole_blocks(training: Training) -> Refusals:
+    """Refuses rounds that are no whole blocks, where cohorts go by blocks."""
+    every = training.block
+    fewer = training.rounds // every * every
+    if fewer == training.rounds:
+        return
+    instead = f"{fewer} or {fewer + every}" if fewer else str(every)
+    yield refuse_at(
+        "/training/rounds",
+        f"must be a multiple of cohort.every = {every}: clients are drawn, and charged, for whole "
+        f"blocks of rounds; use {instead}",
+    )
+
+
 class GaussianCentral(GaussianUpdates):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
@@ -372,7 +393,7 @@ class GaussianCentral(GaussianUpdates):
     correlation: Annotated[
         Correlation | None, Field(exclude_if=lambda correlation: correlation is None)
     ] = None
-    """Of the noise of rounds; null makes it independent."""
+    """Retired."""
     noise: Annotated[Noise, NOISE] = "simulation"
 
     @property
@@ -388,10 +409,7 @@ class GaussianCentral(GaussianUpdates):
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         yield from super().disagreements(training=training, federation=federation)
         yield from self._check_accountant(training)
-        yield from check_whole_blocks(training)
-        yield from check_correlation(
-            self.correlation, training, clip_moves=self.adaptive_clip is not None
-        )
+        yield from _check_whole_blocks(training)
         if training.hypotheses > 1 and not training.reports_choices:
             yield refuse_at(
                 "/training/clustering/method",

@@ -245,15 +245,11 @@ class AllocationCohort(SpecPart):
 
 
 class RotationCohort(SpecPart):
-    """Every training client takes part in the same round of every block of rounds: a public place,
-    dealt by the seed, each to as many clients as another or one more. Nothing is secret in it."""
+    """Every training client takes part in the same public round of every block. Retired: stored
+    specs have it, and nothing is trained by it any more."""
 
     sampling: Literal["rotation"]
-    every: Annotated[
-        int,
-        Field(ge=2, le=MOST_ROUNDS_OF_BLOCK),
-        InForm("Rounds of a block", "10", "Each client takes part in one round of every block."),
-    ]
+    every: Annotated[int, Field(ge=2, le=MOST_ROUNDS_OF_BLOCK)]
     """Rounds of a block."""
 
 
@@ -272,6 +268,8 @@ Cohort = Annotated[
     Field(discriminator="sampling"),
     BeforeValidator(_fixed_unless_said),
 ]
+DrawnCohort = FixedCohort | PoissonCohort | AllocationCohort
+"""Of runs that can be trained."""
 
 
 StoppedBy = Literal["rounds", "patience", "budget", "audit", "diverged"]
@@ -418,8 +416,8 @@ class Training(SpecPart):
                 "fixed": "fixed number",
                 "poisson": "poisson coins",
                 "allocation": "once in every block of rounds, in secret",
-                "rotation": "once in every block of rounds, in a known place",
             },
+            retired=("rotation",),
         ),
         FILLED,
     ]
@@ -480,6 +478,13 @@ class Training(SpecPart):
                 return None
             case _:
                 assert_never(self.cohort)
+
+    @property
+    def drawn_cohort(self) -> DrawnCohort:
+        """How cohorts are drawn. Raises ValueError for a retired way (`Cell` refuses it before)."""
+        if isinstance(self.cohort, RotationCohort):
+            raise ValueError("cohorts in rotation are retired")
+        return self.cohort
 
     @property
     def block(self) -> int:

@@ -410,7 +410,7 @@ class ClientByClient(Engine):
             taking_part += int(finite)
             if server.clip_moves:
                 within += int(finite & server.within(update, clip[0]))
-        noise = server.noise_of(self._draws, cohort.rounds)
+        noise = server.draw(self._draws, cohort.rounds)
         if server.clip_moves:
             clips = server.next_clips(
                 clips, within=[within], taking_part=[taking_part], noise=noise.counts

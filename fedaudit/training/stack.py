@@ -384,7 +384,7 @@ class Stack:
                 first_rounds=self._state.progress.round[self._running] + 1,
                 rounds=rounds,
                 training=self._splits.training[self._running],
-                cohort=training.cohort,
+                cohort=training.drawn_cohort,
                 validation=self._splits.validation[self._running],
                 validation_size=training.stopping.validation_clients,
             )

@@ -185,6 +185,24 @@ class LedgerCheckpoint(Base):
     created_at: Mapped[datetime]
 
 
+class RunLogEntry(Base):
+    """An entry of the log of the runs on a federation. Rows are only ever inserted."""
+
+    __tablename__ = "run_log"
+
+    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
+    size: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    """Of the log with this entry."""
+    experiment_id: Mapped[str] = mapped_column(Identifier, index=True)
+    run: Mapped[int] = mapped_column(Integer)
+    kind: Mapped[str] = mapped_column(Word)
+    digest: Mapped[str] = mapped_column(String(64))
+    subtrees: Mapped[bytes] = mapped_column(LargeBinary)
+    """Of the tree of this size, 32 bytes each."""
+    checkpoint: Mapped[str] = mapped_column(Text)
+    """The signed head of this size."""
+
+
 class DeclaredLedger(Base):
     """One ledger. Its terms never change; the rest moves on with every round."""
 

@@ -82,13 +82,12 @@ SPECS: Mapping[str, dict[str, Any]] = {
             "epsilon_budget": 4.0,
         },
     ),
-    "gaussian-central in rotation, correlated": small(
+    "gaussian-central by blocks": small(
         **_ONE,
-        training__cohort={"sampling": "rotation", "every": 3},
+        training__cohort={"sampling": "allocation", "every": 3},
         privacy={
             "mechanism": "gaussian-central",
             "clip": 1.0,
-            "correlation": {"bands": 3},
             "target": {"epsilon": 4.0, "delta": 1e-4},
             "epsilon_budget": 3.5,
         },
@@ -248,7 +247,7 @@ def comparable(report: Mapping[str, Any]) -> dict[str, Any]:
     for section, names in {
         "experiment": ("id",),
         "provenance": ("started_at", "finished_at"),
-        "integrity": ("chain_head", "key_id", "claims_key_id", "signature", "reasons"),
+        "integrity": ("chain_head", "key_id", "claims_key_id", "run", "signature", "reasons"),
     }.items():
         for name in names:
             kept[section].pop(name, None)

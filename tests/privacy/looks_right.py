@@ -35,34 +35,6 @@ def laplace_checks(noise: Numbers, *, epsilon: float) -> Checks:
     return checks
 
 
-def gaussian_checks(noise: Numbers, *, deviation: float) -> Checks:
-    """Of noise [draws, n], independent normal numbers of this standard deviation."""
-    norms = np.square(noise).sum(1) / deviation**2
-    checks: Checks = {
-        "components": (noise.ravel(), stats.norm(scale=deviation).cdf),
-        "norm": (norms, stats.chi2(noise.shape[1]).cdf),
-    }
-    if noise.shape[1] > 1:
-        # Independent components of one deviation: their difference is normal too.
-        difference = noise[:, 0] - noise[:, -1]
-        checks["difference"] = (difference, stats.norm(scale=math.sqrt(2) * deviation).cdf)
-    return checks
-
-
-def sampling_checks(taken: NDArray[np.bool_], *, inclusion: Numbers) -> Checks:
-    """Of coins [steps, records]; records of one chance are exchangeable.
-
-    Independent steps make the counts of records binomial, independent records those of steps.
-    """
-    checks: Checks = {}
-    for q in np.unique(inclusion[(inclusion > 0) & (inclusion < 1)]).tolist():
-        alike = taken[:, inclusion == q]
-        steps, records = alike.shape
-        checks[f"steps of a record at {q}"] = (alike.sum(0) * 1.0, stats.binom(steps, q).cdf)
-        checks[f"records of a step at {q}"] = (alike.sum(1) * 1.0, stats.binom(records, q).cdf)
-    return checks
-
-
 def looks_right(checks: Checks) -> float:
     """The p-value of all checks together."""
     smallest = min(_pvalue(*check) for check in checks.values())

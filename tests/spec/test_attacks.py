@@ -1,16 +1,19 @@
 """What the attacks of a spec ask, and what contradicts them."""
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
+from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackKind, attack_titles
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.attacks.gradient_leakage.small_images import CONVOLUTIONAL, LAPLACE, small_cell
-from tests.spec.documents import IMAGES, changed
+from tests.spec.documents import IMAGES, changed, fault
 from tests.training.specs import groups_spec
 
 
@@ -57,18 +60,44 @@ def test_what_fits_is_not_refused() -> None:
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
-        ({"images_per_update": 3, "label": "known"}, "images_per_update"),
-        ({"images_per_update": 2}, "label"),
-        ({"images_per_update": 2, "method": "first-layer"}, "images_per_update"),
         ({"method": "first-layer", "iterations": 3}, "iterations"),
         ({"method": "first-layer", "restarts": 3}, "restarts"),
-        ({"layer_weights": "by-noise"}, "layer_weights"),
         ({"noise_multipliers": [1.0, 1.0]}, "noise_multipliers"),
         ({"noise_multipliers": [1e-13]}, "noise_multipliers"),
     ],
 )
 def test_an_attack_that_contradicts_itself_is_refused(asked: dict[str, Any], field: str) -> None:
     assert list(refused(small_cell().spec, **asked)) == [f"/attacks/2/{field}"]
+
+
+IMAGE = {"kind": "gradient-leakage", "method": "adam-cosine"}
+MEMBER = {"kind": "membership", "method": "likelihood-ratio", "shadows": 64}
+
+
+@pytest.mark.parametrize(
+    ("attack", "field", "value"),
+    [
+        (IMAGE, "images_per_update", 2),
+        (IMAGE, "local_steps", 3),
+        (IMAGE, "hypothesis", "trained"),
+        (IMAGE, "layer_weights", "by-noise"),
+        (IMAGE, "label", "known"),
+        (MEMBER, "method", "relative"),
+        (MEMBER, "variant", "offline"),
+        (MEMBER, "variance", "global"),
+    ],
+)
+def test_what_is_retired_is_read_and_not_attacked_with(
+    attack: dict[str, Any], field: str, value: Any
+) -> None:
+    document = changed(IMAGES, {"attacks": [{**attack, field: value}]})
+    assert fault(document)[0] == f"/attacks/0/{field}"
+    stored = parse_admitted(document)
+    assert parse_admitted(stored.model_dump(mode="json")) == stored
+    cell = small_cell()
+    later = replace(cell, spec=cell.spec.model_copy(update={"attacks": stored.attacks}))
+    with pytest.raises(InvalidInputError, match=f"/attacks/0/{field}: .*retired"):
+        check_attacks(later)
 
 
 def test_rows_that_are_no_images_are_refused() -> None:

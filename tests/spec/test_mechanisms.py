@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from fedaudit.privacy.accounting.accountant import RdpAccountant
+from fedaudit.privacy.accounting.privacy_events import Gaussian, Rotated, event_from_dict
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
-from fedaudit.spec.parse import decode_text, parse_spec
+from fedaudit.spec.parse import decode_text, parse_admitted, parse_spec
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
@@ -42,19 +45,21 @@ RECORDS = changed(
         },
     },
 )
+BLOCKS = changed(
+    CENTRAL, {"training.cohort": {"sampling": "allocation", "every": 5}, "training.rounds": 20}
+)
 ROTATION = changed(
-    CENTRAL,
+    BLOCKS,
     {
         "training.cohort": {"sampling": "rotation", "every": 5},
-        "training.rounds": 20,
-        "privacy.correlation": {"bands": 5},
+        "privacy.correlation": {"kind": "banded", "bands": 5},
     },
 )
 ADAPTIVE = {"initial": 1.0, "quantile": 0.5, "step_size": 0.2, "count_noise": 5}
-MECHANISMS = [CENTRAL, LOCAL, RECORDS, ROTATION]
+MECHANISMS = [CENTRAL, LOCAL, RECORDS, BLOCKS]
 
 
-@pytest.mark.parametrize("document", MECHANISMS, ids=["central", "local", "records", "rotation"])
+@pytest.mark.parametrize("document", MECHANISMS, ids=["central", "local", "records", "blocks"])
 def test_a_stored_spec_parses_to_itself(document: dict[str, Any]) -> None:
     spec = parse_spec(document)
     again = parse_spec(spec.model_dump(mode="json"))
@@ -67,6 +72,28 @@ def test_a_stored_clip_that_is_too_small_is_read_and_not_trained() -> None:
     old["privacy"]["clip"] = 1e-42
     with pytest.raises(InvalidInputError, match="at least 1e-30"):
         Cell(parse_spec(old), random_federation())
+
+
+def test_a_stored_run_in_rotation_is_read_and_accounted_for_and_not_trained() -> None:
+    refused = {one.pointer: one.message for one in faults(ROTATION)}
+    assert refused.keys() == {"/training/cohort/sampling", "/privacy/correlation"}
+    assert "use {sampling: allocation, every: 5}" in refused["/training/cohort/sampling"]
+    assert "leave it out" in refused["/privacy/correlation"]
+    stored = parse_admitted(ROTATION)
+    again = parse_admitted(stored.model_dump(mode="json"))
+    assert again == stored
+    assert spec_hash(again) == spec_hash(stored)
+    plan = mechanism_of(stored).spending_plan(training_clients=18)
+    assert plan is not None
+    assert event_from_dict(plan.line("final_model").event.as_dict()) == Rotated(
+        5, 5, Gaussian(stored.privacy.noise_multiplier)
+    )
+    alone = RdpAccountant(adjacency="add-or-remove-one").compose(
+        Gaussian(stored.privacy.noise_multiplier), 4
+    )
+    assert plan.largest("final_model", 20) == pytest.approx(alone.epsilon(stored.privacy.delta))
+    with pytest.raises(InvalidInputError, match="rotation is retired"):
+        Cell(stored, random_federation())
 
 
 def test_the_names_of_the_contract_parse() -> None:
@@ -234,40 +261,14 @@ def test_a_value_that_does_not_fit_is_refused_where_it_is(
             "/training/clustering/method",
             "use `method: reported`",
         ),
-        (ROTATION, {"training.rounds": 21}, "/training/rounds", "use 20 or 25"),
-        (ROTATION, {"training.rounds": 3}, "/training/rounds", "use 5"),
-        (
-            ROTATION,
-            {"privacy.correlation": {"bands": 6}},
-            "/privacy/correlation/bands",
-            "must not exceed cohort.every = 5",
-        ),
-        (ROTATION, {"privacy.correlation": {"bands": 1}}, "/privacy/correlation/bands", "2"),
-        (ROTATION, {"training.cohort": POISSON}, "/privacy/correlation", "{sampling: rotation"),
-        (
-            ROTATION,
-            {"training.cohort": {"sampling": "allocation", "every": 5}},
-            "/privacy/correlation",
-            "{sampling: rotation",
-        ),
-        (
-            ROTATION,
-            {"privacy.clip": {"adaptive": ADAPTIVE}},
-            "/privacy/clip",
-            "noise of earlier rounds had the size of another clip",
-        ),
-        (
-            ROTATION,
-            {"training.hypotheses": 2, "training.clustering": {"method": "reported"}},
-            "/training/hypotheses",
-            "must be 1 with `correlation`",
-        ),
-        (ROTATION, {"privacy.noise_multiplier": ...}, "/privacy/noise_multiplier", "is required"),
+        (BLOCKS, {"training.rounds": 21}, "/training/rounds", "use 20 or 25"),
+        (BLOCKS, {"training.rounds": 3}, "/training/rounds", "use 5"),
+        (BLOCKS, {"privacy.noise_multiplier": ...}, "/privacy/noise_multiplier", "is required"),
         *(
-            (document, {"training.cohort": {"sampling": "rotation", "every": 5}}, where, said)
+            (document, {"training.cohort": {"sampling": "allocation", "every": 5}}, where, said)
             for document, where, said in (
-                (LOCAL, "/training/cohort/sampling", "rotation with `gaussian-central`"),
-                (TABLE, "/training/cohort/sampling", "rotation with `gaussian-central`"),
+                (LOCAL, "/training/cohort/sampling", "allocation with `gaussian-central`"),
+                (TABLE, "/training/cohort/sampling", "allocation with `gaussian-central`"),
                 (RECORDS, "/training/cohort/sampling", "other cohorts go with"),
             )
         ),
@@ -317,8 +318,8 @@ def test_what_does_not_fit_is_refused_with_the_remedy(
         (CENTRAL, {"training.local": {"optimiser": "adam"}}),
         (CENTRAL, {"training.cohort": {"clients": 10}}),
         (CENTRAL, {"training.hypotheses": 3, "training.clustering": {"method": "reported"}}),
-        (ROTATION, {"privacy.accountant": "pld", "privacy.epsilon_budget": 30.0}),
-        (ROTATION, {"privacy.correlation": ..., "privacy.clip": {"adaptive": ADAPTIVE}}),
+        (BLOCKS, {"privacy.accountant": "pld", "privacy.epsilon_budget": 30.0}),
+        (BLOCKS, {"privacy.clip": {"adaptive": ADAPTIVE}}),
         (LOCAL, {"privacy.accountant": "pld", "privacy.epsilon_budget": 3.0}),
         (RECORDS, {"training.local": {"steps": 5, "optimiser": "rmsprop"}}),
         (RECORDS, {"federation.validation_unit": "record"}),

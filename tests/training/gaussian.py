@@ -16,11 +16,6 @@ CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 0.5, "clip": 1.0
 MOVING = {**CENTRAL, "clip": {"adaptive": {"initial": 0.1, "count_noise": 2.0}}}
 COINS = {"sampling": "poisson", "rate": 0.15}
 BLOCKS = {"sampling": "allocation", "every": 5}
-CORRELATED: dict[str, Any] = {
-    "privacy": {**CENTRAL, "correlation": {"bands": 4}},
-    "training__cohort": {"sampling": "rotation", "every": 5},
-    "training__hypotheses": 1,
-}
 
 ALONE: dict[str, Any] = {"privacy": LOCAL, "training__hypotheses": 1}
 REPORTED: dict[str, Any] = {"training__clustering": {"method": "reported"}}
@@ -55,7 +50,6 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "adam": MOVES["adam"],
     "server-momentum": {**SERVER, **MOVES["momentum"]},
     "blocks": {"privacy": CENTRAL, "training__cohort": BLOCKS, **REPORTED},
-    "rotation": CORRELATED,
 }
 """Changes to `groups_spec`."""
 

@@ -29,10 +29,6 @@ STACKED: dict[str, dict[str, Any]] = {
         **MECHANISMS["blocks"],
         "training__cohort": {"sampling": "allocation", "every": ROUNDS},
     },
-    "rotation": {
-        **MECHANISMS["rotation"],
-        "training__cohort": {"sampling": "rotation", "every": ROUNDS},
-    },
     "layers": {**LAYERS, "privacy__clip": 0.05, "privacy__radius": 0.1},
     "wide, batches": {"model": {"kind": "mlp", "hidden": [24]}, **BATCHES},
     "reported": {"training__clustering": {"method": "reported"}},

@@ -1,21 +1,19 @@
 """Layout, release noise and the end of stacked runs."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, cells_at_once, stacks
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
-from tests.training.federations import one_by_one, random_federation, table_cell
-from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVES, MOVING, REPORTED, SERVER
+from tests.training.federations import random_federation, table_cell
+from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.specs import cell, groups_spec, linear_spec, train
 from tests.workers.admission import spec_with
 
@@ -59,26 +57,18 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "crowded": {"training__hypotheses": 8, "training__cohort": {"clients": 10}},
     "batches": {"training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.05}},
     "sampled-validation": {"training__stopping": {"validation_clients": 13, "patience": 4}},
-    "every-third": {"training__stopping": {"validate_every": 3, "patience": 2}},
     "reported": {"training__clustering": {"method": "reported"}},
     "scored-rows": {"federation__scoring": {"method": "split", "fraction": 0.5}},
-    "no-noise": {"privacy": {"mechanism": "none"}},
-    "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
-    "layers": LAYERS,
     "clipped-layers": {**LAYERS, "privacy__clip": 0.05, "privacy__radius": 0.1},
     "local": MECHANISMS["local"],
-    "server": MECHANISMS["server"],
-    "moving-clip": MECHANISMS["moving-clip"],
     "coins": MECHANISMS["coins"],
     "blocks": {**MECHANISMS["blocks"], "training__rounds": 10},
-    "rotation": {**MECHANISMS["rotation"], "training__rounds": 10},
     "coins-wide": {
         **MECHANISMS["coins"],
         "model": {"kind": "mlp", "hidden": [24]},
         "training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.01},
     },
     "adam": MECHANISMS["adam"],
-    "momentum": MOVES["momentum"],
     "server-momentum": MECHANISMS["server-momentum"],
     "rare-coins": {
         **MECHANISMS["coins"],
@@ -124,14 +114,6 @@ def test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget() -> N
     for position, spec in enumerate(specs):
         assert fingerprint(train(spec)[0]) == fingerprint(together[position])
     assert 1 < len(together[2]) < 30
-
-
-@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
-@pytest.mark.parametrize("cut", [1, 7])
-def test_the_cut_into_calls_does_not_matter(cut: int, changes: dict[str, Any]) -> None:
-    spec = groups_spec(training__stopping={"patience": 5, "validation_clients": 20}, **changes)
-    whole = train(spec)[0]
-    assert fingerprint(run_stacked([cell(spec)], cut)[0]) == fingerprint(whole)
 
 
 @pytest.mark.parametrize("name", ["linear", "wide", "batches", "coins-wide"])
@@ -323,36 +305,6 @@ def test_a_plan_ends_with_the_last_round() -> None:
     assert [plan.round for plan in stack.plan(10)[0]] == [1, 2, 3]
     assert len(stack.advance(10)[0]) == 3
     assert stack.active == []
-
-
-def test_neither_sampling_nor_noise_follows_from_the_seed() -> None:
-    one, other = play(release_stack(), 10), play(release_stack(), 10)
-    simulated = Stack([cell(groups_spec())]).advance(10)[0]
-    for first, second in ((one, other), (one, simulated)):
-        # The same 20 of 50 clients ten times over: a chance far below 1e-100.
-        assert any(
-            not np.array_equal(a.subjects, b.subjects) for a, b in zip(first, second, strict=True)
-        )
-
-
-@pytest.mark.parametrize("form", [lambda data: data, one_by_one], ids=["side by side", "alone"])
-@pytest.mark.parametrize("changes", [{}, LAYERS], ids=["whole", "layers"])
-def test_noise_of_a_release_does_not_follow_from_the_seed(
-    changes: dict[str, Any], form: Callable[[Federation], Federation]
-) -> None:
-    """With everyone in the cohort only the noise differs; radii in round 1 owe nothing to it."""
-    one = cell(groups_spec(privacy__noise="release", training__cohort={"clients": 50}, **changes))
-    one = Cell(one.spec, form(one.federation))
-    found = []
-    for _ in range(2):
-        stack = Stack([one])
-        with pytest.raises(RuntimeError, match="planned first"):
-            stack.advance(1)
-        found.append(play(stack, 2))
-    first, second = found
-    assert np.array_equal(first[0].subjects, second[0].subjects)
-    assert np.array_equal(first[0].radii, second[0].radii)
-    assert not np.array_equal(first[1].radii, second[1].radii)
 
 
 def test_who_trains_and_who_validates_does_follow_from_the_seed() -> None:

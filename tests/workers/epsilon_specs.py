@@ -26,13 +26,6 @@ def central_by_blocks(**privacy: Any) -> dict[str, Any]:
     return {**central(**privacy), "training": {**central()["training"], "cohort": blocks}}
 
 
-def central_in_rotation(**privacy: Any) -> dict[str, Any]:
-    """A trusted server with correlated noise, and each client in its place of every four rounds."""
-    cohort = {"sampling": "rotation", "every": 4}
-    found = central(correlation={"bands": 3}, **privacy)
-    return {**found, "training": {**found["training"], "cohort": cohort}}
-
-
 def local(**privacy: Any) -> dict[str, Any]:
     """Clients that add the noise themselves."""
     return spec_with(
@@ -60,7 +53,6 @@ EPSILON_SPECS = {
     "central": central(),
     "central-by-coins": central_by_coins(),
     "central-by-blocks": central_by_blocks(),
-    "central-in-rotation": central_in_rotation(),
     "local": local(),
     "by-record": by_record(),
 }

@@ -165,8 +165,8 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
     audited(database, submitted)
     rows = ledger_of(database, submitted)
     lost = {(row.round, row.release) for row in rows if row.interrupted}
-    # Random allocation, and rotation, are charged, and lost, by whole blocks.
-    by_blocks = name in ("central-by-blocks", "central-in-rotation")
+    # Random allocation is charged, and lost, by whole blocks.
+    by_blocks = name == "central-by-blocks"
     second = range(5, 9) if by_blocks else range(4, 7)
     assert lost == {(one, 0) for one in second}
     assert all(row.release == 1 for row in rows if row.round in second and not row.interrupted)

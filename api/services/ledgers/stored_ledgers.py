@@ -113,8 +113,7 @@ def shown_group_size(
 ) -> int:
     """The least rows of a declared group that is shown: what the service, and the policies of the
     federation and of its content's owner, allow at this moment."""
-    across = resources.settings.budgets_across
-    federations = FederationRepository(session, project_id, across=across)
+    federations = FederationRepository(session, project_id)
     policies = [] if federation_id is None else federations.disclosures(federation_id)
     return least_group_size(floor_of(resources.settings), policies)
 

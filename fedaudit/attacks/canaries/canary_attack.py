@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import ceil
 
 import numpy as np
 
@@ -170,7 +169,7 @@ class CanaryAudit:
             return int(self._found.participations.max())
         result = self._trainer.result(0)
         self._planted.see_model(result.hypotheses[0], round_=result.best_round)
-        return ceil(self.rounds / self._planned.claim.law.every)
+        return self.rounds
 
 
 def audit_beside(cell: Cell, *, device: str) -> CanaryAudit | None:

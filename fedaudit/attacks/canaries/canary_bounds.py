@@ -18,7 +18,7 @@ from fedaudit.arrays import Bools
 from fedaudit.attacks.canaries.canary_pool import CanaryPool
 from fedaudit.attacks.canaries.planted_canaries import ReleaseEvidence, most_kept
 from fedaudit.federations.split import training_clients
-from fedaudit.privacy.accounting.privacy_events import Observer, Rotated
+from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.lower_bounds.e_values import (
     calibrated,
     known_noise_alarm_power,
@@ -37,7 +37,6 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
 )
 from fedaudit.privacy.lower_bounds.guess_tests import GuessTest, f_dp_epsilon, most_powerful_guesses
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
-from fedaudit.privacy.noise.banded_noise import banded_root
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, BoundName, CanaryBound
@@ -78,10 +77,6 @@ _ASSUMPTIONS: Mapping[BoundName, str] = {
     ),
 }
 
-_UNDONE = (
-    ". Noise that is correlated over rounds is independent once the claimed correlation is undone"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryClaim:
@@ -100,9 +95,6 @@ class CanaryClaim:
     alike: bool = True
     """Whether every canary takes part as the law says. If some hardly ever do, the power of bounds
     that guess about each canary is unknown, and counts as none."""
-    seen_share: float = 1.0
-    """The least share of its squared length that is seen of a canary: less than 1 where noise is
-    correlated with rounds beyond the last."""
 
     @property
     def weight(self) -> float:
@@ -119,7 +111,7 @@ class CanaryClaim:
     def shares(self) -> Mapping[BoundName, float]:
         """What each bound has of the significance and of the stakes; together they are 1."""
         shares = dict(_SHARES_WITH_SUMS)
-        if self.law.compositions * self.law.every == 1:  # the sum of one release is the release
+        if self.law.compositions == 1:  # the sum of one release is the release
             shares["known-noise"] += shares.pop("summed-releases")
         return shares
 
@@ -159,29 +151,22 @@ def _claim_of_clients(
         within = plan.steps_within(observer, privacy.epsilon_budget)
         releases = max(1, min(releases, within))
     adjacency = plan.adjacency if by_server else "replace-one"
-    event = plan.line(observer).event
-    every, bands = (event.rounds, event.bands) if isinstance(event, Rotated) else (1, 1)
-    unseen = 1 - np.cumsum(np.square(banded_root(bands)))  # of a canary in the last round and back
     law = ReleaseLaw(
         ratio=1.0,
-        rate=rate if by_server and every == 1 else 1.0,
-        compositions=ceil(releases / every),
+        rate=rate if by_server else 1.0,
+        compositions=releases,
         adjacency=adjacency,
-        block=block if by_server and block > every else None,
-        every=every,
-        bands=bands,
+        block=block if by_server and block > 1 else None,
     )
-    entered = rate * (releases - float(unseen.sum())) if by_server else min(rounds * rate, releases)
-    entries = canaries * entered
+    entries = canaries * (rate * releases if by_server else min(rounds * rate, releases))
     return CanaryClaim(
         law=law.with_ratio(law.reach / privacy.noise_multiplier),
         delta=privacy.delta,
         observer=observer,
-        epsilon_of=lambda count: plan.largest(observer, count * every),
+        epsilon_of=lambda count: plan.largest(observer, count),
         entries=entries,
         numbers=cell.shape.n * (releases if by_server else entries),
         alike=by_server or cohort >= training,
-        seen_share=1 - float(unseen[0]) / law.compositions,
     )
 
 
@@ -241,7 +226,6 @@ def plan_bounds(
     """
     law, delta, epsilon = claim.law, claim.delta, claim.epsilon
     needed = law.with_ratio(max(law.ratio_of_epsilon(epsilon, delta), law.ratio))
-    seen = law.with_ratio(law.ratio * claim.seen_share**0.5)
     curve, shares = needed.curve(), claim.shares
     level = {name: one_look_level(part) for name, part in shares.items()}
 
@@ -257,17 +241,16 @@ def plan_bounds(
         return p <= level["one-run"]
 
     def guess(count: int, refuted: Callable[[int, int, int], bool]) -> GuessTest:
-        test = most_powerful_guesses(seen, count, refuted)
+        test = most_powerful_guesses(law, count, refuted)
         return test if claim.alike and not stop else replace(test, power=0.0)
 
     summed = 0.0
     if "summed-releases" in level and claim.alike and not stop:
-        rounds = law.compositions * law.every
         summed = summed_power(
-            seen,
+            law,
             claimed=needed.ratio,
-            weight=claim.weight / rounds,
-            numbers=min(round(claim.numbers / rounds), most_kept(canaries)),
+            weight=claim.weight / law.compositions,
+            numbers=min(round(claim.numbers / law.compositions), most_kept(canaries)),
             significance=level["summed-releases"],
         )
     return PlannedBounds(
@@ -332,7 +315,7 @@ def take_bounds(
             epsilon_lower_bound=epsilon or 0.0,
             significance=share[name],
             power=0.0 if epsilon is None else powers[name][0],
-            assumption=_ASSUMPTIONS[name] + _UNDONE * (law.bands > 1 and name == "known-noise"),
+            assumption=_ASSUMPTIONS[name],
             canaries=powers[name][1],
             all_clear=NOT_MEASURED if epsilon is None else _why_no_all_clear(powers[name][0]),
             e_value=e_values[name],

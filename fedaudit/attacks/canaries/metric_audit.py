@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from fedaudit.privacy.lower_bounds.e_values import (
     LARGEST_LEAKAGE,
     EvidenceBasis,
     MetricTest,
-    adaptive_log_ratio,
     least_leakage,
     metric_e_value,
     one_look_level,
@@ -30,13 +29,12 @@ from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import expected_cohort
 
 _LEAST_POWER = 0.5
+_NO_THEOREM = (
+    "an adaptive radius follows the update, so that inputs of different norms have noise of "
+    "different sizes: n/nu is a convention, and no theorem that a bound could refute"
+)
+_ASSUMPTION = "the inputs' noise does not depend on which of them was sent, and coins are fair"
 _NO_EPSILON = "metric privacy claims a leakage within a radius, and no epsilon with a delta"
-_FIXED: dict[str, Any] = {
-    "radius": "fixed",
-    "largest_log_ratio": None,
-    "median_log_ratio": None,
-    "assumption": "the inputs' noise does not depend on which of them was sent, and coins are fair",
-}
 
 
 def audit_metric(
@@ -47,10 +45,10 @@ def audit_metric(
     progress: Progress,
 ) -> AttackOutcome:
     """Trains the companion with two inputs, if they can test anything."""
-    if privacy.radius == "adaptive":
-        return _audit_adaptive(companion, privacy, progress=progress)
     spec, cell, canaries = companion.spec, companion.cell, companion.canaries
     nu, n = privacy.noise_multiplier, cell.shape.n
+    if privacy.radius == "adaptive":
+        return AttackOutcome(_not_done(companion, _NO_THEOREM, radius="adaptive", leakage=n / nu))
     training = training_clients(cell.federation.clients, cell.spec.federation)
     absent = 1 - min(1.0, expected_cohort(cell) / training)
     test = plan_metric_test(
@@ -61,8 +59,16 @@ def audit_metric(
         most_share=math.inf if privacy.clip is None else 2 * privacy.clip / privacy.radius,
         significance=one_look_level(),
     )
-    if test is None or test.power < _LEAST_POWER:
-        return AttackOutcome(_not_done(companion, test, leakage=n / nu))
+    if test is None:
+        why = f"a leakage of {n / nu:.3g} is beyond {LARGEST_LEAKAGE:g} at every distance tried"
+        return AttackOutcome(_not_done(companion, why, leakage=n / nu))
+    if test.power < _LEAST_POWER:
+        why = (
+            f"with {spec.count} canaries and {n} parameters, noise half of what is claimed would "
+            f"be noticed with a chance of {test.power:.0%} at best; metric privacy hides in "
+            "dimension"
+        )
+        return AttackOutcome(_not_done(companion, why, leakage=n / nu, test=test))
     half = test.share * privacy.radius / 2
     planted = MetricClients(companion.pool.clients, canaries, present=half, absent=-half)
     companion.train(planted, progress=progress)
@@ -81,14 +87,15 @@ def audit_metric(
         evidence=f"at least {found:.4g}, wrong with a chance of at most {spec.significance:.2g}",
     )
     audit = MetricAudit(
+        radius="fixed",
         leakage_claim=test.leakage,
         distance_over_radius=test.share,
         releases=uploads,
         leakage_lower_bound=found,
         significance=spec.significance,
         power=test.power,
+        assumption=_ASSUMPTION,
         reason=None,
-        **_FIXED,
     )
     statement = (
         f"Claimed: a leakage of at most {test.leakage:.3g} between inputs at {test.share:g} of the "
@@ -97,45 +104,6 @@ def audit_metric(
     )
     more = {"alarm": alarm, **weighed.fields()}
     return _outcome(companion, audit, statement, nearness, threshold=test.threshold, **more)
-
-
-def _audit_adaptive(
-    companion: Companion, privacy: LaplaceL2, *, progress: Progress
-) -> AttackOutcome:
-    """By how much the log ratio of two inputs, one twice as long as the other, exceeds n/nu."""
-    n, nu, canaries = companion.cell.shape.n, privacy.noise_multiplier, companion.canaries
-    length = max(1.0 if privacy.clip is None else privacy.clip / 2, privacy.radius_floor)
-    clients = companion.pool.clients
-    planted = MetricClients(clients, canaries, present=length, absent=2 * length)
-    companion.train(planted, progress=progress)
-    near, far = (planted.distances / length).T
-    of_small = adaptive_log_ratio(near=near, far=far, n=n, scale=nu / n)
-    own = np.where(canaries.coins, of_small, -of_small)
-    seen = own[np.isfinite(own)]
-    largest, median = (float(seen.max()), float(np.median(seen))) if len(seen) else (None, None)
-    words = "none took part"
-    if largest is not None:
-        words = f"{median:.3g} in the middle, {largest:.3g} at most"
-    audit = MetricAudit(
-        radius="adaptive",
-        leakage_claim=n / nu,
-        distance_over_radius=None,
-        releases=len(seen),
-        leakage_lower_bound=None,
-        largest_log_ratio=largest,
-        median_log_ratio=median,
-        significance=None,
-        power=None,
-        assumption="the noise follows the density that Algorithm 2 prescribes for each update",
-        reason="an adaptive radius has no theorem that a bound could refute",
-    )
-    statement = (
-        "The adaptive radius follows the update, so inputs of different norms have noise of "
-        f"different sizes. The convention counts n/nu = {n / nu:.3g} for a release; of two "
-        "inputs, one twice as long as the other, the log of the likelihood ratio was "
-        f"{words}, over {len(seen)} uploads. The convention is no theorem, and this is why."
-    )
-    return _outcome(companion, audit, statement, of_small, threshold=0.0)
 
 
 def _outcome(
@@ -159,35 +127,32 @@ def _outcome(
     )
 
 
-def _not_done(companion: Companion, test: MetricTest | None, *, leakage: float) -> CanariesSection:
-    spec = companion.spec
-    if test is None:
-        why = (
-            f"cannot be audited: a leakage of {leakage:.3g} is beyond {LARGEST_LEAKAGE:g} at every "
-            "distance that was tried"
-        )
-    else:
-        why = (
-            f"cannot be audited: with {spec.count} canaries and {companion.cell.shape.n} "
-            "parameters, noise half of what is claimed would be noticed with a chance of "
-            f"{test.power:.0%} at best; metric privacy hides in dimension"
-        )
+def _not_done(
+    companion: Companion,
+    why: str,
+    *,
+    leakage: float,
+    radius: Literal["fixed", "adaptive"] = "fixed",
+    test: MetricTest | None = None,
+) -> CanariesSection:
+    spec, reason = companion.spec, f"cannot be audited: {why}"
     audit = MetricAudit(
+        radius=radius,
         leakage_claim=leakage,
         distance_over_radius=None if test is None else test.share,
         releases=0,
         leakage_lower_bound=None,
         significance=spec.significance,
         power=0.0 if test is None else test.power,
-        reason=why,
-        **_FIXED,
+        assumption=_ASSUMPTION,
+        reason=reason,
     )
     return CanariesSection(
         status="not-done",
-        reason=why,
+        reason=reason,
         statement=(
-            f"Not tried, for the answer would say nothing: it {why}. That is no all-clear. What "
-            "tests the noise here are the tests of its distribution. "
+            f"Not tried, for the answer would say nothing: it {reason}. That is no all-clear. What "
+            "tests the noise here are the tests of its distribution."
         ),
         capabilities=capabilities("server", by_record=False),
         unit=spec.unit,

@@ -4,9 +4,8 @@ Directions of canaries that share a release are axes of the parameters' space wh
 of them, and so orthogonal. Otherwise they are drawn uniformly from the sphere.
 """
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,9 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     summed_epsilon,
 )
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, evidence
-from fedaudit.privacy.noise.banded_noise import banded_root
 from fedaudit.randomness import Purpose, Source, normals, uniforms
 from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
-from fedaudit.spec.training import RotationCohort
 from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.planted import (
@@ -161,32 +158,13 @@ _OTHERS = 2048
 _LEAST_OTHERS = 4
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """Releases and what canaries added to them, [releases, n]; and, [scored], the canaries that are
-    scored by them: the release that each may be in, and its sign."""
-
-    releases: Floats
-    signal: Floats
-    which: Ints
-    numbers: Ints
-    turns: Floats
-
-
 class ReleaseEvidence:
     """Scores of canaries, and the fit of their signal to the noise. Releases are given in clips,
-    less all that is known of them.
-
-    Correlated noise w = C^-1 z is made independent again: C times the releases has the noise z, and
-    a canary's signal in the rounds t .. t+b-1 by the coefficients of C (`banded_noise`). Each such
-    row is complete in its own round, so evidence may be looked at after any round.
-    """
+    less all that is known of them."""
 
     def __init__(self, canaries: CanarySet, law: ReleaseLaw) -> None:
         """`law`: the claimed one of one release, by which scores weigh what they see."""
         self._canaries, self._law = canaries, law
-        self._root = banded_root(law.bands)
-        self._latest = deque[_Seen](maxlen=law.bands)
         self.fit = SignalFit()
         self.kept = KeptNumbers(canaries)
         self.seen = np.zeros(len(canaries.coins), dtype=np.int64)
@@ -194,8 +172,7 @@ class ReleaseEvidence:
         self.scores = np.zeros(len(canaries.coins))
         """[canaries]: the logarithm of the likelihood ratio, of all releases."""
         self.participations = np.zeros(len(canaries.coins), dtype=np.int64)
-        """[canaries]: releases that it entered; its scores use this in rotation alone, where it is
-        public."""
+        """[canaries]: releases that it entered; its scores do not use this."""
 
     def see(self, releases: Floats, *, which: Ints, numbers: Ints, took_part: Bools) -> Floats:
         """Adds releases [releases, n], and returns what canaries added to each: `numbers` are the
@@ -203,6 +180,8 @@ class ReleaseEvidence:
         are."""
         canaries = self._canaries
         turns = canaries.turns(numbers, self.seen)
+        along = turns * canaries.directions.along(releases, which, numbers)
+        np.add.at(self.scores, numbers, evidence(along, self._law))
         inside = numbers[took_part]
         self.seen[numbers] += 1
         self.participations[inside] += 1
@@ -210,28 +189,13 @@ class ReleaseEvidence:
         signal = canaries.directions.summed(sent, which[took_part], inside, releases=len(releases))
         held, first = np.unique(which, return_index=True)
         self.kept.see(releases[held], signal[held], canaries.release[numbers[first]])
-        scored = took_part if self._law.every > 1 else np.ones_like(took_part)
-        self._latest.appendleft(
-            _Seen(releases, signal, which[scored], numbers[scored], turns[scored])
-        )
-        self._weigh()
-        return signal
-
-    def _weigh(self) -> None:
-        """Adds what the last releases, with those before them, tell."""
-        rows = [*zip(self._root.tolist(), self._latest, strict=False)]  # fewer at the start
-        releases = reduce(np.add, (part * one.releases for part, one in rows))
-        signal = reduce(np.add, (part * one.signal for part, one in rows))
-        for part, one in rows:
-            along = self._canaries.directions.along(releases, one.which, one.numbers)
-            found = evidence(part * one.turns * along, self._law)
-            np.add.at(self.scores, one.numbers, found)
         self.fit.add(
             product=float((releases * signal).sum()),
             weight=float(np.square(signal).sum()),
             squares=float(np.square(releases).sum()),
             numbers=releases.size,
         )
+        return signal
 
 
 def most_kept(canaries: int) -> int:
@@ -278,7 +242,7 @@ class KeptNumbers:
         order = np.argsort(np.square(signal).sum(0), kind="stable")
         measuring, testing = np.split(order, [len(order) // 2])
         noise = _noise(released[:, measuring], signal[:, measuring])
-        found = QuietSum.of_noise(noise, moments, every=law.every)
+        found = QuietSum.of_noise(noise, moments)
         ratio = found.least_ratio(
             released[:, testing], signal[:, testing], significance=significance
         )
@@ -470,7 +434,6 @@ _SEEN: dict[Observer, str] = {
     "final_model": "Sees the released hypotheses of every round, and not who took part.",
     "server": "Sees every upload, and who sent it.",
 }
-_SEEN_IN_ROTATION = "Sees the released hypotheses of every round, and who took part."
 
 
 def companion_of(cell: Cell) -> Cell:
@@ -528,11 +491,7 @@ class Companion:
             status="done",
             reason=None,
             statement=f"{statement} {COMPANION}",
-            capabilities=capabilities(
-                observer,
-                by_record=pool.rows is not None,
-                in_rotation=isinstance(self.cell.spec.training.cohort, RotationCohort),
-            ),
+            capabilities=capabilities(observer, by_record=pool.rows is not None),
             unit=self.spec.unit,
             count=self.spec.count,
             included=int(coins.sum()),
@@ -554,12 +513,12 @@ class Companion:
         return AttackOutcome(section, {"scores.csv": csv_table(lines)})
 
 
-def capabilities(observer: Observer, *, by_record: bool, in_rotation: bool = False) -> list[str]:
-    """What this attacker knows and may do. In rotation who takes part is public."""
+def capabilities(observer: Observer, *, by_record: bool) -> list[str]:
+    """What this attacker knows and may do."""
     return [
         "Knows everything but the coins of the canaries, as the adversary of the definition does.",
         "Chooses what a canary sends before it is clipped.",
-        _SEEN[observer] if not in_rotation else _SEEN_IN_ROTATION,
+        _SEEN[observer],
         *["Sees every local step of the canaries' clients (white box)."] * by_record,
     ]
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ from fedaudit.attacks.gradient_leakage.update_match import (
     RECOVERED_BELOW,
     Baselines,
     contact_sheet,
-    in_order,
     layered_view,
     peak_signal_to_noise,
     png,
@@ -59,27 +57,27 @@ _NO_ERROR = "the error is 0, so that the ratio is infinite"
 
 @dataclass(frozen=True)
 class AttackedImages:
-    """Some images of training clients, a few of one client for each attacked update."""
+    """Some images of training clients, one for each attacked update."""
 
     federation: Federation
-    """A client for each attacked update, with its images alone."""
+    """A client for each attacked update, with its image alone."""
     rows: Ints
-    """[updates, images]: their places in the run's federation."""
+    """[images]: their places in the run's federation."""
     size: tuple[int, int, int]
     """Height, width, channels."""
 
     @cached_property
     def pixels(self) -> Floats:
-        """[updates, images, height, width, channels], from 0 to 1."""
+        """[images, height, width, channels], from 0 to 1."""
         features = self.federation.features
         assert isinstance(features, ClientRows)
         values = features.values.astype(np.float64) / features.divisor
-        return values.reshape(*self.rows.shape, *self.size)
+        return values.reshape(-1, *self.size)
 
     @property
     def labels(self) -> Ints:
-        """[updates, images]: their classes."""
-        return self.federation.target.astype(np.int64).reshape(self.rows.shape)
+        """[images]: their classes."""
+        return self.federation.target.astype(np.int64)
 
 
 def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> AttackedImages:
@@ -88,7 +86,7 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
     federation, features = cell.federation, cell.federation.features
     if not isinstance(features, ClientRows) or features.image is None:
         raise ValueError("these rows are no images")
-    together, turns = spec.images_per_update, []
+    turns = []
     trains = training_records(cell.spec, federation).place
     for client in attackable_clients(cell).tolist():
         own = federation.own(client)
@@ -98,27 +96,24 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
         keys = wide_uniforms(words).ravel()
         order = own.start + np.argsort(keys[1:], kind="stable")
         order = order[np.isin(order, trains)]
-        whole = order[: len(order) // together * together].reshape(-1, together)
-        turns += [(turn, float(keys[0]), rows) for turn, rows in enumerate(whole)]
-    updates = spec.images // together
-    if len(turns) < updates:
+        turns += [(turn, float(keys[0]), row) for turn, row in enumerate(order.tolist())]
+    if len(turns) < spec.images:
         raise ValueError("the training clients have too few images")
     turns.sort(key=lambda one: one[:2])
-    rows = np.stack([rows for _, _, rows in turns[:updates]])
-    place = rows.ravel()
+    place = np.array([row for _, _, row in turns[: spec.images]])
     attacked = replace(
         federation,
         features=replace(features, values=features.values[place]),
         target=federation.target[place],
         raw_target=federation.raw_target[place],
-        first=np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1],
-        client_names=tuple(f"{update:06d}" for update in range(len(rows))),
+        first=np.arange(len(place) + 1, dtype=np.int64),
+        client_names=tuple(f"{update:06d}" for update in range(len(place))),
         attributes=(),
         record_budgets=None,
         row_numbers=None,
         record_keys=None,
     )
-    return AttackedImages(attacked, rows, features.image)
+    return AttackedImages(attacked, place, features.image)
 
 
 class AttackedClients:
@@ -126,7 +121,7 @@ class AttackedClients:
 
     def __init__(self, cell: Cell, spec: GradientLeakageSpec, device: torch.device) -> None:
         training = cell.spec.training.of_one_round
-        changes = {"epochs": None, "steps": spec.local_steps, "batch_size": None}
+        changes = {"epochs": None, "steps": 1, "batch_size": None}
         self._cell, self._per_layer, self._device = cell, spec.per_layer, device
         self._network = ClientNetwork(cell.shape, device)
         self._data = ClientData(cell.federation, device)
@@ -136,7 +131,7 @@ class AttackedClients:
         self._step_size = own.local.step_size
 
     def choose(self, theta: Tensor) -> list[int]:
-        """The hypothesis of theta [k, n] with the smallest loss on each client's images."""
+        """The hypothesis of theta [k, n] with the smallest loss on each client's image."""
         scorer = ClientScorer(self._network, self._loss, self._data)
         return scorer.best(theta, range(self._cell.federation.clients))
 
@@ -144,7 +139,7 @@ class AttackedClients:
         self, clients: Sequence[int], start: Tensor, *, noise_multiplier: float, source: Source
     ) -> Tensor:
         """What these clients send from the hypothesis `start` [n], float64 [clients, n]: start
-        minus upload over the step size, the sum of the local steps' gradients and the noise.
+        minus upload over the step size, the local step's gradient and the noise.
 
         `source` is that of a stack of one; the same one draws the same noise, to be scaled, under
         every multiplier. A client whose update is not finite sends nothing.
@@ -185,9 +180,9 @@ class Reconstructed:
 
     noise_multiplier: float
     images: Floats
-    """[updates, images, height, width, channels]."""
+    """[images, height, width, channels]."""
     labels: Ints
-    """[updates, images]; -1 if the attacker needs none."""
+    """[images]; -1 if the attacker needs none."""
     distances: Floats
     """[updates]: how far the reconstruction's update is from the one that was sent."""
     finite: Bools
@@ -199,22 +194,15 @@ def attack_gradient_leakage(
 ) -> AttackOutcome:
     """Reconstructs images of training clients from updates that are made for the attack.
 
-    The updates are those that the run's local steps and its mechanism would send from the attacked
-    hypothesis; they are no uploads of the run, and its figures do not change. Raises ValueError for
-    data that `feasibility` refuses.
+    The updates are those that a local step and the run's mechanism would send from the hypotheses
+    before the first round; they are no uploads of the run, and its figures do not change. Raises
+    ValueError for data that `feasibility` refuses.
     """
     cell, device = attacked.run.cell, torch.device(attacked.device)
     source = source_of(cell)
     with one_thread():
         images = draw_images(cell, spec, source)
-        match spec.hypothesis:
-            case "initial":
-                hypotheses = first_hypotheses(cell)
-            case "trained":
-                hypotheses = attacked.result.hypotheses
-            case _:
-                assert_never(spec.hypothesis)
-        theta = torch.from_numpy(np.asarray(hypotheses, dtype=np.float32)).to(device)
+        theta = torch.from_numpy(np.asarray(first_hypotheses(cell), dtype=np.float32)).to(device)
         found = _reconstruct(spec, cell, images, theta, source, progress=progress)
     progress(1.0)
     section = _section(spec, cell.spec, images, found)
@@ -233,11 +221,7 @@ def _reconstruct(
     """The reconstructions at each noise multiplier, of hypotheses `theta` [k, n]."""
     clients = AttackedClients(replace(cell, federation=images.federation), spec, theta.device)
     attacker = Reconstruction(
-        layered_view(cell.shape),
-        images.size,
-        len(cell.federation.classes),
-        cell.spec.training.local.step_size,
-        spec,
+        layered_view(cell.shape), images.size, len(cell.federation.classes), spec
     )
     # A source of a stack of one that shares no number with the run's noise.
     noise: Source = EntropySource([0])
@@ -253,13 +237,13 @@ def _reconstruct(
     ]
     found, done = [], 0.0
     for multiplier in spec.noise_multipliers:
-        updates = len(images.rows)
+        count = len(images.rows)
         one = Reconstructed(
             multiplier,
             np.zeros_like(images.pixels),
-            np.full(images.rows.shape, -1, dtype=np.int64),
-            np.zeros(updates),
-            np.zeros(updates, dtype=np.bool_),
+            np.full(count, -1, dtype=np.int64),
+            np.zeros(count),
+            np.zeros(count, dtype=np.bool_),
         )
         for part in parts:
             share = len(part) / len(chosen) / len(spec.noise_multipliers)
@@ -273,22 +257,13 @@ def _reconstruct(
 
             if left:
                 guess = attacker(
-                    start.double(),
-                    targets[finite],
-                    known_labels=torch.from_numpy(images.labels[left]).to(start.device),
-                    numbers=left,
-                    source=source,
-                    progress=report,
+                    start.double(), targets[finite], numbers=left, source=source, progress=report
                 )
-                for place, client in enumerate(left):
-                    originals = images.pixels[client]
-                    shown = guess.images[place].cpu().numpy().reshape(originals.shape)
-                    order = in_order(shown, originals)
-                    one.images[client] = shown[order]
-                    one.distances[client] = float(guess.distances[place])
-                    one.finite[client] = True
-                    if guess.labels is not None:
-                        one.labels[client] = guess.labels[place].cpu().numpy()[order]
+                one.images[left] = guess.images.cpu().numpy().reshape(-1, *images.size)
+                one.distances[left] = guess.distances.cpu().numpy()
+                one.finite[left] = True
+                if guess.labels is not None:
+                    one.labels[left] = guess.labels.cpu().numpy()
             done += share
         found.append(one)
     return found
@@ -297,26 +272,24 @@ def _reconstruct(
 def _files(images: AttackedImages, found: Sequence[Reconstructed]) -> dict[str, bytes]:
     """A picture of the first images, each original followed by its reconstructions in the order of
     the multipliers, and a table of every image."""
-    columns = [images.pixels, *(one.images for one in found)]
-    shown = [column.reshape(-1, *images.size)[:_SHOWN] for column in columns]
-    flat, lines = images.pixels.reshape(-1, *images.size), list[dict[str, object]]()
+    shown = [column[:_SHOWN] for column in (images.pixels, *(one.images for one in found))]
+    lines = list[dict[str, object]]()
     for one in found:
-        measured = quality(one.images.reshape(flat.shape), flat)
-        for row, (update, image) in enumerate(np.ndindex(images.rows.shape)):
-            left, guessed = bool(one.finite[update]), int(one.labels[update, image])
+        measured = quality(one.images, images.pixels)
+        for image in range(len(images.rows)):
+            left, guessed = bool(one.finite[image]), int(one.labels[image])
             figures = {
                 "guessed_label": "" if guessed < 0 else guessed,
-                "mse": float(measured.mse[row]),
-                "psnr": peak_signal_to_noise(float(measured.mse[row])),
-                "ssim": float(measured.ssim[row]),
-                "distance": float(one.distances[update]),
+                "mse": float(measured.mse[image]),
+                "psnr": peak_signal_to_noise(float(measured.mse[image])),
+                "ssim": float(measured.ssim[image]),
+                "distance": float(one.distances[image]),
             }
             lines.append(
                 {
                     "noise_multiplier": one.noise_multiplier,
-                    "update": update,
                     "image": image,
-                    "label": int(images.labels[update, image]),
+                    "label": int(images.labels[image]),
                     **(figures if left else dict.fromkeys(figures, "")),
                     "left": "yes" if left else "no",
                 }
@@ -330,8 +303,7 @@ def _section(
     images: AttackedImages,
     found: Sequence[Reconstructed],
 ) -> GradientLeakageSection:
-    originals = images.pixels.reshape(-1, *images.size)
-    baselines = Baselines(originals) if len(originals) > 1 else None
+    baselines = Baselines(images.pixels) if len(images.rows) > 1 else None
     results = [_result(one, images, baselines) for one in found if one.finite.any()]
     done = bool(results)
     by_noise = sorted(results, key=lambda result: result.noise_multiplier)
@@ -347,13 +319,13 @@ def _section(
         method=spec.method,
         label=spec.label if spec.compares_updates else None,
         per_layer=spec.per_layer,
-        layer_weights=spec.layer_weights,
+        layer_weights="even",
         images=spec.images,
-        images_per_update=spec.images_per_update,
-        local_steps=spec.local_steps,
+        images_per_update=1,
+        local_steps=1,
         iterations=spec.searched_for,
         restarts=spec.restarts,
-        hypothesis=spec.hypothesis,
+        hypothesis="initial",
         recovered_below=RECOVERED_BELOW,
         baseline=LeakageBaseline(
             mean_image_mse=None if mean is None else float(np.median(mean.mse)),
@@ -374,16 +346,13 @@ def _section(
 def _result(
     one: Reconstructed, images: AttackedImages, baselines: Baselines | None
 ) -> LeakageResult:
-    own = one.images[one.finite], images.pixels[one.finite]
-    measured = quality(*(part.reshape(-1, *images.size) for part in own))
+    measured = quality(one.images[one.finite], images.pixels[one.finite])
     error = float(np.median(measured.mse))
     ratio = peak_signal_to_noise(error)
     recovered = better = None
     if baselines is not None:
-        least = baselines.errors.reshape(images.rows.shape)[one.finite].ravel()
-        by_update = (-1, images.rows.shape[1])
-        recovered = (measured.mse <= RECOVERED_BELOW * least).reshape(by_update)
-        better = (measured.mse < least).reshape(by_update)
+        least = baselines.errors[one.finite]
+        recovered, better = measured.mse <= RECOVERED_BELOW * least, measured.mse < least
     guessed, true = one.labels[one.finite], images.labels[one.finite]
     return LeakageResult(
         noise_multiplier=one.noise_multiplier,
@@ -396,7 +365,7 @@ def _result(
         better_share=None if better is None else float(better.mean()),
         better_interval=None if better is None else share_interval(better),
         label_share=None if (guessed < 0).any() else float((guessed == true).mean()),
-        withheld=int((~one.finite).sum()) * images.rows.shape[1],
+        withheld=int((~one.finite).sum()),
     )
 
 
@@ -436,26 +405,21 @@ _METHODS = {
     ),
 }
 _LABELS = {
-    "known": "It knows the labels of the images.",
     "inferred": "It reads the label off the last layer's update.",
     "optimised": "It does not know the labels, and searches for them together with the images.",
 }
 
 
 def _capabilities(spec: GradientLeakageSpec) -> list[str]:
-    trained = spec.hypothesis == "trained"
-    start = "those that came of training" if trained else "those before the first round"
     known = [
         "It sees one client's upload as the server does, and knows which client sent it.",
-        f"It knows the network, the loss, and the parameters that the client starts from: {start}.",
-        f"It knows the step size, and that the client takes {_counted(spec.local_steps, 'step')} "
-        f"on {_counted(spec.images_per_update, 'image')}.",
+        "It knows the network, the loss, and the parameters that the client starts from: those "
+        "before the first round.",
+        "It knows the step size, and that the client takes one step on one image.",
         "It knows neither the noise nor its size, and has no images of the same kind.",
     ]
     if spec.compares_updates:
         known.append(_LABELS[spec.label])
-    if spec.layer_weights == "by-noise":
-        known.append("It knows that each layer has separate noise, in proportion to its update.")
     return known
 
 
@@ -490,8 +454,8 @@ def _statement(
     sentences += [
         "A failed attack is no guarantee: another attacker, more steps or other images may "
         "succeed, and none of these figures is an epsilon.",
-        "The updates were made for the attack by the run's local steps and mechanism; no upload of "
-        "the run was used, and none of its figures changed.",
+        "The updates were made for the attack by a local step and the run's mechanism; no upload "
+        "of the run was used, and none of its figures changed.",
     ]
     if run.privacy.noise == "release":
         sentences.append("What the attack shows of these clients is covered by no guarantee.")

@@ -21,11 +21,8 @@ from torch.nn import functional
 
 from fedaudit.attacks.gradient_leakage.update_match import (
     Distance,
-    OneStepMatch,
-    UnrolledMatch,
     UpdateMatch,
     cosine_distance,
-    sent_updates,
     squared_distance,
 )
 from fedaudit.networks.shape import Convolution, Flattening, Layer, LayeredShape
@@ -52,9 +49,9 @@ class Guess:
     """What an attacker makes of some updates."""
 
     images: Tensor
-    """float64 [updates, images, pixels], between 0 and 1."""
+    """float64 [updates, pixels], between 0 and 1."""
     labels: Tensor | None
-    """int64 [updates, images]; None if it needs none."""
+    """int64 [updates]; None if it needs none."""
     distances: Tensor
     """[updates]: how far the guess's update is from the one that was sent, in the measure of the
     method; 0 if nothing is searched for."""
@@ -68,33 +65,24 @@ class Reconstruction:
     size: tuple[int, int, int]
     """Height, width, channels of an image."""
     classes: int
-    step_size: float
     spec: GradientLeakageSpec
 
     def __call__(
-        self,
-        theta: Tensor,
-        targets: Tensor,
-        *,
-        known_labels: Tensor,
-        numbers: list[int],
-        source: Source,
-        progress: Share,
+        self, theta: Tensor, targets: Tensor, *, numbers: list[int], source: Source, progress: Share
     ) -> Guess:
         """The images behind updates `targets` [updates, n] of the hypothesis `theta` [n].
 
-        `known_labels` [updates, images] are used if the spec says that they are known; `numbers`
-        [updates] give each update its starting points. Everything is float64.
+        `numbers` [updates] give each update its starting points. Everything is float64.
         """
         match self.spec.method:
             case "first-layer":
-                images = _invert_first_layer(self.shape, targets)[:, None]
+                images = _invert_first_layer(self.shape, targets)
                 return Guess(images.clamp(0, 1), None, torch.zeros(len(targets)))
             case "features":
                 start = self._start(numbers, 0, source).to(targets)
                 return self._search_features(theta, targets, start, progress=progress)
             case "lbfgs" | "adam-cosine":
-                search = self._search(theta, targets, known_labels)
+                search = self._search(theta, targets)
             case _:
                 assert_never(self.spec.method)
         best, parts = None, self.spec.restarts
@@ -106,8 +94,8 @@ class Reconstruction:
         return best
 
     def _start(self, numbers: list[int], restart: int, source: Source) -> Tensor:
-        """Standard normal numbers, for images and the logits of their labels."""
-        count = self._pixels + self.spec.images_per_update * self.classes
+        """Standard normal numbers, for an image and the logits of its label."""
+        count = self._pixels + self.classes
         words = source.words(
             purpose=Purpose.ATTACK,
             round_=1 + restart,
@@ -119,20 +107,13 @@ class Reconstruction:
 
     @property
     def _pixels(self) -> int:
-        """Of all images of an update."""
-        return self.spec.images_per_update * int(np.prod(self.size))
+        return int(np.prod(self.size))
 
-    def _search(self, theta: Tensor, targets: Tensor, known_labels: Tensor) -> "_UpdateSearch":
+    def _search(self, theta: Tensor, targets: Tensor) -> "_UpdateSearch":
         spec, labels = self.spec, None
-        sent = sent_updates(self.shape, targets, by_noise=spec.layer_weights == "by-noise")
-        match: UpdateMatch = OneStepMatch(self.shape, theta, sent)
-        if spec.local_steps > 1:
-            match = UnrolledMatch(
-                self.shape, theta, sent, local_steps=spec.local_steps, step_size=self.step_size
-            )
+        match = UpdateMatch(self.shape, theta, targets)
         if spec.label != "optimised":
-            inferred = spec.label == "inferred"
-            own = _infer_labels(self.shape, targets)[:, None] if inferred else known_labels
+            own = _infer_labels(self.shape, targets)
             labels = functional.one_hot(own, self.classes).to(targets)
         measure = squared_distance if spec.method == "lbfgs" else cosine_distance
         return _UpdateSearch(match, measure, labels, self.size, self._pixels, spec)
@@ -152,7 +133,7 @@ class Reconstruction:
             iterations=self.spec.searched_for,
             progress=progress,
         )
-        return Guess(points[:, None].clamp(0, 1), None, values)
+        return Guess(points.clamp(0, 1), None, values)
 
 
 @dataclass(frozen=True)
@@ -162,15 +143,15 @@ class _UpdateSearch:
     match: UpdateMatch
     measure: Distance
     labels: Tensor | None
-    """One-hot [updates, images, classes]; None if they are searched for."""
+    """One-hot [updates, classes]; None if they are searched for."""
     size: tuple[int, int, int]
     pixels: int
     spec: GradientLeakageSpec
 
     def run(self, start: Tensor, *, progress: Share) -> Guess:
         """The guess from one starting point for each update: `start` [updates, numbers]."""
-        whole, steps = self.match.sent.whole, self.spec.searched_for
-        every = torch.arange(len(whole), device=whole.device)
+        sent, steps = self.match.sent, self.spec.searched_for
+        every = torch.arange(len(sent), device=sent.device)
         if self.labels is not None:
             start = start[:, : self.pixels]
         if self.spec.method == "lbfgs":
@@ -197,20 +178,19 @@ class _UpdateSearch:
             values = self.measure(self.match.products(images, labels, which))
             if self.measure is cosine_distance:
                 # The mean difference between neighbouring pixels.
-                maps = torch.unflatten(images, 2, self.size)
-                down, across = maps.diff(dim=2).abs(), maps.diff(dim=3).abs()
-                rough = down.mean((1, 2, 3, 4)) + across.mean((1, 2, 3, 4))
+                maps = torch.unflatten(images, 1, self.size)
+                down, across = maps.diff(dim=1).abs(), maps.diff(dim=2).abs()
+                rough = down.mean((1, 2, 3)) + across.mean((1, 2, 3))
                 values = values + SMOOTHNESS * rough
             (slopes,) = torch.autograd.grad(values.sum(), points)
         return values.detach(), slopes
 
     def _taken_apart(self, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Images [some, images, pixels] and their labels, as shares of the classes."""
-        together = self.spec.images_per_update
-        images = torch.unflatten(points[:, : self.pixels], 1, (together, -1))
+        """Images [some, pixels] and their labels [some, classes], as shares."""
+        images = points[:, : self.pixels]
         if self.labels is not None:
             return images, self.labels[which]
-        return images, torch.unflatten(points[:, self.pixels :], 1, (together, -1)).softmax(-1)
+        return images, points[:, self.pixels :].softmax(-1)
 
 
 @dataclass(frozen=True)
@@ -265,8 +245,8 @@ def _better(first: Guess, second: Guess) -> Guess:
     assert first.labels is not None
     assert second.labels is not None
     return Guess(
-        torch.where(better[:, None, None], second.images, first.images),
-        torch.where(better[:, None], second.labels, first.labels),
+        torch.where(better[:, None], second.images, first.images),
+        torch.where(better, second.labels, first.labels),
         torch.where(better, second.distances, first.distances),
     )
 
@@ -292,8 +272,7 @@ def _invert_layer(layer: Layer, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The inputs of a dense layer [updates, inputs], from updates [updates, n] of one image each,
     and about how large their error is beside them [updates], by what of the update is left over.
 
-    The weights' slopes over the bias's, as in Phong et al. 2017, taken over all units at once. Of
-    the first layer it holds for several steps on one image as well, since their slopes add up.
+    The weights' slopes over the bias's, as in Phong et al. 2017, taken over all units at once.
     """
     _, inputs, left_over = _leading_product(layer, targets)
     values, noise = inputs[:, :-1] / inputs[:, -1:], (left_over / max(1, layer.outputs - 1)).sqrt()

@@ -1,6 +1,6 @@
 """How good guessed images are, and how far their update is from the update that was sent.
 
-An update is taken in the units of a gradient: the sum of the gradients of its local steps.
+An update is taken in the units of a gradient, and is that of one image and one local step.
 
 How near reconstructions come to their originals, as figures and as a picture.
 
@@ -10,7 +10,6 @@ Pixels are numbers from 0 to 1. A picture is a PNG file (ISO/IEC 15948).
 import math
 import struct
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -20,13 +19,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.ndimage import correlate1d
-from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import binomtest
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.arrays import Bools, Floats
 from fedaudit.networks.shape import (
     Convolution,
     ConvolutionalShape,
@@ -34,16 +32,13 @@ from fedaudit.networks.shape import (
     Layer,
     LayeredShape,
     NetworkShape,
-    layer_sizes,
 )
 from fedaudit.networks.stacked_network import (
     Parameters,
     first_values,
-    layered_outputs,
     operation_outputs,
     parameters_at,
 )
-from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.reports.sections.attacks import ShareInterval
 from fedaudit.spec import models as spec_layers
 from fedaudit.spec.models import Maps, Rows
@@ -148,26 +143,10 @@ class Baselines:
         return np.minimum(self.mean_image.mse, self.nearest_other.mse)
 
 
-def in_order(images: Images, originals: Images) -> Ints:
-    """Which of the images reconstructed from one update belongs to which original, so that the sum
-    of their errors is smallest: positions [images]. An update does not show their order."""
-    flat, other = images.reshape(len(images), -1), originals.reshape(len(originals), -1)
-    errors = np.square(flat[None] - other[:, None]).mean(-1)
-    return np.asarray(linear_sum_assignment(errors)[1], dtype=np.int64)
-
-
 def share_interval(hits: Bools) -> ShareInterval:
-    """Of the share of images, from hits [updates, images].
-
-    Updates are independent, the images of one are not. The share is between that of updates in
-    which all are hits and that in which any is, whose exact limits (Clopper and Pearson 1934) are
-    the interval: with one image each, that of the share itself.
-    """
-    found = [
-        binomtest(int(own.sum()), len(hits)).proportion_ci(LEVEL, method="exact")
-        for own in (hits.all(1), hits.any(1))
-    ]
-    return ShareInterval(level=LEVEL, low=float(found[0].low), high=float(found[1].high))
+    """Of the share of images, from hits [images], by exact limits (Clopper and Pearson 1934)."""
+    found = binomtest(int(hits.sum()), len(hits)).proportion_ci(LEVEL, method="exact")
+    return ShareInterval(level=LEVEL, low=float(found.low), high=float(found.high))
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
@@ -196,9 +175,6 @@ def contact_sheet(columns: Sequence[Images]) -> NDArray[np.uint8]:
         parts.append(np.concatenate(list(padded), axis=0))
     sheet = np.concatenate(parts, axis=1)
     return np.squeeze(sheet, axis=-1) if sheet.shape[-1] == 1 else sheet
-
-
-_LEAST_SQUARE = 1e-300
 
 
 def layered_view(shape: NetworkShape) -> LayeredShape:
@@ -232,8 +208,7 @@ def layered_view(shape: NetworkShape) -> LayeredShape:
 
 @dataclass(frozen=True)
 class Products:
-    """Of the updates of some guesses with the updates that were sent, layer by layer weighted;
-    each [guesses]."""
+    """Of the updates of some guesses with the updates that were sent; each [guesses]."""
 
     inner: Tensor
     squared: Tensor
@@ -256,143 +231,51 @@ def cosine_distance(products: Products) -> Tensor:
     return 1 - products.inner / (products.squared * products.target_squared).sqrt()
 
 
-@dataclass(frozen=True)
-class SentUpdates:
-    """Updates that were sent, and how much each of their layers counts."""
-
-    whole: Tensor
-    """[updates, n]."""
-    layers: tuple[slice, ...]
-    """The layers' places in an update."""
-    weights: Tensor
-    """[updates, layers]: factors of the layers' inner products."""
-
-    @cached_property
-    def weighted(self) -> Tensor:
-        """[updates, n]: each layer times its weight."""
-        parts = [self.whole[:, own] * self.weights[:, [at]] for at, own in enumerate(self.layers)]
-        return torch.cat(parts, dim=1)
-
-    @cached_property
-    def squared(self) -> Tensor:
-        """[updates]: their weighted squared lengths."""
-        return (self.weights * _squared_lengths(self.whole, self.layers)).sum(-1)
-
-
-def sent_updates(shape: LayeredShape, whole: Tensor, *, by_noise: bool) -> SentUpdates:
-    """Updates `whole` [updates, n] of a network.
-
-    Every component counts alike; or, with `by_noise`, more the smaller its noise is if each layer
-    has separate noise: by the layer's parameters over its squared length, which is the likelihood
-    of normal noise in the proportions of the mechanism's.
-    """
-    layers = tuple(layer_slices(layer_sizes(shape)))
-    weights = whole.new_ones(len(whole), len(layers))
-    if by_noise:
-        sizes = torch.tensor(layer_sizes(shape)).to(whole)
-        weights = sizes / shape.n / _squared_lengths(whole, layers).clamp_min(_LEAST_SQUARE)
-    return SentUpdates(whole, layers, weights)
-
-
-def _squared_lengths(updates: Tensor, layers: Sequence[slice]) -> Tensor:
-    """Of each layer of updates [updates, n]: [updates, layers]."""
-    return torch.stack([updates[:, own].square().sum(-1) for own in layers], dim=-1)
-
-
-class UpdateMatch(ABC):
-    """Updates that were sent, to compare guesses with."""
-
-    def __init__(self, shape: LayeredShape, theta: Tensor, sent: SentUpdates) -> None:
-        """`theta` [n]: the start that the clients share."""
-        self.shape, self.theta, self.sent = shape, theta, sent
-
-    @abstractmethod
-    def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
-        """Of guesses with the updates `which` [guesses], differentiable by both of the others.
-
-        `images` [guesses, images, pixels]; `labels` [guesses, images, classes], a share each.
-        """
-
-
-class OneStepMatch(UpdateMatch):
-    """One local step: all guesses at once, without writing out a gradient of a dense layer.
+class UpdateMatch:
+    """Updates that were sent, to compare guesses with, all at once and without writing out a
+    gradient of a dense layer.
 
     That gradient is the outer product of the layer's inputs and of the slopes at its outputs, so
     inner products with it are products with these two.
     """
 
-    def __init__(self, shape: LayeredShape, theta: Tensor, sent: SentUpdates) -> None:
-        super().__init__(shape, theta, sent)
+    def __init__(self, shape: LayeredShape, theta: Tensor, sent: Tensor) -> None:
+        """`theta` [n]: the start that the clients share; `sent` [updates, n]."""
+        self.sent, self._shape, self._theta = sent, shape, theta
+        self._squared = sent.square().sum(-1)
         # Guesses that rest leave the others the same for many evaluations in a row.
-        self._targets_of = lru_cache(maxsize=4)(self._weighted)
+        self._sent_of = lru_cache(maxsize=4)(self._chosen)
 
-    def _weighted(self, which: tuple[int, ...]) -> Tensor:
-        weighted = self.sent.weighted
-        return weighted if len(which) == len(weighted) else weighted[list(which)]
+    def _chosen(self, which: tuple[int, ...]) -> Tensor:
+        return self.sent if len(which) == len(self.sent) else self.sent[list(which)]
 
     def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
-        guesses, together = images.shape[:2]
-        parameters = parameters_at(self.shape, self.theta)
-        outputs, layers = _traced_outputs(self.shape, parameters, images.flatten(0, 1))
-        loss = mean_cross_entropy(torch.unflatten(outputs, 0, (guesses, together)), labels)
+        """Of guesses with the updates `which` [guesses], differentiable by both of the others.
+
+        `images` [guesses, pixels]; `labels` [guesses, classes], a share each.
+        """
+        parameters = parameters_at(self._shape, self._theta)
+        outputs, layers = _traced_outputs(self._shape, parameters, images)
+        loss = cross_entropy(outputs, labels)
         slopes = torch.autograd.grad(
             loss.sum(), [layer.outputs for layer in layers], create_graph=True
         )
-        targets, weights = self._targets_of(tuple(which.tolist())), self.sent.weights[which]
+        targets = self._sent_of(tuple(which.tolist()))
         inner, squared = torch.zeros_like(loss), torch.zeros_like(loss)
-        for layer, slope, weight in zip(layers, slopes, weights.unbind(1), strict=True):
-            own = _layer_products(layer, slope, targets, together=together)
-            inner, squared = inner + own[0], squared + weight * own[1]
-        return Products(inner, squared, self.sent.squared[which])
+        for layer, slope in zip(layers, slopes, strict=True):
+            own = _layer_products(layer, slope, targets)
+            inner, squared = inner + own[0], squared + own[1]
+        return Products(inner, squared, self._squared[which])
 
 
-class UnrolledMatch(UpdateMatch):
-    """Local steps one after the other, each guess by itself, through the network's own forward."""
-
-    def __init__(
-        self,
-        shape: LayeredShape,
-        theta: Tensor,
-        sent: SentUpdates,
-        *,
-        local_steps: int,
-        step_size: float,
-    ) -> None:
-        """As for `UpdateMatch`; the number and size of the steps are those of the clients."""
-        super().__init__(shape, theta, sent)
-        self._local_steps, self._step_size = local_steps, step_size
-
-    def products(self, images: Tensor, labels: Tensor, which: Tensor) -> Products:
-        updates = self.updates(images, labels)
-        inner = (updates * self.sent.weighted[which]).sum(-1)
-        squared = self.sent.weights[which] * _squared_lengths(updates, self.sent.layers)
-        return Products(inner, squared.sum(-1), self.sent.squared[which])
-
-    def updates(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The updates of guesses, in the units of a gradient: [guesses, n]."""
-        return torch.stack([self._update(*one) for one in zip(images, labels, strict=True)])
-
-    def _update(self, images: Tensor, labels: Tensor) -> Tensor:
-        theta = self.theta.detach().requires_grad_()
-        total = torch.zeros_like(theta)
-        for _ in range(self._local_steps):
-            outputs = layered_outputs(self.shape, parameters_at(self.shape, theta), images)
-            loss = mean_cross_entropy(outputs[None], labels[None]).sum()
-            (gradient,) = torch.autograd.grad(loss, theta, create_graph=True)
-            total = total + gradient
-            theta = theta - self._step_size * gradient
-        return total
-
-
-def mean_cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     """The loss of each guess, [guesses], against labels that may be shares of several classes.
 
-    `outputs` [guesses, images, outputs], of which two classes share one; `labels` [guesses, images,
-    classes].
+    `outputs` [guesses, outputs], of which two classes share one; `labels` [guesses, classes].
     """
     if outputs.shape[-1] == 1:
         outputs = torch.cat((torch.zeros_like(outputs), outputs), dim=-1)
-    return -(labels * outputs.log_softmax(-1)).sum(-1).mean(-1)
+    return -(labels * outputs.log_softmax(-1)).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -420,34 +303,28 @@ def _traced_outputs(
     return values, layers
 
 
-def _layer_products(
-    traced: _TracedLayer, slopes: Tensor, targets: Tensor, *, together: int
-) -> tuple[Tensor, Tensor]:
+def _layer_products(traced: _TracedLayer, slopes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The inner product of a layer's gradient with each guess's target, and its squared length:
     each [guesses].
 
-    `slopes`: the loss's derivatives by the layer's outputs, `together` rows for each guess;
-    `targets` [guesses, n], of which the layer has its part.
+    `slopes`: the loss's derivatives by the layer's outputs, a row for each guess; `targets`
+    [guesses, n], of which the layer has its part.
     """
-    layer = traced.layer
+    layer, inputs = traced.layer, traced.inputs
     weights = targets[:, layer.weights].view(len(targets), *layer.weight_sizes).flatten(2)
     bias = None if layer.bias is None else targets[:, layer.bias]
-    inputs = torch.unflatten(traced.inputs, 0, (-1, together))
-    slopes = torch.unflatten(slopes, 0, (-1, together))
     match layer:
         case Layer():
-            through, overlap = inputs @ weights.transpose(1, 2), inputs @ inputs.transpose(1, 2)
+            through, overlap = (weights @ inputs[..., None])[..., 0], inputs.square().sum(-1)
             if bias is not None:
-                through, overlap = through + bias[:, None], overlap + 1
-            inner = (slopes * through).sum((1, 2))
-            return inner, ((slopes @ slopes.transpose(1, 2)) * overlap).sum((1, 2))
+                through, overlap = through + bias, overlap + 1
+            return (slopes * through).sum(-1), slopes.square().sum(-1) * overlap
         case Convolution():
             # The gradient is written out: it is small beside the maps.
             patches = functional.unfold(
-                inputs.flatten(0, 1), layer.size, padding=layer.padding, stride=layer.stride
+                inputs, layer.size, padding=layer.padding, stride=layer.stride
             )
-            patches = torch.unflatten(patches, 0, inputs.shape[:2]).transpose(1, 2).flatten(2)
-            slopes = slopes.flatten(3).transpose(1, 2).flatten(2)
+            slopes = slopes.flatten(2)
             gradient = slopes @ patches.transpose(1, 2)
             inner, squared = (gradient * weights).sum((1, 2)), gradient.square().sum((1, 2))
             if bias is None:

@@ -7,13 +7,7 @@ it best, which is what such a client chooses in training.
 
 LiRA: how much likelier a row's statistic is among shadow runs that trained on it (Carlini et al.,
 "Membership inference attacks from first principles", 2022, algorithm 1). Statistics are taken for
-normal, by row, with and without it; `not_normal` shows how often they are not.
-
-RMIA: a row's likelihood under the run, relative to what is usual of it and of other rows
-(Zarifzadeh, Liu and Shokri, "Low-cost high-power membership inference attacks", 2024, section 3). A
-row is compared with all other rows, since the attacker does not know which are no members. Its
-score is the share of rows z with (Pr(x | theta) / Pr(x)) / (Pr(z | theta) / Pr(z)) of at least
-gamma. Pr(x) is the mean over the shadow runs, with and without the row half each.
+normal, by row, with and without it.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +16,6 @@ from typing import assert_never
 
 import numpy as np
 import torch
-from scipy import stats
-from scipy.special import log_expit, log_ndtr, logsumexp
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
@@ -31,7 +23,6 @@ from fedaudit.attacks.membership.shadow_design import AttackedRows
 from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reproducible import one_thread, prepared_device
-from fedaudit.spec.attacks.membership_spec import ScoreVariance, ShadowVariant
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
 from fedaudit.training.base.record_steps import flat_features, flat_target
 from fedaudit.training.stack import open_stack
@@ -43,15 +34,8 @@ STACK_BYTES = 1 << 32
 every held-out client at once: 256 runs of the hospital task take a tenth of it."""
 _ROUNDS = 4
 """Between two reports of progress."""
-TESTED_ROWS = 500
-"""Rows whose statistics are tested, at most: a test takes a tenth of a millisecond."""
-_LEVEL = 0.05
-"""Of the test of a row; each of its two sides gets half of it."""
 _FLOOR = 1e-6
 """A row's variance is at least so much of the average one: a few equal statistics are no proof."""
-_FEWEST = 3
-_GAMMA = 2.0
-"""The paper's."""
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -195,105 +179,24 @@ def _train(
             assert_never(role)
 
 
-def likelihood_ratios(
-    target: Floats,
-    shadows: ShadowObservations,
-    *,
-    residuals: bool,
-    variant: ShadowVariant,
-    variance: ScoreVariance,
-) -> Floats:
-    """The score of each row, larger for likelier members: [rows].
-
-    `target` [rows]: statistics under the attacked run; `residuals`: whether statistics are
-    residuals, which are small for a good fit, and not logits, which are large. `online`: logarithm
-    of the ratio of densities with the row and without it. `offline`: logarithm of the chance that
-    the statistic of a run without the row is as good a fit or worse.
-    """
-    mean, deviation = _fit_normal(shadows.statistic, ~shadows.trained, variance)
-    match variant:
-        case "online":
-            own_mean, own_deviation = _fit_normal(shadows.statistic, shadows.trained, variance)
-            with_it = -0.5 * ((target - own_mean) / own_deviation) ** 2 - np.log(own_deviation)
-            return with_it - (-0.5 * ((target - mean) / deviation) ** 2 - np.log(deviation))
-        case "offline":
-            if not residuals:
-                return np.asarray(log_ndtr((target - mean) / deviation))
-            size = np.abs(target)
-            above = log_ndtr(-(size - mean) / deviation)
-            return np.asarray(np.logaddexp(above, log_ndtr((-size - mean) / deviation)))
-        case _:
-            assert_never(variant)
+def likelihood_ratios(target: Floats, shadows: ShadowObservations) -> Floats:
+    """The score of each row, larger for likelier members: the logarithm of the ratio of densities
+    with the row and without it, [rows]. `target` [rows]: statistics under the attacked run."""
+    with_it = _log_density(target, shadows.statistic, shadows.trained)
+    return with_it - _log_density(target, shadows.statistic, ~shadows.trained)
 
 
-def _fit_normal(statistic: Floats, of: Bools, variance: ScoreVariance) -> tuple[Floats, Floats]:
-    """Means and deviations [rows] of statistics [shadows, rows]; `of`, of that shape, says which
-    of them count."""
+def _log_density(target: Floats, statistic: Floats, of: Bools) -> Floats:
+    """Of normal laws, one for each row, fitted to statistics [shadows, rows]; `of`, of that shape,
+    says which of them count. Less a constant."""
     counted = of & np.isfinite(statistic)
     count = counted.sum(0)
     mean = np.where(counted, statistic, 0.0).sum(0) / np.maximum(count, 1)
     squares = (np.where(counted, statistic - mean, 0.0) ** 2).sum(0)
     free = np.maximum(count - 1, 0)
     common = float(squares.sum() / max(int(free.sum()), 1))
-    match variance:
-        case "per-record":
-            own = squares / np.maximum(free, 1)
-        case "global":
-            own = np.full(len(mean), common)
-        case _:
-            assert_never(variance)
     # If all are equal, any number will do.
-    return mean, np.sqrt(np.maximum(own, max(_FLOOR * common, _TINY)))
-
-
-def not_normal(shadows: ShadowObservations, rows: Ints) -> Bools:
-    """Whether a Shapiro-Wilk test calls the statistics of these rows not normal: bool [rows].
-
-    A row is tested with the shadow runs that trained on it and with the others, each at half the
-    level, so of normal ones about 5 % are called so. Equal statistics are not normal.
-    """
-    found = np.zeros(len(rows), dtype=np.bool_)
-    for place, row in enumerate(rows.tolist()):
-        values, trained = shadows.statistic[:, row], shadows.trained[:, row]
-        found[place] = any(_deviates(side) for side in (values[trained], values[~trained]))
+    least = max(_FLOOR * common, _TINY)
+    deviation = np.sqrt(np.maximum(squares / np.maximum(free, 1), least))
+    found: Floats = -0.5 * ((target - mean) / deviation) ** 2 - np.log(deviation)
     return found
-
-
-def _deviates(values: Floats) -> bool:
-    values = values[np.isfinite(values)]
-    if len(values) < _FEWEST or np.ptp(values) == 0:
-        return True
-    return bool(stats.shapiro(values).pvalue < _LEVEL / 2)
-
-
-def relative_likelihoods(target: Floats, shadows: ShadowObservations, *, residuals: bool) -> Floats:
-    """The score of each row, the share of rows that it dominates: [rows]. Its ratio settles ties.
-
-    `target` and `residuals` as in `likelihood_ratios`. The likelihood of a residual is that of a
-    normal number with the variance of the residuals of rows that shadow runs did not train on.
-    """
-    spread = 1.0
-    if residuals:
-        outside = shadows.statistic[~shadows.trained]
-        outside = outside[np.isfinite(outside)]
-        if len(outside):
-            spread = max(float(np.sqrt(np.mean(outside**2))), _TINY)
-
-    def log_likelihood(statistic: Floats) -> Floats:
-        if residuals:
-            return np.asarray(-0.5 * (statistic / spread) ** 2)
-        return np.asarray(log_expit(statistic))
-
-    usual, sides = log_likelihood(shadows.statistic), []
-    for side in (shadows.trained, ~shadows.trained):
-        counted = side & np.isfinite(usual)
-        total = logsumexp(np.where(counted, usual, -np.inf), axis=0)
-        sides.append(total - np.log(np.maximum(counted.sum(0), 1)))
-    ratio = log_likelihood(target) - (np.logaddexp(*sides) - np.log(2))
-    # What has overflowed fits nothing.
-    ratio = np.nan_to_num(ratio, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-    dominated = np.searchsorted(np.sort(ratio), ratio - np.log(_GAMMA), side="right")
-    # A share grows with the ratio in steps of one row; the ratio's rank orders those on one step.
-    ranks = stats.rankdata(ratio) / (len(ratio) + 1)
-    shares: Floats = (dominated + ranks) / len(ratio)
-    return shares

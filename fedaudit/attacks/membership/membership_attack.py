@@ -1,8 +1,5 @@
 """The attack `membership`: scores of rows, their rates, and what the run's claim allows."""
 
-from collections.abc import Mapping
-from typing import assert_never
-
 import numpy as np
 import torch
 
@@ -21,43 +18,26 @@ from fedaudit.attacks.membership.member_rates import (
     group_exposure,
 )
 from fedaudit.attacks.membership.member_scores import (
-    TESTED_ROWS,
     Observations,
     RowObserver,
     ShadowObservations,
     likelihood_ratios,
-    not_normal,
     observe_shadows,
-    relative_likelihoods,
 )
-from fedaudit.attacks.membership.shadow_design import (
-    AttackedRows,
-    choose_rows,
-    draw_shadows,
-    least_shadows_each,
-)
+from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows, draw_shadows
 from fedaudit.federations.federation import Federation
 from fedaudit.reports.sections.attacks import (
     ClaimedRate,
     ClaimSection,
-    MembershipRates,
     MembershipSection,
     RateAtFpr,
 )
-from fedaudit.spec.attacks.membership_spec import MembershipSpec, ScoreVariance, ShadowVariant
+from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spreadsheet import plain_text
 
 _TRAINED = 0.9
 """The share of the work that shadow runs are."""
-
-_Way = tuple[ShadowVariant, ScoreVariance] | tuple[None, None]
-_RATIOS: tuple[tuple[ShadowVariant, ScoreVariance], ...] = (
-    ("online", "per-record"),
-    ("online", "global"),
-    ("offline", "per-record"),
-    ("offline", "global"),
-)
 
 
 def attack_membership(
@@ -65,16 +45,12 @@ def attack_membership(
 ) -> AttackOutcome:
     """Membership inference on the trained hypotheses."""
     cell, shadows = attacked.run.cell, None
-    way: _Way = (None, None)
-    if spec.method == "likelihood-ratio":
-        way = spec.variant, spec.variance
     source = source_of(cell)
     rows = choose_rows(cell, source, models=spec.shadows or 1)
     observer = RowObserver(cell, rows, torch.device(attacked.device))
     seen = observer.observe(attacked.result.hypotheses)
     if spec.shadows is not None:
-        least = least_shadows_each(spec)
-        cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows, least=least)
+        cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows)
         shadows = observe_shadows(
             cells,
             trained,
@@ -82,64 +58,34 @@ def attack_membership(
             device=attacked.device,
             progress=lambda done: progress(_TRAINED * done),
         )
-    scores = _scores(spec, seen, shadows, residuals=not cell.federation.classes)
-    found = found_members(scores[way], rows)
-    progress(0.95)
-    section = _section(spec, attacked, rows, scores, found, shadows=shadows, counted=way)
-    files = _files(attacked.run.federation, rows, scores[way], seen, found)
-    progress(1.0)
-    return AttackOutcome(section, files)
-
-
-def _scores(
-    spec: MembershipSpec, seen: Observations, shadows: ShadowObservations | None, *, residuals: bool
-) -> Mapping[_Way, Floats]:
-    """The scores [rows] of every way to make them; larger for likelier members."""
-    scores: dict[_Way, Floats] = {}
-    match spec.method:
-        case "threshold":
-            scores[None, None] = -seen.loss
-        case "relative":
-            assert shadows is not None
-            scores[None, None] = relative_likelihoods(seen.statistic, shadows, residuals=residuals)
-        case "likelihood-ratio":
-            assert shadows is not None
-            for variant, variance in _RATIOS:
-                scores[variant, variance] = likelihood_ratios(
-                    seen.statistic, shadows, residuals=residuals, variant=variant, variance=variance
-                )
-        case _:
-            assert_never(spec.method)
+    scores = -seen.loss if shadows is None else likelihood_ratios(seen.statistic, shadows)
     # A row without a score comes last.
     lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
-    return {
-        way: np.nan_to_num(one, nan=lowest, posinf=most, neginf=lowest)
-        for way, one in scores.items()
-    }
+    scores = np.nan_to_num(scores, nan=lowest, posinf=most, neginf=lowest)
+    found = found_members(scores, rows)
+    progress(0.95)
+    section = _section(spec, attacked, rows, scores, found, shadows=shadows)
+    files = _files(attacked.run.federation, rows, scores, seen, found)
+    progress(1.0)
+    return AttackOutcome(section, files)
 
 
 def _section(
     spec: MembershipSpec,
     attacked: AttackedRun,
     rows: AttackedRows,
-    scores: Mapping[_Way, Floats],
+    scores: Floats,
     found: list[FoundMembers],
     *,
     shadows: ShadowObservations | None,
-    counted: _Way,
 ) -> MembershipSection:
-    own, tested = scores[counted], None
-    auc, claim = area_under_curve(own, rows.member), claim_of(attacked)
+    auc, claim = area_under_curve(scores, rows.member), claim_of(attacked)
     alarm, weighed = None, None
     if not isinstance(claim, str):
-        against = contradiction_of(claim, own, rows)
+        against = contradiction_of(claim, scores, rows)
         weighed = attacked.weigh(against.e_value, "run")
         alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
     fewest = (None, None) if shadows is None else shadows.fewest
-    if shadows is not None and spec.method == "likelihood-ratio":
-        # Of rows evenly spaced over those attacked.
-        count = min(TESTED_ROWS, len(rows))
-        tested = not_normal(shadows, np.linspace(0, len(rows) - 1, count).astype(np.int64))
     rates = [one.rate for one in found]
     at_1pct = next(one for one in rates if one.fpr == 0.01)
     return MembershipSection(
@@ -151,8 +97,8 @@ def _section(
         alarm=alarm,
         **({} if weighed is None else weighed.fields()),
         method=spec.method,
-        variant=counted[0],
-        variance=counted[1],
+        variant=None if shadows is None else "online",
+        variance=None if shadows is None else "per-record",
         shadows=spec.shadows,
         fewest_with=fewest[0],
         fewest_without=fewest[1],
@@ -162,32 +108,22 @@ def _section(
         tpr_at_fpr=rates,
         membership_tpr_at_1pct=at_1pct.tpr,
         confidence=CONFIDENCE,
-        others=[
-            MembershipRates(
-                variant=way[0],
-                variance=way[1],
-                auc=area_under_curve(values, rows.member),
-                tpr_at_fpr=[one.rate for one in found_members(values, rows)],
-            )
-            for way, values in scores.items()
-            if way != counted
-        ],
-        not_normal_share=None if tested is None else float(tested.mean()),
-        not_normal_rows=None if tested is None else len(tested),
+        others=[],
+        not_normal_share=None,
+        not_normal_rows=None,
         claim=None if isinstance(claim, str) else _claim_section(claim),
-        groups=group_exposure(attacked.run, rows, own, found),
+        groups=group_exposure(attacked.run, rows, scores, found),
         reasons=_reasons(spec, at_1pct, claim),
     )
 
 
 def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> dict[str, str]:
-    reasons: dict[str, str] = {}
-    if spec.method != "likelihood-ratio":
-        absent = ("variant", "variance", "not_normal_share", "not_normal_rows")
-        reasons |= dict.fromkeys(absent, f"the method {spec.method} has none")
+    untested = "no score rests on it any more, so that it is not tested"
+    reasons = dict.fromkeys(("not_normal_share", "not_normal_rows"), untested)
     if spec.shadows is None:
         why = "a threshold on the loss needs no shadow runs"
-        reasons |= dict.fromkeys(("shadows", "fewest_with", "fewest_without"), why)
+        absent = ("variant", "variance", "shadows", "fewest_with", "fewest_without")
+        reasons |= dict.fromkeys(absent, why)
     if at_1pct.reason is not None:
         reasons["membership_tpr_at_1pct"] = at_1pct.reason
     if isinstance(claim, str):
@@ -259,16 +195,12 @@ def _capabilities(spec: MembershipSpec, attacked: ExperimentSpec) -> list[str]:
             "Has the other rows of the row's client, and evaluates a row under the hypothesis that "
             "fits those best; the row itself does not influence it, unless its client has no other."
         )
-    match spec.method:
-        case "threshold":
-            found.append("Takes rows with the smallest losses for members.")
-        case "likelihood-ratio" | "relative":
-            found.append(
-                f"Knows the spec but for its seed, and trains {spec.shadows} shadow runs by it on "
-                "random halves of all clients' data."
-            )
-        case _:
-            assert_never(spec.method)
+    found.append(
+        "Takes rows with the smallest losses for members."
+        if spec.shadows is None
+        else f"Knows the spec but for its seed, and trains {spec.shadows} shadow runs by it on "
+        "random halves of all clients' data."
+    )
     found.append(
         "Does not know the seed of the run: with it an attacker knows the split, and has nothing "
         "to guess."
@@ -334,19 +266,9 @@ def _statement(
 
 
 def _tried(spec: MembershipSpec) -> str:
-    match spec.method:
-        case "threshold":
-            return "Rows were taken for members by their loss alone (Yeom et al. 2018)."
-        case "likelihood-ratio":
-            return (
-                f"Rows were taken for members by a likelihood ratio, {spec.variant} and with a "
-                f"{spec.variance} variance, over {spec.shadows} shadow runs (LiRA, Carlini et al. "
-                "2022)."
-            )
-        case "relative":
-            return (
-                f"Rows were taken for members by their likelihood relative to {spec.shadows} "
-                "shadow runs and to other rows (RMIA, Zarifzadeh et al. 2024)."
-            )
-        case _:
-            assert_never(spec.method)
+    if spec.shadows is None:
+        return "Rows were taken for members by their loss alone (Yeom et al. 2018)."
+    return (
+        "Rows were taken for members by a likelihood ratio, online and with a variance for each "
+        f"record, over {spec.shadows} shadow runs (LiRA, Carlini et al. 2022)."
+    )

@@ -24,7 +24,7 @@ from fedaudit.spec.attacks.membership_spec import MIN_SHADOWS_EACH, MembershipSp
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import record_use_of, training_records
 
@@ -101,27 +101,14 @@ def shadow_training_clients(clients: int) -> int:
     return clients - validation_clients(clients, validation_fraction=HALF)
 
 
-def least_shadows_each(spec: MembershipSpec) -> int:
-    """Shadow runs that must train on each row, and as many that must not, at least."""
-    match spec.method:
-        case "threshold":
-            return 0
-        case "likelihood-ratio":
-            return MIN_SHADOWS_EACH
-        case "relative":
-            return 1
-        case _:
-            assert_never(spec.method)
-
-
 def draw_shadows(
-    cell: Cell, rows: AttackedRows, source: Source, *, shadows: int, least: int
+    cell: Cell, rows: AttackedRows, source: Source, *, shadows: int
 ) -> tuple[list[Cell], Bools]:
     """The cells of the shadow runs, and which rows each trains on: bool [shadows, rows].
 
-    Every row is in at least `least` of them and outside of as many: halves are drawn again until
-    that holds. Raises RuntimeError if it never does; `faults` refuses specs for which that is
-    likely.
+    Every row is in at least `MIN_SHADOWS_EACH` of them and outside of as many: halves are drawn
+    again until that holds. Raises RuntimeError if it never does; `faults` refuses specs for which
+    that is likely.
     """
     base = _shadow_cell(cell)
     for attempt in range(_ATTEMPTS):
@@ -132,11 +119,11 @@ def draw_shadows(
         cells = [replace(base, spec=base.spec.model_copy(update={"seed": seed})) for seed in seeds]
         trained = np.stack([trained_rows(one)[rows.place] for one in cells])
         within = trained.sum(0)
-        if within.min() >= least and (shadows - within).min() >= least:
+        if min(within.min(), (shadows - within).min()) >= MIN_SHADOWS_EACH:
             return cells, trained
     raise RuntimeError(
-        f"of {shadows} shadow runs no draw of halves has every row in {least} and outside of "
-        f"{least}; more shadow runs would"
+        f"of {shadows} shadow runs no draw of halves has every row in {MIN_SHADOWS_EACH} and "
+        "outside of as many; more shadow runs would"
     )
 
 
@@ -153,7 +140,7 @@ def _shadow_cell(cell: Cell) -> Cell:
         federation = replace(federation, record_budgets=budgets)
         column = privacy.budgets.model_copy(update={"distribution": None, "column": _BUDGETS})
         privacy = privacy.model_copy(update={"budgets": column})
-    cohort = spec.training.cohort
+    cohort = spec.training.drawn_cohort
     match cohort:
         case FixedCohort():
             # The same share of those who train, so that a client takes part as often; and as many
@@ -163,7 +150,7 @@ def _shadow_cell(cell: Cell) -> Cell:
             least = min(most, spec.training.hypotheses)
             clients = max(least, min(most, round(share * most)))
             cohort = cohort.model_copy(update={"clients": clients})
-        case PoissonCohort() | AllocationCohort() | RotationCohort():
+        case PoissonCohort() | AllocationCohort():
             pass
         case _:
             assert_never(cohort)
@@ -212,7 +199,7 @@ def faults(spec: MembershipSpec, cell: Cell, *, pointer: str) -> list[FieldError
         found.append(FieldError(f"{pointer}/shadows", message, of_spec=True))
     if not cell.spec.federation.holds_out_rows:
         found += _client_faults(cell, pointer=f"{pointer}/shadows")
-    return found or _balance_faults(spec, cell, pointer=f"{pointer}/shadows")
+    return found or _balance_faults(spec.shadows, cell, pointer=f"{pointer}/shadows")
 
 
 def _client_faults(cell: Cell, *, pointer: str) -> list[FieldError]:
@@ -233,18 +220,17 @@ def _client_faults(cell: Cell, *, pointer: str) -> list[FieldError]:
     return [FieldError(pointer, message, of_spec=True)]
 
 
-def _balance_faults(spec: MembershipSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
+def _balance_faults(shadows: int, cell: Cell, *, pointer: str) -> list[FieldError]:
     """Whether so many random halves would leave a row with too few shadow runs on either side."""
     # The API asks, too, and starts without it.
     from scipy.special import bdtr
 
-    shadows, least = spec.shadows or 0, least_shadows_each(spec)
     federation = cell.federation
     units = federation.rows if cell.spec.federation.holds_out_rows else federation.clients
-    if 2 * units * float(bdtr(least - 1, shadows, 0.5)) <= 1:
+    if 2 * units * float(bdtr(MIN_SHADOWS_EACH - 1, shadows, 0.5)) <= 1:
         return []
     message = (
         f"of {shadows} random halves some of so many clients or records would be in fewer than "
-        f"{least}, or outside of fewer; ask for more shadow runs, 128 or 256"
+        f"{MIN_SHADOWS_EACH}, or outside of fewer; ask for more shadow runs, 128 or 256"
     )
     return [FieldError(pointer, message)]

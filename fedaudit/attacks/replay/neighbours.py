@@ -174,7 +174,7 @@ def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
         first_rounds=np.array([first]),
         rounds=rounds,
         training=splits.training,
-        cohort=cell.spec.training.cohort,
+        cohort=cell.spec.training.drawn_cohort,
         validation=splits.validation,
         validation_size=None,
     )

@@ -36,7 +36,7 @@ from fedaudit.attacks.replay.watched_run import PassedThrough, WatchedRun, noise
 from fedaudit.privacy.noise.laplace import layer_slices
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.base import MAX_INTEGER
-from fedaudit.spec.training import AllocationCohort, FixedCohort, RotationCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort
 from fedaudit.training.base.cell import Cell, split_cells, stands_alone
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.stacked.stack_round import build_draws
@@ -455,10 +455,8 @@ def _who(run: WatchedRun, round_: int) -> Ints:
 
 
 def _chance_of_same_cohorts(cell: Cell, rounds: int) -> float:
-    """That two runs draw the same cohorts in all rounds: certain of public ones."""
-    cohort = cell.spec.training.cohort
-    if isinstance(cohort, RotationCohort):
-        return 1.0
+    """That two runs draw the same cohorts in all rounds."""
+    cohort = cell.spec.training.drawn_cohort
     if isinstance(cohort, FixedCohort):
         population = split_cells([cell]).training.shape[1]
         return float((1 / math.comb(population, min(cohort.clients, population))) ** rounds)

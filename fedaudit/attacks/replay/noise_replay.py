@@ -21,7 +21,6 @@ from fedaudit.attacks.replay.noise_laws import (
     laplace_law,
 )
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
-from fedaudit.attacks.replay.rotation_replay import bands_of, correlated
 from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
 from fedaudit.attacks.replay.watched_run import SumPassed, UploadsPassed, noise_of, wide
 from fedaudit.ledger.rows import Outcome
@@ -157,18 +156,16 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
     if privacy.adaptive_clip is not None:
         # What the count of updates within the clip leaves (Andrew et al. 2021, theorem 1).
         multiplier = (multiplier**-2 - (2 * privacy.adaptive_clip.count_noise) ** -2) ** -0.5
-    added, expected = list[_Added](), [drawn_noise(replayed, one) for one in replayed.rounds]
-    if _is_correlated(replayed):
-        expected = list(correlated(np.stack(expected), bands_of(privacy)))
-    for round_, drawn in zip(replayed.rounds, expected, strict=True):
+    added: list[_Added] = []
+    for round_ in replayed.rounds:
+        drawn = drawn_noise(replayed, round_)
         at, own = findings.at("noise", round_), replayed.base.passed.sums[round_]
         if own.released is None or own.sums is None or own.theta is None or own.noise is None:
             at.add("noise of a round", allowed="noise in every round", measured="none")
             continue
         at.expect(
             "noise drawn for this round",
-            np.array_equal(own.noise, drawn)
-            or (_is_correlated(replayed) and np.allclose(own.noise, drawn, rtol=0, atol=_CLOSE)),
+            np.array_equal(own.noise, drawn),
             allowed="what was drawn for this round",
             measured="other noise",
         )
@@ -182,11 +179,6 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
         if privacy.adaptive_clip is not None:
             _check_count(replayed, privacy, at, own, clip)
     _check_added_to_sums(added, findings)
-
-
-def _is_correlated(replayed: Replayed) -> bool:
-    """Whether the noise of a round follows from that of earlier ones."""
-    return bands_of(replayed.spec.privacy) > 1
 
 
 def _check_added_to_sums(rounds: list[_Added], findings: Findings) -> None:
@@ -281,12 +273,11 @@ def _least_squares(values: Floats, of: Floats) -> float:
 
 
 def drawn_noise(replayed: Replayed, round_: int, clients: Ints | None = None) -> Floats:
-    """What was drawn ahead for a round, or else what is drawn for it now: [vectors, n]. Of
-    correlated noise, the independent noise that it is made of.
+    """What was drawn ahead for a round, or else what is drawn for it now: [vectors, n].
 
     `clients`: of a mechanism of clients, whose noise it is.
     """
-    found = None if _is_correlated(replayed) else replayed.base.passed.drawn.get(round_)
+    found = replayed.base.passed.drawn.get(round_)
     return _draw(replayed, np.array([round_]), clients)[0][0] if found is None else found
 
 

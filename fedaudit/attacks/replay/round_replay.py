@@ -13,13 +13,12 @@ from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
 from fedaudit.attacks.replay.replay_finding import Findings
-from fedaudit.attacks.replay.rotation_replay import check_rotation
 from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
+from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import drawn_clients
 from fedaudit.training.base.record_steps import server_moves
@@ -77,7 +76,7 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
 def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
     """Of many more rounds than were played."""
     cell = replayed.base.cell
-    cohort, clients = cell.spec.training.cohort, split_cells([cell]).training[0]
+    cohort, clients = cell.spec.training.drawn_cohort, split_cells([cell]).training[0]
     probed = max(_PROBED_ROUNDS, 3 * cell.spec.training.block)
     block = drawn_block(cell, first=_PROBED_FROM, rounds=probed)
     drawn = np.ones(block.cohort.shape, np.bool_) if block.drawn is None else block.drawn
@@ -100,10 +99,6 @@ def _check_cohort_law(replayed: Replayed, findings: Findings) -> None:
             _check_coins(sizes, clients=len(clients), rate=rate, findings=findings)
         case AllocationCohort():
             _check_allocation(taking_part, every=cohort.every, findings=findings)
-            return
-        case RotationCohort():
-            places = (block.rounds[:, 0] - 1) % cohort.every
-            check_rotation(taking_part, places=places, every=cohort.every, findings=findings)
             return
         case _:
             assert_never(cohort)
@@ -410,13 +405,13 @@ def check_release(replayed: Replayed, findings: Findings) -> tuple[str, ...]:
 def public_divisor(replayed: Replayed) -> float:
     """What the sum for a hypothesis is divided by: clients of a round on average over k."""
     training = replayed.spec.training
-    cohort = training.cohort
+    cohort = training.drawn_cohort
     match cohort:
         case FixedCohort():
             expected = float(cohort.clients)
         case PoissonCohort():
             expected = cohort.rate * split_cells([replayed.base.cell]).training.shape[1]
-        case AllocationCohort() | RotationCohort():
+        case AllocationCohort():
             expected = split_cells([replayed.base.cell]).training.shape[1] / cohort.every
         case _:
             assert_never(cohort)

@@ -125,8 +125,9 @@ class Rotated(Event):
     """The event in each of `rounds` rounds, exactly one of which every unit enters, known to all:
     one composition is such a block of rounds, and the event once.
 
-    Its noise may be correlated over `bands` rounds, 1 for independent noise. As a unit does not
-    enter twice within the bands, it costs the same (`fedaudit.privacy.noise.banded_noise`).
+    Stored ledgers have it. Their noise may be correlated over `bands` rounds, 1 for independent
+    noise, by a banded matrix with columns of length 1: as a unit does not enter twice within the
+    bands, it costs the same (Choquette-Choo et al. 2023; Denisov et al. 2022, theorem 2.1).
     """
 
     kind: ClassVar[str] = "rotated"

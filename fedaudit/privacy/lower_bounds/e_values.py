@@ -378,14 +378,3 @@ def _power(
 
     most = bisect_left(range(made + 1), True, key=within)
     return float(scipy.stats.binom.cdf(most - 1, made, wrong / (right + wrong)))
-
-
-def adaptive_log_ratio(*, near: Floats, far: Floats, n: int, scale: float) -> Floats:
-    """The logarithm of the likelihood ratio of releases under an adaptive radius, for inputs of
-    norm 1 and 2 in one direction, the law of the smaller one over the other's.
-
-    `near`, `far` [releases]: distances to the smaller and the larger input; `scale`: 1 / epsilon of
-    the smaller one, nu / n.
-    """
-    found: Floats = n * np.log(2.0) + far / (2 * scale) - near / scale
-    return found

@@ -252,23 +252,13 @@ class QuietSum:
     """[moments]: what a unit adds to the sum at each that it enters; they add up to 1."""
 
     @classmethod
-    def of_noise(cls, noise: Floats, moments: Ints, *, every: int = 1) -> Self:
+    def of_noise(cls, noise: Floats, moments: Ints) -> Self:
         """By `noise` [releases, numbers]; a unit sends the same to releases of one number in
-        `moments` [releases]. It enters one moment of `every`, in the place that has the quietest
-        sum."""
+        `moments` [releases]."""
         covariance = noise @ noise.T / noise.shape[1]
         size = float(np.trace(covariance)) / len(noise) or 1.0
         precision = np.linalg.inv(covariance + _TINY * size * np.eye(len(noise)))
-        entered = (np.unique(moments[moments % every == one]) for one in np.unique(moments % every))
-        return min(
-            (cls._entering(precision, moments[:, None] == times) for times in entered),
-            key=lambda found: float(found.weights @ covariance @ found.weights),
-        )
-
-    @classmethod
-    def _entering(cls, precision: Floats, which: Bools) -> Self:
-        """`which` [releases, moments]: whether a release is of a moment that the unit enters."""
-        entering = which.astype(np.float64)
+        entering = (moments[:, None] == np.unique(moments)).astype(np.float64)
         # Of signs c the sum's squared ratio is c' gained c; turning signs never lowers it.
         gained = entering.T @ (precision + precision.T) @ entering / 2
         signs = np.column_stack([np.ones(len(gained)), np.linalg.eigh(gained)[1]])
@@ -364,8 +354,8 @@ def summed_power(
 
     `weight`: of the canaries in one release, as in `SignalFit`; `numbers`: kept of each release.
     """
-    count = releases_in_sum(law.compositions * law.every, numbers)
-    reached, measured = round(weight * law.every), numbers // 2
+    count = releases_in_sum(law.compositions, numbers)
+    reached, measured = round(weight), numbers // 2
     if law.is_sampled or not count or reached < 2:
         return 0.0
     generator, freedom = np.random.default_rng(count), numbers - measured - 1
@@ -379,6 +369,6 @@ def summed_power(
         / float(scipy.stats.chi2.ppf(significance / 2, freedom))
     )
     # Measuring a covariance of so many releases costs this share of what the best sum would tell.
-    seen = ratio * math.sqrt(count / law.every * (1 - count / measured))
+    seen = ratio * math.sqrt(count * (1 - count / measured))
     needed = claimed / law.reach * math.sqrt(law.compositions)
     return float((seen * least / largest > needed).mean())

@@ -84,11 +84,6 @@ class ReleaseLaw:
     adjacency: Adjacency
     block: int | None = None
     """Releases of a block of random allocation, 1 / `rate`; None where coins decide."""
-    every: int = 1
-    """Releases for each that the unit enters, in a place among them that is public (rotation)."""
-    bands: int = 1
-    """Releases that noise is correlated over (`banded_noise`), at most `every`: it costs a unit
-    what independent noise does."""
 
     @property
     def is_sampled(self) -> bool:

@@ -2,11 +2,10 @@
 at each client.
 
 Central: one client's update, clipped to norm c, moves the sum of a round by at most c where the
-client joins or leaves (Poisson coins, random allocation, rotation), by at most 2c where its data
-are replaced (a cohort of fixed size). Noise of standard deviation noise_multiplier * c on the sum
-is the Gaussian mechanism, sampled unless in rotation; rounds are composed. An adaptive clip shares
-that noise between the updates and the count of those within the clip (Andrew et al. 2021, theorem
-1).
+client joins or leaves (Poisson coins, random allocation), by at most 2c where its data are replaced
+(a cohort of fixed size). Noise of standard deviation noise_multiplier * c on the sum is the sampled
+Gaussian mechanism; rounds are composed. An adaptive clip shares that noise between the updates and
+the count of those within the clip (Andrew et al. 2021, theorem 1).
 
 Local: two updates of one client lie within two clips; every upload is the Gaussian mechanism by
 itself, and a client's uploads are composed. The server sees who sends, so no sampling amplifies.
@@ -213,8 +212,7 @@ class _GaussianMechanism(EpsilonMechanism):
 
 @dataclass(frozen=True)
 class GaussianCentralMechanism(_GaussianMechanism):
-    """The population is charged for every round, because it is secret who was drawn; in rotation
-    as the client is that took part most often."""
+    """The population is charged for every round, because it is secret who was drawn."""
 
     facts: ClassVar[MechanismFacts] = MechanismFacts(
         name="gaussian-central",
@@ -245,8 +243,6 @@ class GaussianCentralMechanism(_GaussianMechanism):
     @property
     def no_client_costs(self) -> str | None:
         """Ledger and report do not tell who took part."""
-        if isinstance(self.spec.training.cohort, RotationCohort):
-            return "all clients take part as often, and are charged alike"
         return "who takes part in a round is secret, so everybody is charged for all of them"
 
     @property
@@ -266,23 +262,17 @@ class GaussianCentralMechanism(_GaussianMechanism):
         privacy = self.privacy
         neighbours, reach = self._neighbours()
         clip, noise = self._clip_and_noise()
-        kind = "Gaussian noise" if privacy.correlation is None else "correlated Gaussian noise made"
         cohort = self.spec.training.cohort
-        unseen = "neither the updates nor who took part"
-        if isinstance(cohort, RotationCohort):
-            unseen = "not the updates, whether or not they know who took part"
         found = [
             "Formal. The models of all rounds together satisfy (epsilon, delta)-differential "
             f"privacy, delta = {privacy.delta:g}, between federations that differ by {neighbours}, "
-            f"against everyone who sees the models but {unseen}.",
+            "against everyone who sees the models but neither the updates nor who took part.",
             "The server is trusted: it sees every update before the noise, and who sent it. "
             "Nothing here protects a client against the server.",
-            f"Updates are shortened to {clip}; {reach}. The sum of a round gets {kind} of "
+            f"Updates are shortened to {clip}; {reach}. The sum of a round gets Gaussian noise of "
             f"{noise} clips in every round and is divided by a constant. Which "
             "clients train and how many they are is taken as known to everybody.",
         ]
-        if isinstance(cohort, RotationCohort):
-            found.append(self._rotation(cohort.every))
         if isinstance(cohort, AllocationCohort):
             found.append(
                 f"Every client takes part in exactly one round of every block of {cohort.every}, "
@@ -293,32 +283,13 @@ class GaussianCentralMechanism(_GaussianMechanism):
             found.append(_CHOICE_COVERED)
         return found
 
-    def _rotation(self, every: int) -> str:
-        """What is public, and how noise is correlated."""
-        said = (
-            f"Every client takes part in one round of every block of {every}, in a place of the "
-            "block that is public (rotation): no sampling amplifies the guarantee. A block is "
-            "charged as a whole with its first round, as one Gaussian release of each client."
-        )
-        if self.privacy.correlation is None:
-            return said
-        bands = self.privacy.correlation.bands
-        return said + (
-            f" The noise is correlated over {bands} rounds (banded square root): that of a round "
-            "takes back a part of that of earlier ones, so that sums over rounds have less. "
-            f"Independent noise of {number(self.privacy.noise_multiplier)} clips is on sums of "
-            f"{bands} rounds in a row with weights whose squares add up to 1; a client is in at "
-            "most one of these rounds, and moves all such sums together by at most one clip a "
-            "block."
-        )
-
     def noised_numbers(self, n: int) -> int:
         """The sums for all hypotheses."""
         return n * self.spec.training.hypotheses
 
     def stack_traits(self) -> tuple[object, ...]:
-        """Whether the clip is adaptive, and whether noise is correlated."""
-        return self.privacy.adaptive_clip is not None, self.privacy.correlation is not None
+        """Whether the clip is adaptive."""
+        return (self.privacy.adaptive_clip is not None,)
 
     def limits(self) -> list[str]:
         """That the server is trusted, and that an adaptive clip depends on what the server sees."""
@@ -469,12 +440,10 @@ class CohortCost:
 def cohort_costs(spec: ExperimentSpec, *, training_clients: int) -> list[CohortCost]:
     """Of the spec's own cohort, and then of the other kinds with as many clients a round.
 
-    Empty for another mechanism than `gaussian-central`, and for cohorts in rotation: those are for
-    federations whose cohorts are no secret, which the other kinds' cost rests on, and correlated
-    noise is not that of another cohort. Raises ValueError where no client trains.
+    Empty for another mechanism than `gaussian-central`. Raises ValueError where no client trains.
     """
     own = spec.training.cohort
-    if not isinstance(spec.privacy, GaussianCentral) or isinstance(own, RotationCohort):
+    if not isinstance(spec.privacy, GaussianCentral):
         return []
     others = [one for one in _alike(own, training_clients) if type(one) is not type(own)]
     return [_cost(spec, cohort, training_clients=training_clients) for cohort in (own, *others)]

@@ -41,7 +41,6 @@ from fedaudit.arrays import Floats
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import Adjacency, MechanismParameters, Observer
 from fedaudit.privacy.leakage import worst_log_ratio
-from fedaudit.privacy.noise.banded_noise import noise_of_sums
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import (
@@ -339,8 +338,6 @@ def noise_ratio(
             used = _used(length, privacy.clip)
         case GaussianCentral():
             ratio = privacy.noise_multiplier * math.sqrt(n) / m
-            if privacy.correlation is not None:
-                ratio *= noise_of_sums(privacy.correlation.bands, rounds)
             used = _used(length, None if privacy.adaptive_clip else privacy.initial_clip)
         case _:
             assert_never(privacy)

@@ -110,14 +110,13 @@ class MetricAudit(Part):
     """n/nu times the share that the two inputs' distance has of the radius; with an adaptive
     radius n/nu itself, which no theorem covers."""
     distance_over_radius: float | None
-    """None for an adaptive radius, where the two differ in norm."""
+    """None where nothing was tested."""
     releases: int
     leakage_lower_bound: float | None
     """From below, at the significance; None where nothing was tested."""
-    largest_log_ratio: float | None
-    """Of an adaptive radius: the largest logarithm of a likelihood ratio seen; None for a fixed
-    one, whose test takes its noise for unknown."""
-    median_log_ratio: float | None
+    largest_log_ratio: float | None = None
+    """Of an adaptive radius, in stored reports."""
+    median_log_ratio: float | None = None
     significance: Share | None
     power: Share | None
     assumption: str

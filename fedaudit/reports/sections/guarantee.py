@@ -7,7 +7,6 @@ from typing import Any, assert_never
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel, start_limit
 from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_of
-from fedaudit.privacy.noise.banded_noise import CHANCE_OF_CELL
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.reports.checks import Check, agrees, check, shown, value_at
@@ -182,10 +181,7 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
     match law:
         case "gaussian" | "laplace":
             numbers = mechanism.noised_numbers(material.inputs.n)
-            correlated = getattr(material.spec.privacy, "correlation", None) is not None
-            chance = CHANCE_OF_CELL if correlated else _CHANCE
-            noised = mechanism.facts.noise_origin.noised
-            found = [_of_rounded_doubles(noised, numbers, chance)]
+            found = [_of_rounded_doubles(mechanism.facts.noise_origin.noised, numbers)]
         case "none":
             return []
         case _:
@@ -197,15 +193,15 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
     return found
 
 
-def _of_rounded_doubles(noised: str, numbers: int, chance: float) -> str:
+def _of_rounded_doubles(noised: str, numbers: int) -> str:
     """Of noise from double-precision logarithms, sines and cosines, rounded to a grid."""
     return (
         "The mechanism is proven for real numbers. Noise is drawn in double precision from 64 "
         "random bits a number, and what has it is rounded to a public grid of 2^-12 to 2^-11 of "
         "its standard deviation, so that low bits (Mironov 2012) tell nothing. In no figure here: "
         f"{noised}, {numbers:,} numbers, differs from what real noise would have given with a "
-        f"chance of at most {_above(numbers * chance)}, if logarithm, sine and cosine are right to "
-        "one unit in the last place; and how long anything takes."
+        f"chance of at most {_above(numbers * _CHANCE)}, if logarithm, sine and cosine are right "
+        "to one unit in the last place; and how long anything takes."
     )
 
 

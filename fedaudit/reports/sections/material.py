@@ -147,8 +147,6 @@ class ReportMaterial(ScoredMaterial):
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
     none; None where no service admitted it, or that is unknown."""
-    budgets_apart: bool = False
-    """Whether a budget on the data counts what one project of the service spends alone."""
     attacks: Sequence[AttackSection] = ()
     """The results of the attacks of the spec, in their order."""
     report_charges: int = 0

@@ -325,8 +325,9 @@ def _no_setting(run: _Run) -> Advice:
         "Noise is not the cause, and training has ended" if run.has_noise else "Training has ended"
     )
     return Advice(
-        text=f"{why}: no setting of it helps. Other features, features of one scale (by public "
-        "constants in `federation.scale`), another model or more clients are needed."
+        text=f"{why}: longer training would not make the model useful. Other features, features "
+        "of one scale (by public constants in `federation.scale`), another model or more clients "
+        "are needed."
     )
 
 

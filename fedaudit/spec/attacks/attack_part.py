@@ -43,6 +43,10 @@ class AttackPart(SpecPart):
     def needs_hypotheses(self) -> bool:
         """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
 
+    def retired(self, pointer: str) -> Refusals:
+        """What stored attacks may ask for, and none is carried out with any more."""
+        yield from ()
+
     @abstractmethod
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """Every fault between the attack and the rest of the spec, with its field and the remedy.

@@ -24,9 +24,10 @@ _COMPARES_UPDATES: dict[LeakageMethod, bool] = {
 }
 LabelKnowledge = Literal["optimised", "inferred", "known"]
 AttackedHypothesis = Literal["initial", "trained"]
-_IS_TRAINED: dict[AttackedHypothesis, bool] = {"initial": False, "trained": True}
 LayerWeights = Literal["even", "by-noise"]
 NoiseMultiplier = Annotated[float, Field(ge=0, le=1e12)]
+_RETIRED: dict[str, str | int] = {"hypothesis": "initial", "images_per_update": 1, "local_steps": 1}
+"""Fields of which one value is left."""
 
 
 class GradientLeakageSpec(AttackPart):
@@ -50,24 +51,23 @@ class GradientLeakageSpec(AttackPart):
     `features`: the first dense layer behind convolutions, inverted exactly, and then the image that
     gives its inputs."""
     label: LabelKnowledge = "inferred"
-    """How the attacker comes by the label: it is searched for with the image (DLG), read off the
-    last layer's update (iDLG), or known beforehand. `first-layer` and `features` need none."""
+    """How the attacker comes by the label: it is searched for with the image (DLG) or read off the
+    last layer's update (iDLG); `known` is retired. `first-layer` and `features` need none."""
     per_layer: bool = False
     """Whether each layer has noise of its own."""
     layer_weights: LayerWeights = "even"
-    """How layers count where updates are compared: every parameter alike, as in the papers, or
-    `by-noise`, as much as the noise of its layer is small."""
+    """Every parameter counts alike; `by-noise` is retired."""
     restarts: Annotated[int, Field(ge=1, le=100)] = 1
     """Starting points for each image, of which the one whose update fits best counts."""
     iterations: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Steps of the search; null takes those of the papers (`searched_for`)."""
     hypothesis: AttackedHypothesis = "initial"
-    """The parameters that the attacked clients start from: those before the first round, or the
-    trained ones. Of several, each client takes the one with the smallest loss on its images."""
+    """Attacked clients start from the parameters before the first round: of several hypotheses each
+    takes the one with the smallest loss on its image. `trained` is retired."""
     images_per_update: Annotated[int, Field(ge=1, le=64)] = 1
-    """How many images of one client an attacked update is computed from."""
+    """An attacked update is that of one image; more are retired."""
     local_steps: Annotated[int, Field(ge=1, le=50)] = 1
-    """Local steps on these images that an attacked update adds up; above 1 they are unrolled."""
+    """An attacked update is one local step; more are retired."""
 
     @property
     def searched_for(self) -> int:
@@ -93,7 +93,26 @@ class GradientLeakageSpec(AttackPart):
 
     @property
     def needs_hypotheses(self) -> bool:
-        return _IS_TRAINED[self.hypothesis]
+        return False
+
+    def retired(self, pointer: str) -> Refusals:
+        for name, usual in _RETIRED.items():
+            if getattr(self, name) != usual:
+                yield refuse_at(
+                    f"{pointer}/{name}",
+                    f"is retired: such updates reveal less than those of one image and one step at "
+                    f"the start, and no gate counted them; leave it out, or use {usual}",
+                )
+        if self.layer_weights != "even":
+            yield refuse_at(
+                f"{pointer}/layer_weights",
+                "is retired: `features` finds more through the noise of layers; leave it out",
+            )
+        if self.label == "known":
+            yield refuse_at(
+                f"{pointer}/label",
+                "`known` is retired: the label of one image is read off its update; use `inferred`",
+            )
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from self._check_itself(pointer)
@@ -140,29 +159,6 @@ class GradientLeakageSpec(AttackPart):
         if any(0 < nu < 1e-12 for nu in self.noise_multipliers):
             yield refuse_at(
                 f"{pointer}/noise_multipliers", "must be 0 (no noise) or at least 1e-12"
-            )
-        if self.images % self.images_per_update:
-            yield refuse_at(
-                f"{pointer}/images_per_update",
-                f"must divide `images` ({self.images}), so that each update has as many",
-            )
-        if self.images_per_update > 1 and not self.compares_updates:
-            yield refuse_at(
-                f"{pointer}/images_per_update",
-                "a layer's update from several images holds only their weighted sum; use 1, or "
-                "another method",
-            )
-        if self.images_per_update > 1 and self.compares_updates and self.label == "inferred":
-            yield refuse_at(
-                f"{pointer}/label",
-                "is read off the update of one image only; use `known` or `optimised` where "
-                "`images_per_update` is larger",
-            )
-        if self.layer_weights == "by-noise" and not (self.per_layer and self.compares_updates):
-            yield refuse_at(
-                f"{pointer}/layer_weights",
-                "`by-noise` is for noise of each layer by itself (`per_layer: true`) and a method "
-                "that compares updates; leave it out",
             )
         if self.method == "first-layer" and self.iterations is not None:
             yield refuse_at(

@@ -19,7 +19,7 @@ from fedaudit.privacy.planning.cost_projection import mean_cohort
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import BASE_RATE, Decision, ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
-from fedaudit.spec.parse import refuse_small_clip
+from fedaudit.spec.parse import refuse_retired_training, refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import (
@@ -92,6 +92,7 @@ class Cell:
         """Raises InvalidInputError for a spec that can be read, and must not be trained, and
         ValueError for one whose noise multiplier is yet to be found."""
         refuse_small_clip(self.spec)
+        refuse_retired_training(self.spec)
         if isinstance(self.spec.privacy, NoisedUpdates) and self.spec.privacy.is_unsolved:
             raise ValueError("the noise multiplier of privacy.target is not found yet")
 

@@ -18,13 +18,7 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
-from fedaudit.spec.training import (
-    AllocationCohort,
-    Cohort,
-    FixedCohort,
-    PoissonCohort,
-    RotationCohort,
-)
+from fedaudit.spec.training import AllocationCohort, DrawnCohort, FixedCohort, PoissonCohort
 
 _WORDS = 2.0**32
 
@@ -128,7 +122,7 @@ def draw_block(
     first_rounds: Ints,
     rounds: int,
     training: Ints,
-    cohort: Cohort,
+    cohort: DrawnCohort,
     validation: Ints,
     validation_size: int | None,
 ) -> Block:
@@ -144,17 +138,14 @@ def draw_block(
                 draws.source(1), round_=numbers[..., None], clients=training, rate=cohort.rate
             )
             clients, drawn = _taking_part(training, fallen)
-        case AllocationCohort() | RotationCohort():
+        case AllocationCohort():
             whole = not ((numbers[0] - 1) % cohort.every).any() and rounds % cohort.every == 0
             if draws.secret and not whole:
                 raise ValueError(
                     f"secret noise charges whole blocks of {cohort.every} rounds; {rounds} rounds "
                     f"from {numbers[0].tolist()} on are no such blocks"
                 )
-            if isinstance(cohort, AllocationCohort):
-                fallen = _allocated(draws.source(1), numbers, training, cohort.every)
-            else:
-                fallen = _rotated(draws.public(1), numbers, training, cohort.every)
+            fallen = _allocated(draws.source(1), numbers, training, cohort.every)
             clients, drawn = _taking_part(training, fallen)
         case _:
             assert_never(cohort)
@@ -185,18 +176,6 @@ def _allocated(source: Source, rounds: Ints, clients: Ints, every: int) -> Bools
     chosen = (words % np.uint64(every)).astype(np.int64)
     own = np.take_along_axis(chosen, within[..., None], axis=0)
     entered: Bools = own == place[..., None]
-    return entered
-
-
-def _rotated(source: Source, rounds: Ints, clients: Ints, every: int) -> Bools:
-    """Whether rounds are those of the clients' places in every block: as `_allocated`. The places
-    are dealt once, in a random order of the clients."""
-    words = source.wide_words(purpose=Purpose.CLIENT_ROUNDS, round_=0, counters=clients, count=1)[
-        ..., 0
-    ]
-    order = words.argsort(axis=-1, kind="stable")
-    place = order.argsort(axis=-1) % every  # [cells, clients]
-    entered: Bools = place == ((rounds - 1) % every)[..., None]
     return entered
 
 

@@ -9,7 +9,6 @@ which no observer learns; its round is charged like every other.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     noised_share_within,
     update_noise_multiplier,
 )
-from fedaudit.privacy.noise.banded_noise import BandedNoise
 from fedaudit.privacy.noise.gaussian import (
     CentralGaussian,
     LocalGaussian,
@@ -71,8 +69,6 @@ class TrustedServer:
     """Clients of a round on average: public, and the same for all cells."""
     moves: tuple[AdaptiveClip, ...]
     """How each cell's clip moves; empty where it is a number."""
-    correlated: tuple[BandedNoise, ...] = ()
-    """What each cell's noise is made into; empty where that of rounds is independent."""
 
     @property
     def clip_moves(self) -> bool:
@@ -82,31 +78,16 @@ class TrustedServer:
     def draw_noise(self, draws: Draws, block: Block) -> None:
         """Adds the noise of all rounds to a block, once."""
         if block.noise is None:
-            noise = self.noise_of(draws, block.rounds)
+            noise = self.draw(draws, block.rounds)
             block.noise, block.count_noise = noise.sums, noise.counts
 
-    def noise_of(self, draws: Draws, rounds: Ints) -> ServerNoise:
-        """The noise of consecutive rounds [cells] or [rounds, cells], as it is added: what `draw`
-        gives, unless the noise of rounds is correlated. Secret noise is kept nowhere: a worker that
-        goes on with a run of another begins the correlation anew, which costs as much privacy."""
-        noise = self.draw(draws, rounds)
-        for cell, correlated in enumerate(self.correlated):
-            own = np.atleast_2d(noise.sums[..., cell, 0, :])
-            again = None if draws.secret else partial(self._sums_again, draws.of_cell(cell))
-            correlated.follow(own, first=int(rounds[..., cell].flat[0]), earlier=again)
-        return noise
-
     def draw(self, draws: Draws, rounds: Ints) -> ServerNoise:
-        """The independent noise of rounds [..., cells], each cell's from its own source."""
+        """The noise of rounds [..., cells], each cell's from its own source."""
         cells = range(len(draws.seeds))
         found = [self.draw_cell(draws.of_cell(cell), rounds[..., cell]) for cell in cells]
         sums = side_by_side([one.sums for one in found], axis=rounds.ndim - 1)
         counts = side_by_side([one.counts for one in found], axis=rounds.ndim - 1)
         return ServerNoise(drawn(sums), counts)
-
-    def _sums_again(self, source: Source, rounds: Ints) -> Floats:
-        """The independent noise of one cell with one hypothesis: [rounds, n]."""
-        return self.draw_cell(source, rounds).sums[:, 0]
 
     def draw_cell(self, source: Source, rounds: Ints) -> ServerNoise:
         """The noise of one cell for rounds [...], of unit scale: the axis of cells is left out.
@@ -190,9 +171,6 @@ def gaussian_server(cells: Sequence[Cell], device: torch.device) -> TrustedServe
         denominators=column([expected / k] * len(cells), device),
         expected=expected,
         moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
-        correlated=tuple(
-            BandedNoise(part.correlation.bands) for part in privacy if part.correlation
-        ),
     )
 
 

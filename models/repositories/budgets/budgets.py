@@ -46,7 +46,7 @@ from models.repositories.budgets.counting import (
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, FederationBudget, Reservation
-from models.values import Budget, BudgetFigure, BudgetsAcross, LeakageTerms
+from models.values import Budget, BudgetFigure, LeakageTerms
 
 Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""
@@ -69,17 +69,8 @@ _BOOK = _BY_KEY.values(
 class Budgets(ScopedRepository):
     """The budgets of a project's federations, and the reservations on them."""
 
-    def __init__(
-        self,
-        session: Session,
-        project_id: str,
-        *,
-        across: BudgetsAcross = "service",
-        price: Price = unpriced,
-    ) -> None:
-        """`across`: whether the spending of all projects on one content counts together."""
+    def __init__(self, session: Session, project_id: str, *, price: Price = unpriced) -> None:
         super().__init__(session, project_id)
-        self.across = across
         self._price = price
         self._reader = BudgetReader.of(session)
 
@@ -144,7 +135,7 @@ class Budgets(ScopedRepository):
 
     def of_project(self, project_id: str) -> "Budgets":
         """The same of another project."""
-        return Budgets(self.session, project_id, across=self.across, price=self._price)
+        return Budgets(self.session, project_id, price=self._price)
 
     def sharing_ids(self, federation_id: str) -> tuple[str, ...]:
         """The federations whose spending counts together with this one's."""
@@ -165,11 +156,11 @@ class Budgets(ScopedRepository):
         """Locks a federation and its content until the transaction ends: meanwhile no other
         transaction reserves of it, sets a budget on it, deletes or erases it. None where this
         project has no such federation."""
-        return self._reader.hold(self.project_id, self.across, id=federation_id)
+        return self._reader.hold(self.project_id, id=federation_id)
 
     def hold_data(self, fingerprint: str) -> Federation | None:
         """Like `hold`, of the federation with these data."""
-        return self._reader.hold(self.project_id, self.across, fingerprint=fingerprint)
+        return self._reader.hold(self.project_id, fingerprint=fingerprint)
 
     def claim(self, federation_id: str) -> None:
         """A content that no project owns is this project's from now on."""
@@ -453,7 +444,7 @@ class Budgets(ScopedRepository):
         return bool(held)
 
     def _sharing(self, federation_id: str) -> Sharing | None:
-        return self._reader.sharing(self.project_id, self.across, federation_id)
+        return self._reader.sharing(self.project_id, federation_id)
 
     def _pool(self, key: Mapping[str, object]) -> Pool:
         """All that counts together with a budget of this project."""

@@ -6,7 +6,7 @@ from functools import cache, partial
 import pytest
 
 from benchmarks.canary_power import alarms, in_full_view, measured, planned_for
-from benchmarks.canary_scenarios import COUNTS, KEPT, VIOLATIONS, Scenario, central, rotation
+from benchmarks.canary_scenarios import COUNTS, KEPT, VIOLATIONS, Scenario, central
 from fedaudit.attacks.canaries.canary_bounds import PlannedBounds
 from tests.attacks.canaries.canary_cells import CENTRAL, canary_cell, section_of
 
@@ -14,7 +14,6 @@ CLAIM = 4.0
 MAKERS: dict[str, Callable[[float, int], Scenario]] = {
     **in_full_view(10),
     "coins": partial(central, rate=0.2, rounds=10),
-    "rotation": partial(rotation, every=5, rounds=10, bands=5),
 }
 TOO_LITTLE = "0.6 shared + 0.8 own"
 """By it all releases tell a quarter more than is claimed, which so few canaries do not show."""
@@ -30,7 +29,7 @@ def _planned(kind: str) -> tuple[Scenario, PlannedBounds]:
     ("kind", "violation"),
     [
         *((kind, violation) for kind in MAKERS for violation in VIOLATIONS),
-        *((kind, KEPT) for kind in ("central", "coins", "rotation")),
+        *((kind, KEPT) for kind in ("central", "coins")),
     ],
 )
 def test_violations_over_releases_are_found(kind: str, violation: str) -> None:

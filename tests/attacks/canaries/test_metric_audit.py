@@ -42,16 +42,10 @@ def test_many_dimensions_cannot_be_audited_and_it_says_so() -> None:
     assert section.metric.leakage_lower_bound is None
 
 
-@pytest.mark.parametrize("clip", [None, 3.0])
-def test_an_adaptive_radius_passes_its_own_figure(clip: float | None) -> None:
-    """With n = 161 and nu = 10 the log ratio passes n/nu = 16.1 in the middle."""
-    privacy = {"mechanism": "laplace-l2", "noise_multiplier": 10.0, "clip": clip}
+def test_an_adaptive_radius_has_no_theorem_to_refute() -> None:
+    privacy = {"mechanism": "laplace-l2", "noise_multiplier": 10.0}
     section = section_of(canary_cell(privacy), 50)
-    assert section.metric.median_log_ratio is not None
-    assert section.metric.largest_log_ratio is not None
+    assert (section.status, section.alarm) == ("not-done", None)
+    assert "no theorem" in section.reason
     assert section.metric.leakage_claim == pytest.approx(16.1)
-    assert section.metric.median_log_ratio > 1.5 * section.metric.leakage_claim
-    assert section.metric.largest_log_ratio > section.metric.median_log_ratio
     assert section.metric.leakage_lower_bound is None
-    assert section.alarm is None
-    assert "no theorem" in section.statement

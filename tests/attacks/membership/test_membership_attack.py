@@ -74,36 +74,25 @@ def test_a_model_that_memorised_gives_its_rows_away(memorised: AttackedRun) -> N
     assert set(clients["members"]) == {0.0, 50.0}
     hits = clients["taken_for_members_at_0.01"][clients["members"] > 0].sum()
     assert one_percent.tpr == pytest.approx(hits / section.members)
-    # Every row is in about half of the shadow runs, and all ratios are shown.
+    # Every row is in about half of the shadow runs.
     assert min(section.fewest_with or 0, section.fewest_without or 0) >= 16
     assert (section.variant, section.variance) == ("online", "per-record")
-    ways = [(one.variant, one.variance) for one in section.others]
-    assert ways == [("online", "global"), ("offline", "per-record"), ("offline", "global")]
-    # A logit that hangs on one averaged gradient is nearly normal; 0.05 is what normal ones give.
-    assert section.not_normal_share is not None
-    assert section.not_normal_share < 0.25
-    assert section.not_normal_rows == 500
     # Without a mechanism there is no claim.
     assert section.claim is None
     assert section.reasons["claim"].startswith("there is no claim")
     assert section.alarm is None
-    relative, _, _ = attack(memorised, method="relative", shadows=32)
-    assert relative.membership_tpr_at_1pct is not None
-    assert relative.membership_tpr_at_1pct > 0.10
 
 
 def test_the_same_run_gives_the_same_scores_and_metric_privacy_no_claim() -> None:
     run = attacked_run(cell(groups_spec()))
-    section, first, _ = attack(run, method="relative", shadows=16)
-    assert first == attack(run, method="relative", shadows=16)[1]
+    section, first, _ = attack(run, method="likelihood-ratio", shadows=64)
+    assert first == attack(run, method="likelihood-ratio", shadows=64)[1]
     assert section.claim is None
     assert "does not translate into rates" in section.reasons["claim"]
 
 
 def test_noise_hides_them_and_nothing_contradicts_the_claim() -> None:
-    section, _, _ = attack(
-        overfitted(privacy=NOISED), method="likelihood-ratio", shadows=64, variance="global"
-    )
+    section, _, _ = attack(overfitted(privacy=NOISED), method="likelihood-ratio", shadows=64)
     rate = section.tpr_at_fpr[1]
     assert rate.interval.low <= 0.01 <= rate.interval.high
     assert section.alarm is None

@@ -23,7 +23,6 @@ from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec
 
 RATIO = {"method": "likelihood-ratio", "shadows": 64}
-RELATIVE = {"method": "relative", "shadows": 16}
 
 
 def refusals(asked: MembershipSpec, spec: ExperimentSpec) -> dict[str, str]:
@@ -48,9 +47,6 @@ ALONE = {
         ({"shadows": 64}, {}, "shadows", "leave `shadows` out"),
         ({"method": "likelihood-ratio"}, {}, "shadows", "give their number, at least 64"),
         ({"method": "likelihood-ratio", "shadows": 63}, {}, "shadows", "ask for at least 64"),
-        ({"method": "relative", "shadows": 15}, {}, "shadows", "ask for at least 16"),
-        ({"variant": "offline"}, {}, "variant", "take that method"),
-        ({**RELATIVE, "variance": "global"}, {}, "variance", "leave it out"),
         ({}, ALONE, "kind", "choose another method"),
     ],
 )
@@ -60,7 +56,7 @@ def test_a_spec_that_disagrees(spec, changes, field, remedy):
     assert remedy in found[f"/attacks/0/{field}"]
 
 
-@pytest.mark.parametrize("spec", [{}, RATIO, RELATIVE])
+@pytest.mark.parametrize("spec", [{}, RATIO])
 def test_a_spec_that_agrees(spec: dict[str, Any]) -> None:
     asked, own = MembershipSpec(**spec), cell(groups_spec())
     assert refusals(asked, own.spec) == {}
@@ -84,8 +80,8 @@ MANY_ROWS = {"federation__clients_per_group": [40_000, 10_000], "federation__row
         (FEW, RATIO, "/attacks/0/shadows", "10 clients or more"),
         (MANY_HYPOTHESES, RATIO, "/attacks/0/shadows", "ask for fewer `training.hypotheses`"),
         (FEW_HELD_OUT, {}, "/federation/validation_fraction", "needs 30 that train"),
-        # Of so many rows some would be in none of 16 random halves.
-        (MANY_ROWS, RELATIVE, "/attacks/0/shadows", "128 or 256"),
+        # Of so many rows some would be in fewer than 16 of 64 random halves.
+        (MANY_ROWS, RATIO, "/attacks/0/shadows", "128 or 256"),
     ],
 )
 def test_data_that_do_not_suffice(changes, spec, field, remedy):
@@ -97,7 +93,7 @@ def test_data_that_do_not_suffice(changes, spec, field, remedy):
 def test_shadow_runs_are_the_run_on_other_halves() -> None:
     one = cell(groups_spec(training__cohort={"clients": 50}, federation__validation_fraction=0.3))
     rows = choose_rows(one, CounterSource(0), models=64)
-    cells, trained = draw_shadows(one, rows, CounterSource(0), shadows=64, least=16)
+    cells, trained = draw_shadows(one, rows, CounterSource(0), shadows=64)
     assert len({shadow.spec.seed for shadow in cells} | {one.spec.seed}) == 65
     assert {int(row.sum()) for row in trained} == {500}  # half of 100 clients of 10 rows
     assert min(trained.sum(0).min(), (~trained).sum(0).min()) >= 16
@@ -114,8 +110,8 @@ def test_shadow_runs_are_the_run_on_other_halves() -> None:
 
 def test_records_with_budgets_keep_them_in_shadow_runs() -> None:
     one = cell(records_spec(federation__clients_per_group=[20, 10]))
-    rows = choose_rows(one, CounterSource(0), models=16)
-    cells, _ = draw_shadows(one, rows, CounterSource(0), shadows=16, least=1)
+    rows = choose_rows(one, CounterSource(0), models=64)
+    cells, _ = draw_shadows(one, rows, CounterSource(0), shadows=64)
     [own, shadows] = [record_use_of(each.spec, each.federation) for each in (one, cells[0])]
     budgets = dict(
         zip(
@@ -135,7 +131,7 @@ def test_records_with_budgets_keep_them_in_shadow_runs() -> None:
     # Records that never enter a step are neither members nor others.
     trained = trained_rows(one)
     assert trained[rows.place].tolist() == rows.member.tolist()
-    section, _, _ = attack(attacked_run(one), method="relative", shadows=16)
+    section, _, _ = attack(attacked_run(one))
     assert (section.claim.unit, section.claim.steps) == ("record", 1)
 
 
@@ -150,6 +146,6 @@ def test_rows_that_every_figure_leaves_out_are_neither_attacked_nor_counted(unit
     others = int((~rows.member).sum())
     assert others & (others - 1) == 0
     assert others > 1
-    [fault] = faults(MembershipSpec(**RELATIVE), one, pointer="/attacks/0")[:1]
+    [fault] = faults(MembershipSpec(**RATIO), one, pointer="/attacks/0")[:1]
     assert fault.pointer == "/attacks/0/shadows"
     assert "fairness.exclude" in fault.message

@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.privacy.accounting import accountant, two_stage
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
-from fedaudit.privacy.accounting.two_stage import log_moments
 from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.training.personalised import PersonalisedRun
-from tests.attacks.zoo.cells import central, coins, local, records
+from tests.attacks.zoo.cells import central, coins, records
 from tests.attacks.zoo.violations import violation
 
 
@@ -40,32 +37,6 @@ def charge_every_other_round(real: Any, self: Any, played: Any) -> Any:
         return real(self, played)
     recorded = real(copy.deepcopy(self), played)
     return replace(recorded, written=[[]])
-
-
-@violation(lambda: local(noise_multiplier=1.0), "accounting", "epsilon against an attack")
-def take_the_wrong_neighbours(patch: pytest.MonkeyPatch) -> None:
-    """Sums of clients that are replaced are accounted for one clip apart."""
-    patch.setitem(accountant._CLIPS_APART, "replace-one", 1.0)
-
-
-@violation(
-    lambda: records(rate=0.3, rounds=8),
-    "accounting",
-    "epsilon against an attack",
-    at=(two_stage, "round_divergence"),
-)
-def miss_the_coin_of_the_client(
-    _: Any,
-    rates: NDArray[np.float64],
-    *,
-    order: int,
-    noise_multiplier: float,
-    steps: int,
-    client_rate: float,
-) -> NDArray[np.float64]:
-    """One coin for all steps of a round is accounted for as one for each."""
-    together = log_moments(client_rate * rates, order=order, noise_multiplier=noise_multiplier)
-    return steps * together / (order - 1)
 
 
 @violation(coins, "accounting", "epsilon of the ledger", at=(LedgerContext, "epsilons"))

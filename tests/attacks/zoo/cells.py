@@ -1,10 +1,8 @@
 """Small cells of every mechanism, with rounds and clients enough for a replay to see something."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from fedaudit.spec.correlation import Correlation
 from fedaudit.training.base.cell import Cell
 from tests.training.federations import one_by_one, random_federation, table_cell
 from tests.training.personalised import records_spec
@@ -108,16 +106,6 @@ def coins(**changes: Any) -> Cell:
 def blocks(**changes: Any) -> Cell:
     """`gaussian-central` whose clients enter one round of every four."""
     return central(training__cohort={"sampling": "allocation", "every": 4}, **changes)
-
-
-def rotation(*, noise: str = "simulation", bands: int | None = 4, **changes: Any) -> Cell:
-    """`gaussian-central` whose clients have a place in every block of four, with correlated
-    noise."""
-    cohort = {"sampling": "rotation", "every": 4}
-    found = central(noise=noise, training__cohort=cohort, **ONE, **changes)
-    correlation = None if bands is None else Correlation(bands=bands)
-    privacy = found.spec.privacy.model_copy(update={"correlation": correlation})
-    return replace(found, spec=found.spec.model_copy(update={"privacy": privacy}))
 
 
 def moving(**changes: Any) -> Cell:

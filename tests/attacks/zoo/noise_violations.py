@@ -67,36 +67,6 @@ def take_minus_the_round_before(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, change)
 
 
-@violation(central, "noise", "noise at any lag")
-def let_sums_telescope(patch: pytest.MonkeyPatch) -> None:
-    """A round's noise is the difference of two draws, one of which is the next round's."""
-    _server_noise(patch, lambda of, rounds: (of(rounds) - of(rounds - 1)) / np.sqrt(2))
-
-
-@violation(central, "noise", "noise used once")
-def undo_two_rounds(patch: pytest.MonkeyPatch) -> None:
-    """Rounds 3 and 4 take minus the noise of rounds 1 and 2."""
-
-    def change(of: Any, rounds: Rounds) -> Numbers:
-        late = (rounds == 3) | (rounds == 4)
-        found: Numbers = of(rounds - 2 * late) * _by_round(1 - 2 * late)
-        return found
-
-    _server_noise(patch, change)
-
-
-@violation(central, "noise", "noise, pairs of coordinates")
-def mirror_a_coordinate(patch: pytest.MonkeyPatch) -> None:
-    """The noise of the last parameter is minus that of the first."""
-
-    def change(of: Any, rounds: Rounds) -> Numbers:
-        found: Numbers = of(rounds)
-        found[..., -1] = -found[..., 0]
-        return found
-
-    _server_noise(patch, change)
-
-
 @violation(central, "noise", "normal numbers")
 def leave_a_parameter_bare(patch: pytest.MonkeyPatch) -> None:
     """One parameter has no noise."""
@@ -115,33 +85,10 @@ def noise_the_first_hypothesis(patch: pytest.MonkeyPatch) -> None:
     _server_noise(patch, lambda of, rounds: of(rounds) * np.array([[1.0], [0.0]]))
 
 
-@violation(central, "noise", "noise at any lag")
-def share_a_part(patch: pytest.MonkeyPatch) -> None:
-    """Hypotheses share 0.6 of their noise and have 0.8 of their own."""
-
-    def change(of: Any, rounds: Rounds) -> Numbers:
-        found: Numbers = of(rounds)
-        found[..., 1:, :] = 0.6 * found[..., :1, :] + 0.8 * found[..., 1:, :]
-        return found
-
-    _server_noise(patch, change)
-
-
 @violation(lambda: central(training__rounds=40), "noise", "size over rounds")
 def halve_it_later(patch: pytest.MonkeyPatch) -> None:
     """Noise is halved from round 21 on, and 20 rounds are played."""
     _server_noise(patch, lambda of, rounds: of(rounds) * _by_round(np.where(rounds > 20, 0.5, 1)))
-
-
-@violation(lambda: central(training__rounds=40), "noise", "size over rounds")
-def stop_noise_later(patch: pytest.MonkeyPatch) -> None:
-    """From round 30 on there is no noise, and 20 rounds are played."""
-
-    def change(of: Any, rounds: Rounds) -> Numbers:
-        found: Numbers = of(rounds) * _by_round((rounds < 30) | (rounds > 40))
-        return found
-
-    _server_noise(patch, change)
 
 
 @violation(local, "noise", "normal numbers", at=(GaussianUploads, "draw"))
@@ -193,14 +140,6 @@ def keep_bare_hypotheses(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(TrustedServer, "average", average)
     patch.setattr(StackState, "keep_best", keep)
-
-
-@violation(moving, "noise", "noise on the count", at=(TrustedServer, "next_clips"))
-def halve_the_noise_on_the_count(
-    real: Any, self: Any, clips: Any, *, noise: Any, **given: Any
-) -> Any:
-    """The count that the clip follows has half the noise."""
-    return real(self, clips, noise=noise / 2, **given)
 
 
 @violation(moving, "noise", "normal numbers, of the count", at=(TrustedServer, "draw"))

@@ -1,8 +1,6 @@
 """What goes wrong beside the noise: who is drawn, what is weighed, remembered and accounted for."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,7 @@ from torch import Tensor
 
 from fedaudit.ledger.rows import Outcome
 from fedaudit.networks.record_gradients import SmallDenseClippedGradients
-from fedaudit.privacy.accounting import accountant, epsilon_tables
-from fedaudit.privacy.accounting.privacy_events import PoissonSampled, RandomAllocated, Rotated
+from fedaudit.privacy.accounting.privacy_events import RandomAllocated
 from fedaudit.privacy.mechanisms import gaussian as gaussian_mechanism
 from fedaudit.privacy.noise import laplace
 from fedaudit.randomness import Purpose
@@ -23,11 +20,9 @@ from fedaudit.training import engine, stack
 from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base import cohort, record_steps
 from fedaudit.training.base.record_steps import Adam, OptimiserState
-from fedaudit.training.mechanisms.gaussian import TrustedServer
-from fedaudit.training.personalised import PersonalisedRound
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round
-from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records, rotation
+from tests.attacks.zoo.cells import blocks, central, coins, fixed, of_rows, records
 from tests.attacks.zoo.violations import violation
 
 
@@ -40,15 +35,6 @@ def draw_one_always(
     if purpose is Purpose.COHORT:
         found[..., 0] = clients[:, 0]  # the smallest number, so no client is drawn twice
     return found
-
-
-@violation(central, "sampling", "every client as often", at=(cohort, "_sample"))
-def draw_from_some(
-    real: Any, source: Any, purpose: Purpose, rounds: Any, clients: Any, size: int
-) -> Any:
-    """Cohorts are drawn from four fifths of the clients."""
-    some = clients[:, : 4 * clients.shape[1] // 5] if purpose is Purpose.COHORT else clients
-    return real(source, purpose, rounds, some, size)
 
 
 @violation(blocks, "sampling", "rounds of a client in a block", at=(cohort, "_allocated"))
@@ -85,38 +71,6 @@ def account_for_coins_of_blocks(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@violation(rotation, "sampling", "rounds of a client in a block", at=(cohort, "_rotated"))
-def deal_places_anew(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
-    """Places in rotation move by one from block to block, so that some come twice within bands."""
-    return real(source, rounds + (rounds - 1) // every, clients, every)
-
-
-@violation(rotation, "sampling", "clients of a place", at=(cohort, "_rotated"))
-def crowd_a_place(real: Any, source: Any, rounds: Any, clients: Any, every: int) -> Any:
-    """All clients in rotation have the same place."""
-    return np.broadcast_to(
-        (rounds % every == 0)[..., None], real(source, rounds, clients, every).shape
-    )
-
-
-@violation(rotation, "accounting", "event of the ledger")
-def account_for_longer_blocks(patch: pytest.MonkeyPatch) -> None:
-    """Blocks of rotation are accounted for as twice as long."""
-    patch.setattr(
-        gaussian_mechanism,
-        "Rotated",
-        lambda rounds, bands, event: Rotated(2 * rounds, bands, event),
-    )
-
-
-@violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))
-def toss_for_two_clients(real: Any, *given: Any, **named: Any) -> Any:
-    """Clients toss coins in pairs."""
-    found = real(*given, **named)
-    found[..., 1::2] = found[..., : 2 * (found.shape[-1] // 2) : 2]
-    return found
-
-
 @violation(coins, "sampling", "sizes of cohorts", at=(cohort, "client_coins"))
 def draw_as_many_as_expected(
     _: Any, source: Any, *, round_: Any, clients: Any, rate: float
@@ -126,21 +80,6 @@ def draw_as_many_as_expected(
         ..., 0
     ]
     return words.argsort(-1).argsort(-1) < round(rate * clients.shape[-1])
-
-
-@violation(coins, "sampling", "cohorts in turn", at=(cohort, "client_coins"))
-def toss_for_two_rounds(real: Any, source: Any, *, round_: Any, **given: Any) -> Any:
-    """A coin counts for two rounds."""
-    return real(source, round_=round_ - (round_ % 2 == 0), **given)
-
-
-@violation(central, "clip", "norm of a clipped update", at=(TrustedServer, "clip"))
-def forget_the_intercept(
-    real: Any, self: Any, updates: Tensor, clips: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The norm that is clipped leaves the intercept out."""
-    clipped, finite = real(self, updates[..., :-1], clips)
-    return torch.cat([clipped, updates[..., -1:]], dim=-1), finite
 
 
 @violation(fixed, "clip", "norm of an update")
@@ -227,16 +166,6 @@ def train_on_held_out_rows(_: Any, cells: Any) -> Any:
     return list(cells), cell_module.cells_apart(cells)[1]
 
 
-@violation(records, "sampling", "chance of a record", at=(PersonalisedRound, "_inclusion"))
-def favour_a_client(
-    real: Any, self: Any, places: Any, *given: Any, **named: Any
-) -> NDArray[np.float64]:
-    """Records of one client are drawn more often than they are charged for."""
-    found: NDArray[np.float64] = real(self, places, *given, **named)
-    found[places == 0] = np.minimum(1.0, 1.2 * found[places == 0])
-    return found
-
-
 @violation(
     lambda: records(rounds=20), "sampling", "batches in turn", at=(record_steps, "tossed_coins")
 )
@@ -267,28 +196,3 @@ def adapt_to_bare_gradients(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(SmallDenseClippedGradients, "__call__", call)
     patch.setattr(Adam, "step", step)
-
-
-def _sampled_curves(
-    patch: pytest.MonkeyPatch, change: Callable[[Any, PoissonSampled], Any]
-) -> None:
-    real = accountant.event_curve
-
-    def curve(event: Any, orders: Any, adjacency: Any) -> Any:
-        of = partial(real, orders=orders, adjacency=adjacency)
-        return change(of, event) if isinstance(event, PoissonSampled) else of(event)
-
-    for module in (accountant, epsilon_tables):
-        patch.setattr(module, "event_curve", curve)
-
-
-@violation(coins, "accounting", "epsilon by another computation")
-def lose_a_term(patch: pytest.MonkeyPatch) -> None:
-    """The accountant loses half of a sampled round's divergence."""
-    _sampled_curves(patch, lambda of, event: of(event) / 2)
-
-
-@violation(coins, "accounting", "epsilon by another computation")
-def account_for_less_often(patch: pytest.MonkeyPatch) -> None:
-    """The accountant takes nine tenths of the rate."""
-    _sampled_curves(patch, lambda of, event: of(replace(event, rate=0.9 * event.rate)))

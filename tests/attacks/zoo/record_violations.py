@@ -65,14 +65,6 @@ def keep_records_that_have_left(real: Any, self: Any, places: Any, paid: int, *,
 
 
 @violation(
-    lambda: records(rounds=20), "sampling", "batches in turn", at=(record_steps, "tossed_coins")
-)
-def toss_for_a_round(real: Any, source: Any, *, steps: Any, **given: Any) -> Any:
-    """Records toss one coin for all steps of a round."""
-    return real(source, steps=np.broadcast_to(steps[:1], steps.shape), **given)
-
-
-@violation(
     lambda: records(rounds=20), "sampling", "coins of records at", at=(record_steps, "tossed_coins")
 )
 def draw_records_more_often(real: Any, source: Any, *, inclusion: Any, **given: Any) -> Any:

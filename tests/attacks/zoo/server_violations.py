@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise import banded_noise
-from fedaudit.privacy.noise.banded_noise import BandedNoise
 from fedaudit.randomness import Source
 from fedaudit.runs import blocks
 from fedaudit.training.base import cohort
@@ -18,7 +16,7 @@ from fedaudit.training.mechanisms import gaussian
 from fedaudit.training.mechanisms.gaussian import ServerNoise, TrustedServer
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round, stack_state
-from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, moving, rotation
+from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, moving
 from tests.attacks.zoo.violations import violation
 
 
@@ -30,43 +28,10 @@ def _without_clip(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TrustedServer, "clip", clip)
 
 
-@violation(rotation, "noise", "noise drawn for this round", at=(BandedNoise, "follow"))
-def leave_noise_independent(*_: Any, **__: Any) -> None:
-    """Independent noise is reported as correlated."""
-
-
-@violation(rotation, "noise", "noise drawn for this round", at=(banded_noise, "banded_root"))
-def take_another_coefficient(real: Any, bands: int) -> NDArray[np.float64]:
-    """The last coefficient of correlated noise is left out."""
-    return np.append(real(bands)[:-1], 0.0)
-
-
 @violation(coins, "clip", "norm of a clipped update")
 def do_not_clip(patch: pytest.MonkeyPatch) -> None:
     """A trusted server does not clip."""
     _without_clip(patch)
-
-
-@violation(central, "clip", "norm of a clipped update")
-def clip_the_sum(patch: pytest.MonkeyPatch) -> None:
-    """The clip comes after the sum."""
-    _without_clip(patch)
-    real = stack_round.block_sums
-
-    def sums(*given: Any, **named: Any) -> Tensor:
-        found = real(*given, **named)
-        return found * (0.2 / found.norm(dim=-1, keepdim=True)).clamp(max=1.0)
-
-    patch.setattr(stack_round, "block_sums", sums)
-
-
-@violation(central, "clip", "norm of a clipped update", at=(TrustedServer, "clip"))
-def clip_the_largest_component(
-    _: Any, self: Any, updates: Tensor, clips: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The largest component is clipped, not the Euclidean norm."""
-    bound = clips[..., None].float() if clips.ndim else clips.float()
-    return updates.clamp(-bound, bound), torch.isfinite(updates).all(-1)
 
 
 @violation(central, "clip", "norm of a clipped update", at=(gaussian, "clip_to_norm"))
@@ -75,31 +40,6 @@ def measure_in_single_precision(_: Any, vectors: Tensor, *, clip: Tensor) -> tup
     lengths = torch.linalg.vector_norm(vectors, dim=-1)
     share = (clip.float() / lengths).clamp(max=1.0)
     return vectors * share[..., None], lengths.isfinite()
-
-
-@violation(central, "clip", "norm of a clipped update", at=(TrustedServer, "clip"))
-def move_the_clip_after_looking(
-    real: Any, self: Any, updates: Tensor, clips: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The clip is set by the updates of the same round."""
-    found: tuple[Tensor, Tensor] = real(
-        self, updates, updates.double().norm(dim=-1).mean(-1, keepdim=True)
-    )
-    return found
-
-
-@violation(central, "sum", "distance of neighbouring sums")
-def count_a_client_twice(patch: pytest.MonkeyPatch) -> None:
-    """The sum has every update twice."""
-    real = stack_round.block_sums
-    patch.setattr(stack_round, "block_sums", lambda *given, **named: 2 * real(*given, **named))
-
-
-@violation(central, "noise", "noise used once", at=(TrustedServer, "draw"))
-def share_noise_between_hypotheses(real: Any, self: Any, *given: Any) -> ServerNoise:
-    """Noise is drawn once for all hypotheses."""
-    found = real(self, *given)
-    return replace(found, sums=np.repeat(found.sums[..., :1, :], self.k, axis=-2))
 
 
 @violation(central, "noise", "noise of runs side by side", at=(TrustedServer, "draw"))

@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise import gaussian, laplace
+from fedaudit.privacy.noise import laplace
 from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import LayerSanitiser, Sanitiser, layer_slices, norms
 from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms import laplace_l2
 from fedaudit.training.mechanisms.laplace_l2 import WholeVectorLaplace
-from fedaudit.training.stacked import stack_round
 from tests.attacks.zoo.cells import adaptive, fixed, in_turn, layered, local
 from tests.attacks.zoo.violations import violation
 
@@ -29,15 +28,6 @@ def halve_the_scale(
 ) -> Tensor:
     """The scale of Laplace noise is halved."""
     return real(self, start, update, unit / 2, **given)
-
-
-@violation(adaptive, "noise", "noise used once", at=(WholeVectorLaplace, "draw"))
-def reuse_over_rounds(
-    real: Any, self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]
-) -> Any:
-    """Noise is drawn once for several rounds."""
-    found = real(self, draws, rounds, clients)
-    return np.broadcast_to(found[:1], found.shape).copy() if found.ndim > 3 else found
 
 
 @violation(fixed, "noise", "noise used once", at=(WholeVectorLaplace, "draw"))
@@ -127,28 +117,6 @@ def measure_the_wrong_vector(
     """The adaptive radius is the norm of the parameters, not of the update."""
     radius = self.radii(norms(updated))
     return self.release(start, updated - start, unit, radius=radius, kept=None), radius
-
-
-@violation(fixed, "noise", "noise added", at=(laplace_l2, "_sanitiser"))
-def count_parameters_wrongly(real: Any, privacy: Any, n: int, device: torch.device) -> Sanitiser:
-    """The rate of the noise is made of too many parameters."""
-    return replace(real(privacy, n, device), noise_scale=real(privacy, 2 * n, device).noise_scale)
-
-
-@violation(fixed, "noise", "norms of layer 1", at=(laplace_l2, "unit_laplace"))
-def draw_every_coordinate(_: Any, source: Any, *, n: int, round_: Any, counters: Any) -> Numbers:
-    """Laplace noise for each coordinate: the mechanism of another distance."""
-    from scipy import stats
-
-    normal = gaussian.unit_gaussian(source, n=n, round_=round_, counters=counters)
-    found: Numbers = stats.laplace.ppf(stats.norm.cdf(normal))
-    return found
-
-
-@violation(lambda: fixed(budget=6.0), "release", "uploads of clients that are not charged")
-def let_the_refused_send(patch: pytest.MonkeyPatch) -> None:
-    """Clients that are refused over their budget send all the same."""
-    patch.setattr(stack_round, "_allowed", lambda present, allowed: present)
 
 
 @violation(lambda: local(clip=3.0), "noise", "noise added")

@@ -57,22 +57,6 @@ def test_draws_follow_the_density(n: int, eps: float) -> None:
     assert deviations(draw(n, eps=eps), eps=eps) == set()
 
 
-@pytest.mark.parametrize("eps", [0.2, 4.0])
-@pytest.mark.parametrize("n", DRAWS)
-def test_moments(n: int, eps: float) -> None:
-    """Mean norm n/eps, variance n/eps^2, variance of a component (n + 1)/eps^2 (Lemma 4.3)."""
-    noise = draw(n, eps=eps)
-    draws = len(noise)
-    norm = np.linalg.norm(noise, axis=1)
-    sigmas = stats.norm.isf(FALSE_ALARM / 2)
-    assert abs(norm.mean() - n / eps) < sigmas * np.sqrt(n / draws) / eps
-    # Fourth central moment of Gamma(n): 3 n^2 + 6 n.
-    assert abs(norm.var() - n / eps**2) < sigmas * np.sqrt((2 * n**2 + 6 * n) / draws) / eps**2
-    # The squared norm has mean n (n + 1) and variance n (n + 1) (4 n + 6).
-    spread = sigmas * np.sqrt(n * (n + 1) * (4 * n + 6) / draws) / n / eps**2
-    assert abs(np.square(noise).mean() - (n + 1) / eps**2) < spread
-
-
 def test_the_largest_network() -> None:
     draws = draw(CNN_PARAMETERS, draws=4)
     norm = np.linalg.norm(draws, axis=1)

@@ -5,8 +5,7 @@ a random one.
 
 Poisson sampling of records: each one's chance is its own, and layout makes no difference.
 
-Statistical checks use fixed seeds and reject at `FALSE_ALARM`. The catalogue of broken samplers is
-in `test_broken_mechanisms`.
+Statistical checks use fixed seeds and reject at `FALSE_ALARM`.
 """
 
 import numpy as np

@@ -134,6 +134,7 @@ def test_words_and_samples(seed: int, population: int, round_: int, data: st.Dat
 
 RUNS: dict[str, dict[str, Any]] = {
     **NETWORKS,
+    "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
     "deep": {"model": {"kind": "mlp", "hidden": [5, 3]}, "training__local__step_size": 0.01},
     "mse": {"training__loss": "mse", "training__local__step_size": 0.01},
 }

@@ -21,7 +21,6 @@ LAYOUT = (
     "test_alone_and_stacked_agree_bit_for_bit",
     "test_cells_of_one_stack_may_differ_in_noise_rounds_and_patience",
     "test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget",
-    "test_the_cut_into_calls_does_not_matter",
     "test_a_resumed_run_equals_an_undisturbed_one",
 )
 TESTS = (
