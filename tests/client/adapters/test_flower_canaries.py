@@ -22,10 +22,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from fedaudit_client.adapters.flower import FedauditStrategy, terms_for
 from tests.client.adapters.test_flower_strategy import Nodes
 
-pytestmark = [
-    pytest.mark.integrations,
-    pytest.mark.filterwarnings("ignore:round 1 of ledger"),
-]
+pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore:round 1 of ledger")]
 NOISE = 3.98
 """Of which one round has an epsilon of 2 at a delta of 1e-5 under replace-one."""
 
