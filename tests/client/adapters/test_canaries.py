@@ -8,11 +8,12 @@ import torch
 from opacus.optimizers import DPOptimizer, DPPerLayerOptimizer
 
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.spec.declared_ledgers import DeclaredRound
 from fedaudit_client import Client
 from fedaudit_client.adapters.canaries import Canaries, NoiseContradicted, PlantedCanaries
 from fedaudit_client.adapters.opacus import attach
 from fedaudit_client.adapters.plain import Ledger
-from tests.api.ledgers.trainings import CENTRAL
+from tests.api.ledgers.trainings import CENTRAL, declared, post
 from tests.api.service import Api
 from tests.api.webhooks.webhooks import deliveries, register
 
@@ -154,3 +155,24 @@ def test_what_cannot_be_seen_is_refused(client: Client) -> None:
     )
     with pytest.raises(ValueError, match="canaries test Gaussian noise"):
         none.canaries(Canaries(), clip=1.0)
+
+
+def test_a_round_without_canaries_has_the_hash_it_had_and_wrong_ones_are_refused(
+    api: Api, client: Client
+) -> None:
+    fields = {"round": 1, "event": EVENT, "participants": ["a"]}
+    assert "canaries" not in DeclaredRound.model_validate(fields).model_dump(mode="json")
+    ledger = Ledger.open(client, CENTRAL)
+    sums = {"product": 1.0, "weight": 2.0, "squares": 9.0, "numbers": 9, "releases": 1}
+    good = {"present": "01", "scores": [0.1, 0.2], **sums}
+    for bad, event, pointer in (
+        ({**good, "releases": 2}, EVENT, "/rounds/0/canaries/releases"),
+        ({**good, "product": 5.0}, EVENT, "/rounds/0/canaries"),
+        ({**good, "present": "0"}, EVENT, "/rounds/0/canaries/present"),
+        ({**good, "present": "011"}, EVENT, "/rounds/0/canaries"),
+        (good, {"kind": "none"}, "/rounds/0/canaries"),
+    ):
+        answer = post(api, ledger.id, declared(1, ["a"], event, canaries=bad))
+        assert answer.status_code == 422, answer.text
+        assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
+    assert post(api, ledger.id, declared(1, ["a"], EVENT, canaries=good)).status_code == 200
