@@ -67,9 +67,9 @@ class HalvedOptimizer(DPOptimizer):
 
     def add_noise(self) -> None:
         """As Opacus, with half."""
-        declared, self.noise_multiplier = self.noise_multiplier, self.noise_multiplier / 2
+        self.noise_multiplier: float = self.noise_multiplier / 2
         super().add_noise()
-        self.noise_multiplier = declared
+        self.noise_multiplier *= 2
 
 
 class HalvedWrapper(DifferentialPrivacyServerSideFixedClipping):
@@ -84,7 +84,7 @@ class HalvedWrapper(DifferentialPrivacyServerSideFixedClipping):
 
 def opacus_alarm(kind: type[DPOptimizer], noise: float) -> bool:
     """Whether one step of an optimizer of Opacus raises an alarm."""
-    layer = torch.nn.Linear(N, 1, bias=False)
+    layer: Any = torch.nn.Linear(N, 1, bias=False)
     layer.weight.grad_sample = torch.randn(8, 1, N)
     optimizer = kind(
         torch.optim.SGD(layer.parameters(), lr=0.1),
@@ -93,7 +93,7 @@ def opacus_alarm(kind: type[DPOptimizer], noise: float) -> bool:
         expected_batch_size=8,
     )
     ledger = Kept(replaces=False, noise=noise)
-    loader = torch.utils.data.DataLoader(torch.zeros(8, 1), batch_size=8)
+    loader = [range(8)]
     with attach(
         optimizer, loader, ledger, subject="a", steps_per_round=1, audit=Canaries(count=COUNT)
     ):

@@ -52,7 +52,7 @@ def _epochs(loader: Any) -> Callable[[], list[list[int]]]:
 def weighted_sampler() -> StepReplay:
     """opacus#813: the rate follows from the weighted sampler's count, not from the dataset."""
     data = TensorDataset(torch.randn(2000, 4))
-    sampler = WeightedRandomSampler(torch.ones(2000), num_samples=128)
+    sampler = WeightedRandomSampler([1.0] * 2000, num_samples=128)
     private = _private(DataLoader(data, batch_size=16, sampler=sampler))
     return replay_sampler(_epochs(private), population=2000, rate=16 / 2000)
 
@@ -109,7 +109,8 @@ def batch_clipped() -> StepReplay:
 
     def step(rows: Rows) -> Rows:
         weight = torch.nn.Parameter(torch.zeros(N))
-        (torch.from_numpy(rows).float() @ weight).mean().backward()
+        loss: Any = (torch.from_numpy(rows).float() @ weight).mean()
+        loss.backward()
         torch.nn.utils.clip_grad_norm_([weight], 1.0)
         assert weight.grad is not None
         found: Rows = weight.grad.numpy() + NOISE / 8 * np.random.standard_normal(N)
