@@ -41,6 +41,8 @@ class StatedLedger(BaseModel):
     observer: str
     delta: float | None
     adjacency: str | None
+    alarm_round: int | None
+    """The round in which canaries contradicted the declared noise; null without an alarm."""
 
 
 class LedgerBody(StatedLedger):
@@ -104,6 +106,8 @@ class PostedRound(BaseModel):
     """Who pays: those who were asked, or everyone where it is secret who was drawn."""
     over_budget: int
     """Clients asked that have spent more than their budget with this round."""
+    alarm_round: int | None
+    """The round, up to this one, in which canaries contradicted the declared noise."""
     reservation: Literal["none", "reserved", "other", "refused"]
     """`other` where it is not what was reserved; `refused` where it asked clients for whom it had
     been refused."""

@@ -13,7 +13,8 @@ from fedaudit.fairness.gaps import gaps, scored_rows
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import Declared, Reserved
-from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.canary_evidence import CanaryEvidence
+from fedaudit.privacy.declared.figures import Drawn, contradictions
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.reports.sections.fairness import (
     FairnessSection,
@@ -120,6 +121,17 @@ class DeclaredMaterial:
         """Groups with fewer rows are suppressed: the stricter of the terms and of what is allowed
         now."""
         return max(self.terms.minimum_group_size, self.least_group_size)
+
+    @property
+    def contradicted(self) -> list[str]:
+        """Where what was declared contradicts itself."""
+        return contradictions(self.terms, self.histories, self.drawn)
+
+    @property
+    def canaries(self) -> CanaryEvidence | None:
+        """What canaries show up to the last round that has any."""
+        stored = next((one.canaries for one in reversed(self.rounds) if one.canaries), None)
+        return None if stored is None else CanaryEvidence.of(stored)
 
     @property
     def groups_round(self) -> Declared | None:
