@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 import typer
 
 from fedaudit.cli.options import ExperimentId, Out, ReportForm
-from fedaudit.cli.output import (
-    json_text,
-    printed,
-    say,
-    usage_error,
-    write_bytes,
-    yaml_text,
-)
+from fedaudit.cli.output import json_text, printed, say, usage_error, write_bytes, yaml_text
 from fedaudit.cli.remote import connected
 from fedaudit.publishing.later_found import later_found
 
