@@ -88,8 +88,8 @@ def report_of(
     attacks: Sequence[AttackSection] = (),
     progressed: Progressed = unfollowed,
 ) -> FinishedReport:
-    """The signed report of a finished run, with its claims. `progressed` is called between parts.
-    Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
+    """The signed report of a finished run, with its claims. `progressed` is called between
+    parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
         material = report_material(

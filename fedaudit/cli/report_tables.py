@@ -19,10 +19,6 @@ Json = Mapping[str, Any]
 
 _LABEL_WIDTH, _CELL_WIDTH = 32, 20
 """Of a table's first column and of each other, at the least."""
-_BEST = (
-    "* the best of those with protection whose model decides something, beyond the intervals, "
-    "which count the people held out and not the chance of training"
-)
 _ALWAYS = ("leakage_max", "log_ratio_max", "epsilon_max", "validation_loss", "accuracy")
 
 
@@ -139,8 +135,6 @@ def show_comparison(comparison: Json) -> None:
         )
     for columns in _columns(len(experiments), width=console.width):
         console.print(_figure_table(comparison["figures"], columns))
-    if any(cell.get("best") for row in comparison["figures"] for cell in row["cells"]):
-        console.print(_BEST)
     differences = difference_rows(comparison["spec_differences"])
     if differences:
         for columns in _columns(len(experiments), width=console.width):
@@ -179,8 +173,6 @@ def _figure_table(rows: Sequence[Json], columns: range) -> Table:
 
 def _cell(figure: str, cell: Json) -> str:
     text = shown(figure, cell["value"], unbounded=cell.get("unbounded", False))
-    if cell.get("best"):
-        text = f"[bold]{text} *[/bold]"
     interval = cell.get("interval")
     return f"{text}\n{interval['low']:.3g} to {interval['high']:.3g}" if interval else text
 

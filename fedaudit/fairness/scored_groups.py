@@ -324,7 +324,7 @@ def conflicting(
     nothing away beside itself."""
     every, same = list(earlier), {one.key for own in sets.values() for one in own}
     before = SetsBeside([one for one in every if one.key not in same])
-    known = SetsBeside(every)
+    known = SetsBeside(every if not sets.keys().isdisjoint(joined) else [])
 
     def gives_away(name: str, own: Collection[DisclosedRows]) -> bool:
         if any(neighbourhood.any_near(one, before) for one in own):

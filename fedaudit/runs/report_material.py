@@ -31,7 +31,7 @@ from fedaudit.reports.sections.material import (
 )
 from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
 from fedaudit.reports.sections.provenance import provenance
-from fedaudit.reports.sections.published_fairness import LAST_ROUNDS, exact_sections
+from fedaudit.reports.sections.published_fairness import exact_sections
 from fedaudit.runs.blocks import RunSink, publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -275,7 +275,6 @@ def report_material(
         disclosures=run.disclosures,
         key_id=key_id,
         disclosure_policy=disclosure_policy,
-        last_fairness={name: sink.last_fairness(name, rounds=LAST_ROUNDS) for name in run.groups},
         published=publish_counts(run, result),
         report_charges=ledger.report_charges,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),

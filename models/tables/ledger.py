@@ -238,6 +238,9 @@ class DeclaredLedger(Base):
     epsilon_max: Mapped[float | None] = mapped_column(Double)
     """After the newest round, by Renyi orders; null where nothing bounds it or it is no epsilon."""
     leakage_max: Mapped[float | None] = mapped_column(Double)
+    alarm_round: Mapped[int | None] = mapped_column(Integer)
+    """The round in which canaries contradicted the declared noise; of its evidence the round's
+    `canaries` are in the chain."""
     declared_at: Mapped[datetime | None]
     """When the newest round was."""
     signed_entries: Mapped[int] = mapped_column(Integer)
@@ -273,6 +276,8 @@ class DeclaredRoundRow(Base):
     drawn: Mapped[str | None] = mapped_column(String(64))
     """The keyed hash of who was drawn so far and how often, in the last round of a request that
     drew a client in secret; null in others."""
+    canaries: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What canaries show up to this round; null in rounds without any."""
     head: Mapped[str] = mapped_column(String(64))
     """The chain's after this round."""
     declared_at: Mapped[datetime]

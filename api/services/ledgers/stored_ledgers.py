@@ -57,7 +57,7 @@ from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
-_OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
+_OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at", "alarm_round")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
 
@@ -139,6 +139,7 @@ def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
         epsilon_max=0.0 if terms.counts_epsilon else None,
         leakage_max=0.0 if terms.mechanism == "laplace-l2" else None,
         declared_at=None,
+        alarm_round=None,
         signed_entries=-1,
         signed_at=None,
     )
@@ -242,6 +243,7 @@ def posted_round(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
             "charged": "population" if everyone else "participants",
             "reservation": row.reserved,
             "chain_head": row.head,
+            "alarm_round": (row.canaries or {}).get("alarm_round"),
         }
     )
 

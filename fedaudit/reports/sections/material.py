@@ -102,9 +102,6 @@ class ScoredMaterial:
     result: FinalFigures
     disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
     """By attribute, which groups are disclosed: every attribute that the result has counts of."""
-    last_fairness: Mapping[str, Sequence[Mapping[str, float | None]]] = field(default_factory=dict)
-    """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
-    published them."""
     progressed: Progressed = unfollowed
     published: PublishedCounts = field(default_factory=ExactCounts)
 

@@ -332,7 +332,7 @@ class Budgets(ScopedRepository):
                 paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
             self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
             self._change(one, state=SETTLED, spent=paid)
-            self._without_rounding(_key_of(one), one.amount)
+        self._without_rounding([experiment_id], {_place(_key_of(one)): one.amount for one in held})
         return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
@@ -348,8 +348,8 @@ class Budgets(ScopedRepository):
         if back := [nothing | _by_key(one) for one in found]:
             self.session.execute(_BOOK, back)
         self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
-        for key in found:
-            self._without_rounding(key, key.pop("unreserve"))
+        returned = {_place(one): float(one["unreserve"]) for one in found}
+        self._without_rounding(experiment_ids, returned)
         of_epsilon = and_(held, Reservation.figure == "epsilon")
         ids_by_size = defaultdict(list)
         for one in self._all(select(Reservation).where(of_epsilon)):
@@ -551,12 +551,18 @@ class Budgets(ScopedRepository):
         key = _by_key(_key_of(reservation))
         self.session.execute(_BOOK, [{**key, "enlarge": enlarge, **amounts}])
 
-    def _without_rounding(self, key: Mapping[str, object], returned: float) -> None:
-        """Adds up anew what is reserved where less is left than sums of floats may have lost; not
-        always, for that reads all reservations."""
-        left = self.session.scalar(select(FederationBudget.reserved).where(_is_budget(key)))
-        if left and left < 1e-9 * returned:
-            self._book_anew(key, spend=0.0)
+    def _without_rounding(
+        self, experiment_ids: Collection[str], returned: Mapping[tuple[object, ...], float]
+    ) -> None:
+        """Adds up anew what is reserved where less is left than sums of floats may have lost by
+        what these experiments `returned`; not always, for that reads all reservations."""
+        columns, own = [_BUDGET.c[name] for name in BUDGET_KEY], table_of(Reservation).c
+        alike = (own[name] == _BUDGET.c[name] for name in BUDGET_KEY)
+        theirs = own.experiment_id.in_(experiment_ids), _BUDGET.c.reserved > 0
+        left = select(*columns, _BUDGET.c.reserved).where(*alike, *theirs).distinct()
+        for *place, reserved in self.session.execute(left).all():
+            if reserved < 1e-9 * returned.get(tuple(place), 0.0):
+                self._book_anew(dict(zip(BUDGET_KEY, place, strict=True)), spend=0.0)
 
     def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
@@ -581,6 +587,10 @@ def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
 
 def _key_of(reservation: Reservation) -> dict[str, object]:
     return {name: getattr(reservation, name) for name in BUDGET_KEY}
+
+
+def _place(key: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(key[name] for name in BUDGET_KEY)
 
 
 def _by_key(key: Mapping[str, object]) -> dict[str, object]:
