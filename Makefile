@@ -49,7 +49,7 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install native demo docs test test-slow test-gpu test-integrations test-data golden mutation lint format bench \
+.PHONY: help install native demo docs test test-slow test-gpu test-integrations golden mutation lint format bench \
 	reproduce screenshots
 
 help:
@@ -60,7 +60,6 @@ help:
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make test-gpu   run the tests of tensors on cuda:0"
 	@echo "make test-integrations  against MLflow, Flower and verifiers of claims"
-	@echo "make test-data  train on the real data by a running service: one line for each file"
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make docs       build the documentation as a site in build/site, with its reference"
@@ -118,10 +117,6 @@ test-integrations: $(INTEGRATIONS_STAMP)
 	$(INTEGRATIONS_VENV)/bin/python -m pytest -m integrations \
 		tests/publishing tests/reports tests/client/adapters tests/client/test_generated_clients.py \
 		$(PYTEST_ARGS)
-
-test-data: $(ENVIRONMENT)
-	FEDAUDIT_TEST_DATA_DIR="$(abspath $(DATA))" $(PYTHON) -m pytest -m slow \
-		tests/end_to_end/test_federations_real_data.py $(PYTEST_ARGS)
 
 golden: $(ENVIRONMENT)
 	$(PYTHON) -m tests.golden $(BASE) $(GOLDEN_ARGS)

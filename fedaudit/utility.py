@@ -251,15 +251,6 @@ class RowGains:
         return self.total > NORMAL_95 * math.sqrt(self.squares)
 
 
-@dataclass(frozen=True, eq=False)
-class ConstantByGroup:
-    """What the constant gets on the rows of each group: [clients, groups] each. Confidential."""
-
-    rows: Ints
-    correct: Ints | None
-    constant_correct: Ints | None
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConstantComparison:
     """What the scored rows add up to. Confidential; arrays [clients] but for `outcomes`."""
@@ -278,7 +269,8 @@ class ConstantComparison:
     a prediction is a number without a favourable outcome."""
     true_outcomes: Ints | None
     """[outcomes]: the same rows by their true outcome."""
-    by_group: Mapping[str, ConstantByGroup]
+    rows_by_group: Mapping[str, Ints]
+    """Attribute -> how many rows each group has, [groups]."""
     gains: Mapping[Gain, RowGains]
     """How much better the model is on each row."""
     decided: Floats
@@ -326,7 +318,10 @@ def compare_with_constant(rows: MeasuredRows, shape: LossShape) -> ConstantCompa
         decided=_sums(rows, rows.weights),
         decision_gain=_sums(rows, gains["accuracy"]) if "accuracy" in gains else None,
         outcome_gain=_sums(rows, gains["outcome"]) if "outcome" in gains else None,
-        by_group={name: _by_group(rows, found, *group) for name, group in rows.groups.items()},
+        rows_by_group={
+            name: np.bincount(codes[codes >= 0], minlength=groups)
+            for name, (groups, codes) in rows.groups.items()
+        },
         threshold=rows.threshold,
         counts=_four_counts(rows),
         ranking=_ranking(rows),
@@ -383,25 +378,6 @@ def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, Float
         right = weights * ((rows.outcome == true).astype(np.float64) - (usual == true))
         found["outcome"] = np.where(judged, right, 0.0)
     return found
-
-
-def _by_group(
-    rows: MeasuredRows, constant: ConstantPrediction, groups: int, codes: Ints
-) -> ConstantByGroup:
-    grouped = codes >= 0
-    place = (rows.client * groups + codes)[grouped]
-    shape = rows.clients, groups
-
-    def count(which: Bools) -> Ints:
-        chosen = place[which[grouped]]
-        return np.bincount(chosen, minlength=rows.clients * groups).reshape(shape)
-
-    right = constant.correct
-    return ConstantByGroup(
-        rows=count(np.ones(len(codes), dtype=np.bool_)),
-        correct=None if right is None else count(rows.predicted == rows.target),
-        constant_correct=None if right is None else count(right),
-    )
 
 
 def _outcomes(rows: MeasuredRows) -> tuple[Ints | None, Ints | None]:
@@ -525,10 +501,3 @@ def _intervals(
             shares = gained is not saved
             [intervals[name]] = gain_intervals(own, level=level, are_shares=shares)
     return intervals
-
-
-def group_intervals(gained: Ints, rows: Ints, *, level: float) -> list[Interval]:
-    """Of each group's accuracy over the constant's, from `gained` and `rows` [clients, groups].
-    `gained`: rows that only the model classifies correctly, less those of only the constant."""
-    own = Clustered(np.stack([gained, rows], axis=-1))
-    return gain_intervals(own, level=level, are_shares=True)

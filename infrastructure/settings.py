@@ -251,12 +251,8 @@ class Settings(BaseSettings):
     """No submission or profile may set its minimum group size below this."""
     min_group_clients: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """No submission or profile may set its minimum of clients in a group below this."""
-    budgets_across: Literal["service", "project"] = "service"
-    """Whether a budget on a content counts what every project spends on it, or its own's alone."""
     keep_results_days: Annotated[int | None, Field(ge=1, le=36500)] = None
     """How long a run's trained model and record table are kept after its end; null for ever."""
-    keep_artifacts_days: Annotated[int | None, Field(ge=1, le=36500)] = None
-    """How long a brought file of parameters is kept after its last use; null for ever."""
     keep_checkpoints_days: Annotated[int, Field(ge=0, le=36500)] = 7
     """Of runs that ended without their worker; those of others go with their end."""
     keep_deliveries_days: Annotated[int, Field(ge=7, le=36500)] = 30

@@ -239,7 +239,7 @@ def _configure_postgresql(connection: Any, _record: object, *, seconds: float | 
     connection.commit()
 
 
-HEAD = "0048"
+HEAD = "0050"
 """The revision of `migrations` that this code is written for."""
 
 

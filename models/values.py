@@ -66,7 +66,8 @@ Bound = tuple[str, Literal["lte", "gte"], float]
 BudgetFigure = Literal["leakage", "log_ratio", "epsilon"]
 """What a budget counts: n/nu by the paper's convention, the theorem's own sum, or an epsilon."""
 BudgetsAcross = Literal["service", "project"]
-"""Whether a budget on a content counts what every project of the service spends, or its own's."""
+"""Whose spending a budget counts: every project's with the content, or, of data that were made up,
+one project's."""
 FederationStatus = Literal["profiling", "ready", "rejected", "deleted", "erased"]
 """`deleted`: without its file. `erased`: without any data of its people."""
 FileKind = Literal["artifact", "attack-files", "model", "record-table"]
@@ -220,7 +221,7 @@ class Budget:
     owner_total: float | None = None
     """What the owner of the content has set, if there is one."""
     across: BudgetsAcross = "service"
-    """Whose spending is counted; made-up data is each project's own whatever the setting."""
+    """Whose spending is counted."""
     is_owner: bool = True
     """Whether no other project's totals hold for this one."""
     others_reserved: float = 0.0

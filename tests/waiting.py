@@ -8,9 +8,12 @@ Found = TypeVar("Found")
 
 
 def wait_until(
-    condition: Callable[[], Found], what: str = "it", *, seconds: float = 60.0, pause: float = 0.02
+    condition: Callable[[], Found], what: str = "it", *, seconds: float = 120.0, pause: float = 0.05
 ) -> Found:
-    """What the condition gives, once that is true. Raises AssertionError."""
+    """What the condition gives, once that is true: two minutes are for machines that are busy.
+
+    Each look costs the processes that it waits for time. Raises AssertionError.
+    """
     deadline = monotonic() + seconds
     while not (found := condition()):
         assert monotonic() < deadline, f"gave up waiting for: {what}"

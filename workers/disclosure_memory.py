@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import structlog
@@ -47,6 +47,8 @@ _COUNTED_BEFORE = (
     "out, or hold out other people by another `seed`"
 )
 
+Opened = dict[tuple[str, str], RowSet]
+"""Sets by their numbering and digest."""
 Known = Sequence[list[DisclosedRows]]
 """Of each memory, what it held."""
 
@@ -61,6 +63,8 @@ class Memory:
     rows: Numbered
     anchors: Sequence[str] = ()
     """Keys of rows that also find other memories; none for those of one key alone."""
+    opened: Opened = field(default_factory=dict)
+    """Sets that were read before, to which this adds."""
 
     @property
     def locks(self) -> set[str]:
@@ -71,13 +75,14 @@ class Memory:
         """What was disclosed before."""
         disclosed = DisclosureRepository(session)
         stored = disclosed.sets(self._keys(disclosed), numbering=self._numbering)
-        return [
-            DisclosedRows(
-                RowSet.from_bytes(rows, digest=digest),
-                RowSet.from_bytes(favourable, digest=favourable_digest),
-            )
-            for digest, rows, favourable_digest, favourable in stored
-        ]
+        return [DisclosedRows(self._opened(*one[:2]), self._opened(*one[2:])) for one in stored]
+
+    def _opened(self, digest: str, rows: bytes) -> RowSet:
+        found = self.opened.get((self.numbering, digest))
+        if found is None:
+            found = RowSet.from_bytes(rows, digest=digest)
+            self.opened[self.numbering, digest] = found
+        return found
 
     def count(self, session: Session) -> int:
         """How many sets were disclosed before; never fewer later."""
@@ -135,11 +140,12 @@ def remember(
 
 
 def settle_disclosures(
-    writer: FencedWriter, experiment: RunningExperiment, *, secret: bytes
+    writer: FencedWriter, experiment: RunningExperiment, *, secret: bytes, opened: Opened
 ) -> frozenset[str]:
     """The attributes that the run withholds; remembers what it discloses. A resumed run keeps its
     decision. Slow work is done before the transaction, and repeated within it only if another run
-    on the same data was quicker. `secret`: for keys of rows."""
+    on the same data was quicker. `secret`: for keys of rows. `opened`:
+    sets that earlier experiments of the unit read, to which this adds."""
     cell = experiment.run.cell
     if not is_remembered(cell):
         return frozenset()
@@ -147,7 +153,7 @@ def settle_disclosures(
         decided = _decided_before(session, experiment)
     if decided is not None:
         return decided
-    groups, memories = scored_groups(cell), _memories(experiment, secret)
+    groups, memories = scored_groups(cell), _memories(experiment, secret, opened)
     with writer.database.read() as session:
         known = [memory.earlier(session) for memory in memories]
     decision = decide(groups, memories, known)
@@ -170,17 +176,17 @@ def settle_disclosures(
     return writer.write(settle)
 
 
-def _memories(experiment: RunningExperiment, secret: bytes) -> list[Memory]:
+def _memories(experiment: RunningExperiment, secret: bytes, opened: Opened) -> list[Memory]:
     """That of the file, that of its rows in any file, and what was remembered of images before
     their rows were numbered by the file."""
     cell = experiment.run.cell
     fingerprint, by_cells = cell.federation.fingerprint, rows_by_cells(cell, secret=secret)
     anchors = sorted({anchor for one in by_cells for anchor in _anchors(one.population.row_keys)})
-    found = [Memory(fingerprint, ROWS_OF_FILE, rows_of_file(cell))]
+    found = [Memory(fingerprint, ROWS_OF_FILE, rows_of_file(cell), opened=opened)]
     if anchors:
-        found.append(Memory(anchors[0], _ROWS_BY_CELLS, by_cells, anchors))
+        found.append(Memory(anchors[0], _ROWS_BY_CELLS, by_cells, anchors, opened))
     if isinstance(cell.spec.federation, Images | Femnist):
-        found.append(Memory(fingerprint, _ROWS_OF_CLIENTS, rows_of_clients(cell)))
+        found.append(Memory(fingerprint, _ROWS_OF_CLIENTS, rows_of_clients(cell), opened=opened))
     return found
 
 

@@ -11,14 +11,12 @@ from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Checkpoint, SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.figures import ReportFigure, figures_of, parsed
-from fedaudit.reports.later import judged_later
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
 from fedaudit.reports.sections.material import ModelFile, Progressed, ReportMaterial, unfollowed
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.sections.utility import known_ending
-from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
@@ -43,9 +41,9 @@ from models.repositories import (
     CheckpointRepository,
     EventRepository,
     ExperimentRepository,
-    LaterAttacksRepository,
     ReportListRepository,
     ReportRepository,
+    RunLogRepository,
     SweepRepository,
 )
 from models.values import FinalFigures, IndexedFigure, ReportIndex
@@ -87,13 +85,11 @@ def report_of(
     device: str,
     backend: Mapping[str, str],
     key: SigningKey,
-    budgets_apart: bool,
     attacks: Sequence[AttackSection] = (),
     progressed: Progressed = unfollowed,
 ) -> FinishedReport:
-    """The signed report of a finished run, with its claims.
-    `budgets_apart`: projects' spending is counted apart. `progressed` is called between parts.
-    Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
+    """The signed report of a finished run, with its claims. `progressed` is called between
+    parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
         material = report_material(
@@ -104,7 +100,6 @@ def report_of(
             backend=backend,
             key_id=key.key_id,
             disclosure_policy=parse_disclosure_policy((row and row.disclosure) or {}),
-            budgets_apart=budgets_apart,
         )
         material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
     progressed()
@@ -114,7 +109,10 @@ def report_of(
             repeats = repeats_of(session, experiment, document)
         if repeats is not None:
             document = with_repeats(document, repeats)
-    signed = sign_report(document, key, claims_key_id=ClaimsKey(key).public.key_id)
+    with database.read() as session:
+        begun = RunLogRepository(session).begun(experiment.id)
+    run, of_claims = None if begun is None else begun.run, ClaimsKey(key).public.key_id
+    signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     claims = signed_claims(database, experiment, signed, key, progressed=progressed)
     return FinishedReport(signed, claims, material, key)
 
@@ -196,9 +194,9 @@ def succeed(
         figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
-    sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     use_claims_key(session, report.key)
     CheckpointRepository(session).delete(experiment.id)
+    sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     return True
 
 
@@ -265,22 +263,6 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
         },
         figures=[IndexedFigure(**_indexed(one)) for one in figures_of(report)],
     )
-
-
-def answer_as_stored(session: Session, experiment_id: str, project_id: str) -> None:
-    """Give an experiment whose report was stored without an answer the one that follows from it and
-    from later attacks, in both lists. Raises ValueError, KeyError or TypeError for a report that
-    cannot be read."""
-    reports = ReportRepository(session, project_id)
-    report = reports.get(experiment_id)
-    if report is None:
-        raise LookupError(f"no report of experiment {experiment_id}")
-    later = LaterAttacksRepository(session, project_id).sections(experiment_id)
-    document = judged_later(report.document, later)
-    answer = answer_by_codes(document).model_dump()
-    if ExperimentRepository(session, project_id).put_answer(experiment_id, answer):
-        summary = {**report_index(document).summary, "answer": answer_of(document).model_dump()}
-        reports.restate(experiment_id, summary=summary)
 
 
 def _indexed(one: ReportFigure) -> dict[str, Any]:

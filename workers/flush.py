@@ -26,7 +26,7 @@ from fedaudit.ledger.rows import LedgerEntry, charges_report, entry_of, stored_f
 from fedaudit.ledger.statements import Checkpoint, PublicKey, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.runs.blocks import Block, values_by_metric
+from fedaudit.runs.blocks import Block
 from fedaudit.runs.experiment_plan import with_start
 from fedaudit.runs.ledger_writer import LedgerWriter, Spending, WrittenEntry
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
@@ -120,10 +120,6 @@ class DatabaseSink:
     def entries_of_round(self, round_: int) -> list[LedgerEntry]:
         rows = self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
         return [entry_of(row) for row in rows]
-
-    def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
-        rows = FairnessRepository(self._session).last(self._id, attribute, rounds=rounds)
-        return [values_by_metric(row.figures) for row in rows]
 
 
 def store_totals(

@@ -194,8 +194,7 @@ class RunLoop:
         return budgets.draw(experiment.id, spent=spent, releases=most[0])
 
     def _budgets(self, session: Session, experiment: RunningExperiment) -> Budgets:
-        across = self._context.settings.budgets_across
-        return Budgets(session, experiment.project_id, across=across, price=composed_epsilon)
+        return Budgets(session, experiment.project_id, price=composed_epsilon)
 
     # -- storing ----------------------------------------------------------------------------------
 
@@ -217,11 +216,14 @@ class RunLoop:
         def store(session: Session) -> set[int]:
             asked = store_blocks(session, list(blocks.values()), again=self._writer.again)
             cancelled = {one for one, played in blocks.items() if played.experiment.id in asked}
-            for position in due:
-                self._sign(session, position)
-            for position in diverged - cancelled:
+            over = diverged - cancelled
+            for position in over:
                 # Stored with the last rounds: a resumed run could not know that this one had ended.
                 self._store_end(session, position, status="failed", reason="diverged")
+            # Last: who holds a log's lock waits for no row.
+            for position in due:
+                if position not in over:
+                    self._sign(session, position)
             return cancelled
 
         cancelled = self._writer.write(store)
@@ -296,7 +298,6 @@ class RunLoop:
             device=device,
             backend=backend(device),
             key=self._context.signing_key,
-            budgets_apart=self._context.settings.budgets_across == "project",
             attacks=[one.section for one in attacks],
             progressed=self._lease.progressed,
         )

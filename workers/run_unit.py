@@ -16,9 +16,10 @@ from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audit_unit import AuditRun, ProfileRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
 from workers.context import WorkerContext
-from workers.disclosure_memory import settle_disclosures
+from workers.disclosure_memory import Opened, settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import RunningExperiment, load_cell, resume_experiment
+from workers.proof.signing import enter_run
 from workers.sweeper import tidy_maps
 
 log = structlog.get_logger()
@@ -71,6 +72,7 @@ class UnitRun(ClaimedUnit):
     def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
         super().__init__(context, claim, lease)
         self._loaded: dict[DataKey, Federation] = {}
+        self._opened: Opened = {}
         """What its experiments share is loaded once."""
 
     def _work(self) -> None:
@@ -94,13 +96,17 @@ class UnitRun(ClaimedUnit):
 
         def start(session: Session) -> list[Experiment]:
             experiments = self._experiments(session)
-            rows = []
+            rows, begun = [], []
             for row in experiments.of_unit(self._claim.unit_id):
                 if row.status == "cancelling":
                     self._end(session, row, "cancelled-by-caller")
                 elif row.status not in ENDED:
-                    experiments.start(row.id)
+                    if experiments.start(row.id):
+                        begun.append(row)
                     rows.append(experiments.get(row.id) or row)
+            # Last: who holds a log's lock waits for no row.
+            for row in begun:
+                enter_run(session, row, key=self._context.signing_key)
             return rows
 
         return self._writer.write(start)
@@ -115,7 +121,9 @@ class UnitRun(ClaimedUnit):
             check_attacks(cell)
             found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
             secret = self._context.signing_key.derived_secret(ROUNDING)
-            found.run.withheld = settle_disclosures(self._writer, found, secret=secret)
+            found.run.withheld = settle_disclosures(
+                self._writer, found, secret=secret, opened=self._opened
+            )
             self._lease.progressed()
             # The same in every run of this service, so that repeats are rounded alike.
             found.run.rounding_key = secret

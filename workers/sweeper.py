@@ -38,7 +38,6 @@ from infrastructure.storage import (
 )
 from models.database import AWAY, Database
 from models.repositories import (
-    ArtifactRepository,
     AuditLogRepository,
     CheckpointRepository,
     ExperimentRepository,
@@ -47,7 +46,6 @@ from models.repositories import (
     LedgerRepository,
     OldFileRepository,
     OutboxRepository,
-    ReportRepository,
     SweeperLeaseRepository,
     UnitRepository,
     UnitStackRepository,
@@ -59,7 +57,6 @@ from models.tables.experiments import Unit
 from models.values import FileKind, ReclaimedUnit
 from workers.context import start
 from workers.eraser import Eraser
-from workers.finish import answer_as_stored
 from workers.flush import charge_interrupted_rounds, context_of_interrupted
 from workers.proof.declared_signing import DeclaredLedgerSigner
 from workers.proof.signing import (
@@ -86,8 +83,6 @@ def tidy_maps(settings: Settings, database: Database) -> None:
 
 
 _EVERY_SECONDS = 60.0
-_ARTIFACTS_EVERY_SECONDS = 3600.0
-"""Whether one is needed is looked up in the specs of its project's experiments."""
 _REMOVED_AT_ONCE = 100
 _KEYS = {
     "artifact": artifact_key,
@@ -104,7 +99,7 @@ class Expiry:
         self._settings = settings
         self._database = database
         self._storage = storage
-        self._next = self._next_artifacts = 0.0
+        self._next = 0.0
 
     def expire(self) -> None:
         """A turn, at most once a minute. Raises SQLAlchemyError."""
@@ -121,12 +116,6 @@ class Expiry:
                     *files.later_attacks(days, _REMOVED_AT_ONCE),
                 ]
             self._note(old, days)
-        days = self._settings.keep_artifacts_days
-        if days is not None and now >= self._next_artifacts:
-            self._next_artifacts = now + _ARTIFACTS_EVERY_SECONDS
-            with self._database.read() as session:
-                brought = OldFileRepository(session).artifacts(days, _REMOVED_AT_ONCE)
-            self._note(brought, days)
         self._remove()
         self._forget_rows()
         tidy_maps(self._settings, self._database)
@@ -139,13 +128,8 @@ class Expiry:
         for project_id, some in by_project.items():
             with self._database.write() as session:
                 gone = ExpiredFileRepository(session, project_id)
-                artifacts = ArtifactRepository(session, project_id)
                 counted = defaultdict[FileKind, int](int)
                 for one in some:
-                    if one.kind == "artifact" and not artifacts.expire(
-                        one.owner, kept_days=kept_days
-                    ):
-                        continue
                     gone.note(
                         one.kind,
                         one.owner,
@@ -194,7 +178,6 @@ log = structlog.get_logger()
 
 _DUTY = "sweeper"
 _BATCH = 200
-_ANSWERED_AT_ONCE = 20
 _WAITING = 2_000
 """Waiting units looked at in a tick."""
 _DUTY_TICKS = 5
@@ -214,8 +197,6 @@ class Sweeper:
         self._storage = Storage(settings.storage_url)
         self._expiry = Expiry(settings, database, self._storage)
         self._sign_with(self._key_file.current())
-        self._all_answered = False
-        """Looked for once: whatever ends now has an answer."""
         self._refused: set[str] = set()
         """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
         interrupted rounds."""
@@ -245,8 +226,6 @@ class Sweeper:
         self._ledgers.sign_waiting(_BATCH)
         self._eraser.erase_waiting(_BATCH)
         self._expiry.expire()
-        if not self._all_answered:
-            self._answer_earlier()
         return True
 
     def _sign_with(self, key: SigningKey) -> None:
@@ -256,7 +235,6 @@ class Sweeper:
             self._database,
             key,
             floor=DisclosureFloor(minimum_group_size=self._settings.min_group_size),
-            across=self._settings.budgets_across,
         )
         self._audit_logs = AuditLogSigner(self._database, key)
         self._eraser = Eraser(self._database, self._storage, key)
@@ -322,21 +300,9 @@ class Sweeper:
                     sign_as_stored(session, ended, owner, key=self.key)
             return
         for experiment in ExperimentRepository(session, owner).of_unit(unit.unit_id):
-            if experiment.finished_at is None:
+            # One that waits has begun nothing: it is in no log of runs either.
+            if experiment.finished_at is None and experiment.started_at is not None:
                 sign_as_stored(session, experiment.id, owner, key=self.key)
-
-    def _answer_earlier(self) -> None:
-        """Give experiments that ended before answers were stored that of their report."""
-        with self._database.read() as session:
-            reports = ReportRepository(session)
-            waiting = reports.unanswered(_ANSWERED_AT_ONCE, excluded=self._refused)
-        for id_, project_id in waiting:
-            with (
-                self._refusing(id_, "no answer found", experiment_id=id_),
-                self._database.write() as session,
-            ):
-                answer_as_stored(session, id_, project_id)
-        self._all_answered = not waiting
 
     def _enter_lost_rounds(self) -> None:
         """Enter interrupted rounds of runs that their callers ended without a worker; none are

@@ -43,6 +43,7 @@ def ledger_page(
         found=rounds,
         below=below,
         answer=report.get("answer"),
+        tests=report.get("tests"),
         next_step=declared_next(report) if report else "",
         pictures=report_pictures(report) if report.get("ledger", {}).get("rounds") else [],
     )

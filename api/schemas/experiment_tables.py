@@ -11,7 +11,7 @@ from api.schemas.base import Page, PageParameters, Parameters, Reasons
 from api.schemas.people import ActorBody
 from fedaudit.ledger.rows import OutcomeName
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
-from fedaudit.reports.sections.part import IntervalSection, computed_rate, with_rates
+from fedaudit.reports.sections.part import IntervalSection
 from fedaudit.reports.sections.privacy import ClusterLeakage
 from fedaudit.spec.base import Text, stands_for
 from fedaudit.spec.declared_ledgers import MetricTerms
@@ -41,6 +41,8 @@ class StatedLedger(BaseModel):
     observer: str
     delta: float | None
     adjacency: str | None
+    alarm_round: int | None
+    """The round in which canaries contradicted the declared noise; null without an alarm."""
 
 
 class LedgerBody(StatedLedger):
@@ -104,6 +106,8 @@ class PostedRound(BaseModel):
     """Who pays: those who were asked, or everyone where it is secret who was drawn."""
     over_budget: int
     """Clients asked that have spent more than their budget with this round."""
+    alarm_round: int | None
+    """The round, up to this one, in which canaries contradicted the declared noise."""
     reservation: Literal["none", "reserved", "other", "refused"]
     """`other` where it is not what was reserved; `refused` where it asked clients for whom it had
     been refused."""
@@ -262,7 +266,6 @@ class FairnessLine(BaseModel):
     interval_reason: str | None
 
 
-@with_rates(after="false_negatives", field=computed_rate)
 class GroupLine(BaseModel):
     """The counts of one group in one round: confidential."""
 
@@ -274,6 +277,9 @@ class GroupLine(BaseModel):
     false_positives: int
     true_negatives: int
     false_negatives: int
+    selection_rate: float | None
+    true_positive_rate: float | None
+    false_positive_rate: float | None
     reasons: Reasons
 
 

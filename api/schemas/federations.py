@@ -341,8 +341,8 @@ _SCOPES: dict[BudgetsAcross, str] = {
     "service": "what every project of this service spends on this content, whichever registered "
     "it; the totals of the project that owns it hold for all, and another project's for itself "
     "alone",
-    "project": "what this project spends on this content; another project of the service that has "
-    "the same content has separate budgets, and neither counts what the other spends",
+    "project": "what this project spends on this content, which was made up: another project of "
+    "the service has separate budgets, and neither counts what the other spends",
 }
 
 

@@ -148,8 +148,7 @@ def _not_registered(audit: AuditSpec) -> InvalidInputError:
 def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
     """Raises InvalidInputError where the audit departs from the policy of the project's federation,
     or of the content's owner."""
-    across = call.resources.settings.budgets_across
-    federations = FederationRepository(session, call.project_id, across=across)
+    federations = FederationRepository(session, call.project_id)
     found: list[FieldError] = []
     for row in (federations.find(fingerprint), federations.of_owner(fingerprint)):
         if row is not None:

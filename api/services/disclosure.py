@@ -125,8 +125,7 @@ def refuse_departures(
         raise LookupError(f"federation {federation_id}: this project has no such federation")
     owners = None
     if not budgets.is_owner(federation_id):
-        own = (budgets.session, budgets.project_id)
-        federations = FederationRepository(*own, across=budgets.across)
+        federations = FederationRepository(budgets.session, budgets.project_id)
         owners = federations.of_owner(found.fingerprint)
     for row in (found, owners):
         if row is not None and row.disclosure is not None:

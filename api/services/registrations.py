@@ -205,8 +205,7 @@ def register_file(
             earlier = _taken_by_another(session, call.caller, pending, idempotency)
             if earlier is not None:
                 return earlier
-        across = call.resources.settings.budgets_across
-        federations = FederationRepository(session, call.project_id, across=across)
+        federations = FederationRepository(session, call.project_id)
         before = federations.find(file.fingerprint)
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.

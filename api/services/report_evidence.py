@@ -31,12 +31,13 @@ from models.repositories import (
     LedgerCheckpointRepository,
     LedgerRepository,
     ReportRepository,
+    RunLogRepository,
     SigningKeyRepository,
     SignOffRepository,
 )
 from models.repositories.ledger import stored_rows
 from models.tables.experiments import Experiment, LaterAttacks, SignOff
-from models.tables.ledger import DeclaredLedger, SigningKey
+from models.tables.ledger import DeclaredLedger, RunLogEntry, SigningKey
 from models.values import LedgerRow
 from models.vocabulary import ENDED
 
@@ -73,6 +74,7 @@ def evidence_of(
         sign_offs = read("sign-offs", lambda: SignOffRepository(session, project_id).list(id_))
         later = read("later attacks", lambda: LaterAttacksRepository(session, project_id).list(id_))
         stored = read("claims", lambda: ReportRepository(session, project_id).claims(id_))
+        log = read("log of runs", lambda: _log_of(session, owner))
         keys = SigningKeyRepository(session).list()
         return Evidence(
             experiment_id=id_,
@@ -83,6 +85,7 @@ def evidence_of(
             sign_offs=[row.envelope for row in sign_offs if row.envelope is not None],
             later_attacks=[row.envelope for row in later if row.envelope is not None],
             claims=stored if report is not None else (),
+            log=_log(log) if any(row.experiment_id == id_ for row in log) else None,
             salt=salt,
             erased=ErasureRepository(session, project_id).statement(id_),
             keys=readable_keys([key.public_key for key in keys], faults),
@@ -90,6 +93,18 @@ def evidence_of(
             rows=readable_rows(database, id_, project_id),
             faults=faults,
         )
+
+
+def _log_of(session: Session, owner: Experiment | DeclaredLedger) -> Sequence[RunLogEntry]:
+    """The log of the runs on an experiment's data; trainings elsewhere are in none."""
+    if isinstance(owner, Experiment):
+        return RunLogRepository(session).list(owner.federation_id)
+    return ()
+
+
+def _log(rows: Sequence[RunLogEntry]) -> dict[str, Any]:
+    entries = [{name: getattr(row, name) for name in ("run", "kind", "digest")} for row in rows]
+    return {"entries": entries, "checkpoint": rows[-1].checkpoint}
 
 
 def readable_rows(

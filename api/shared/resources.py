@@ -90,9 +90,8 @@ class Resources:
             return partial(rights.admits, ProjectRepository(session).name(project_id))
 
     def budgets(self, session: Session, project_id: str) -> Budgets:
-        """The budgets of a project, with what the settings say of other projects' spending."""
-        across = self.settings.budgets_across
-        return Budgets(session, project_id, across=across, price=composed_epsilon)
+        """The budgets of a project, whose epsilons are composed."""
+        return Budgets(session, project_id, price=composed_epsilon)
 
     def tidy_storage(self) -> None:
         """Remove what is left of uploads whose process was killed, and of those that nobody

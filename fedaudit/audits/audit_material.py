@@ -32,7 +32,6 @@ from fedaudit.reports.sections.predictions import (
     AuditMaterial,
     ThresholdGaps,
     ThresholdSection,
-    drawn_by_rows,
 )
 from fedaudit.reports.sections.published_fairness import exact_sections, fairness_sections
 from fedaudit.spec.metrics import COUNTS, METRICS, is_ratio
@@ -95,39 +94,28 @@ def audit_report(rows: AuditedRows, asked: AuditRequest) -> dict[str, Any]:
             left_out=rows.left_out,
             all_right=rows.all_right,
             threshold=threshold,
-            fairness=[_of_predictions(one, rows) for one in found],
+            fairness=[_of_predictions(one) for one in found],
         )
     )
 
 
-def _of_predictions(section: FairnessSection, rows: AuditedRows) -> FairnessSection:
+def _of_predictions(section: FairnessSection) -> FairnessSection:
     """Without what predictions alone do not have, each with its reason."""
-    by_rows, groups = rows.client_count is None, []
-    for one in section.groups:
-        update: dict[str, Any] = {"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}}
-        if by_rows:
-            interval = drawn_by_rows(one.accuracy_over_baseline_interval)
-            update["accuracy_over_baseline_interval"] = interval
-            of_rates = (one.rate_intervals or {}).items()
-            update["rate_intervals"] = {name: drawn_by_rows(own) for name, own in of_rates} or None
-        groups.append(one.model_copy(update=update))
-    metrics = {name: _metric(name, one, by_rows=by_rows) for name, one in section.metrics.items()}
-    return section.model_copy(update={"groups": groups, "metrics": metrics})
-
-
-def _metric(name: str, metric: MetricSection, *, by_rows: bool) -> MetricSection:
-    if name in _LOSSES:
-        return MetricSection(
-            value=None,
-            reason=NO_LOSS,
-            interval=None,
-            interval_reason=NO_LOSS,
-            last_rounds_reason=NO_ROUNDS,
-        )
-    update: dict[str, Any] = {"last_rounds": None, "last_rounds_reason": NO_ROUNDS}
-    if by_rows:
-        update["interval"] = drawn_by_rows(metric.interval)
-    return metric.model_copy(update=update)
+    no_loss = MetricSection(value=None, reason=NO_LOSS, interval=None, interval_reason=NO_LOSS)
+    groups = [
+        one.model_copy(update={"loss": None, "reasons": {**one.reasons, **_OF_GROUPS}})
+        for one in section.groups
+    ]
+    metrics = {**section.metrics, **dict.fromkeys(_LOSSES, no_loss)}
+    return section.model_copy(
+        update={
+            "groups": groups,
+            "metrics": {
+                name: one.model_copy(update={"last_rounds_reason": NO_ROUNDS})
+                for name, one in metrics.items()
+            },
+        }
+    )
 
 
 def _scored_material(

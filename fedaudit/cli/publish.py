@@ -63,7 +63,7 @@ def publish_mlflow(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run: figures by round, spec, report and readings. Repeating it repeats nothing."""
+    """Write a run: figures, spec, report and readings. Repeating it repeats nothing."""
     if alias is not None and registered_model is None:
         raise usage_error("--alias: name the model too, by --registered-model")
     registration = None if registered_model is None else Registration(registered_model, alias)
@@ -84,7 +84,6 @@ def publish_mlflow(
                 "created": run.created,
                 "metrics_written": run.metrics,
                 "files_written": run.files,
-                "model_id": run.model_id,
                 "model_reason": reason,
                 "version": run.version,
                 "alias": alias if passed and run.version else None,
@@ -94,7 +93,7 @@ def publish_mlflow(
         write_line(run.url or run.run_id)
         state = "a new run" if run.created else "the run was there already"
         say(f"{state}: {run.metrics} values and {run.files} files were written")
-        if run.model_id is None:
+        if reason is not None:
             say(f"no model was published: {reason}")
     if alias is not None and not (passed and run.version):
         why = "its gates did not pass" if run.version else "no model was published"

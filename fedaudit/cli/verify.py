@@ -1,5 +1,7 @@
-"""The commands `verify` and `dossier`, and the check of an audit log: without the service."""
+"""The commands `verify`, `claims` and `dossier`, and the check of an audit log."""
 
+import io
+import json
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -10,7 +12,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import AsJson, trusted_keys
+from fedaudit.cli.options import AsJson, ExperimentId, trusted_keys
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
@@ -24,11 +26,16 @@ from fedaudit.cli.output import (
     write_line,
 )
 from fedaudit.cli.remote import connected, is_id
-from fedaudit.ledger.bundle import NotABundleError, opened_bundle
+from fedaudit.ledger.bundle import Evidence, NotABundleError, claim_lines, opened_bundle
+from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
+from fedaudit.ledger.run_log import tiles
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
+from fedaudit.reports.checks import canonical_json, value_at
+from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
 from fedaudit.reports.dossier.dossier import dossier_files
 from fedaudit.reports.verification.dossier_checks import REWORDED, verify_folder
+from fedaudit.reports.verification.log_checks import read_log
 from fedaudit.reports.verification.verification import (
     ALTERED,
     UNTRUSTED,
@@ -63,16 +70,32 @@ def verify_command(
     out: Annotated[
         Path | None, typer.Option("--out", help="Keep the bundle of an ID here.")
     ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A bundle, or the log's `checkpoint`, from before; may be repeated.",
+        ),
+    ] = None,
+    extract: Annotated[
+        Path | None,
+        typer.Option(help="Write report, claims and the log of runs here, for others' verifiers."),
+    ] = None,
 ) -> None:
     """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
-    trusted = trusted_keys(public_key)
+    trusted, heads = trusted_keys(public_key), [_kept_head(path) for path in earlier or ()]
     with _bundle(source, out) as path:
         try:
             if path.is_dir():
+                if heads or extract is not None:
+                    raise usage_error("--earlier, --extract: name a bundle; a dossier has no log")
                 found = verify_folder(path, trusted=trusted)
             else:
                 with opened_bundle(path) as evidence, working("checking every entry"):
-                    found = verify(evidence, trusted=trusted)
+                    found = verify(evidence, trusted=trusted, earlier=heads)
+                if extract is not None and found.verdict != ALTERED:
+                    _extract(evidence, extract)
         except NotABundleError as error:
             raise usage_error(f"{source} is no bundle: it {error}") from None
     if not Path(source).exists() and found.experiment_id != source:
@@ -85,6 +108,72 @@ def verify_command(
     else:
         _tell(found, trusted={key.key_id for key in trusted})
     raise typer.Exit(_EXIT[found.verdict])
+
+
+def _kept_head(path: Path) -> str:
+    try:
+        with opened_bundle(path) as evidence:
+            return str(value_at(evidence.log, "checkpoint"))
+    except NotABundleError:
+        return path.read_text("utf-8", "replace")
+
+
+_CLAIM_FILES = {
+    TEST_RESULT: "gates",
+    VERIFICATION: "verification",
+    ML_BOM: "ml-bom",
+    REPORT: "figures",
+    MODEL_SIGNATURE: "model",
+}
+
+
+def _extract(evidence: Evidence, folder: Path) -> None:
+    """What other people's tools read, each as a file, the log as a folder that can be served."""
+    files: dict[str, bytes] = {}
+    if evidence.report is not None:
+        files["report.json"] = canonical_json(evidence.report)
+        files["claims.jsonl"] = claim_lines(evidence.claims)
+    for claim in evidence.claims:
+        kind = claim_of(claim_envelope(claim))["predicateType"]
+        files[f"{_CLAIM_FILES.get(kind, 'other')}.sigstore.json"] = canonical_json(claim)
+    for key in evidence.keys:
+        if key.key_id == value_at(evidence.report, "integrity", "claims_key_id"):
+            files["claims-key.pub"] = key.pem.encode()
+    if evidence.log is not None:
+        entries = [one.encoded() for one in read_log(evidence)]
+        files |= {f"log/{path}": content for path, content in tiles(entries)}
+        files["log/checkpoint"] = evidence.log["checkpoint"].encode()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    say(f"written to {folder}: {', '.join(name for name in files if '/' not in name)}")
+
+
+@app.command()
+def claims(
+    experiment_id: ExperimentId,
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Made if it is not there.")],
+) -> None:
+    """Write what a report claims, as `verify --extract` does, without the ledger and any check."""
+    lines = io.BytesIO()
+    with connected() as client:
+        report = client.report(experiment_id)
+        client.download_claims(experiment_id, lines)
+        keys = {one["key_id"]: one["public_key"] for one in client.signing_keys()}
+    key = keys.get(report["integrity"].get("claims_key_id"))
+    if key is None:
+        raise CommandError("the report has no claims: they came with a later version of fedaudit")
+    evidence = Evidence(
+        experiment_id=experiment_id,
+        spec=report["spec"],
+        names=(),
+        report=report,
+        checkpoints=(),
+        keys=[PublicKey.from_pem(key.encode())],
+        claims=[json.loads(line) for line in lines.getvalue().splitlines()],
+    )
+    _extract(evidence, out)
 
 
 @contextmanager

@@ -37,10 +37,6 @@ def hidden_as(reasons: Mapping[str, str]) -> str:
     return PROTECTS if any(one.startswith(PROTECTS) for one in reasons.values()) else "suppressed"
 
 
-MIN_CLIENTS = 2
-"""Of which an average over clients is shown: that of one would be the client's own figure."""
-
-
 @dataclass(frozen=True)
 class DisclosureRule:
     """By what the groups of one attribute are disclosed, whatever the population."""
@@ -102,10 +98,6 @@ class DisclosureRule:
     def left_out_because(self) -> str:
         """Why figures between groups leave some of them out."""
         return _LEFT_OUT_CLIENTS if self.of_clients else LEFT_OUT
-
-    def alone(self) -> "DisclosureRule":
-        """The rule for figures whose sums over groups no other attribute's figures repeat."""
-        return replace(self, combination=None)
 
     def is_large(self, size: int) -> bool:
         """Whether a group of so many rows or records is large enough to be disclosed."""
@@ -181,20 +173,6 @@ class Disclosure:
                 f"groups of sizes {rows.shape} are not those whose disclosure was decided, "
                 f"{self.rows.shape}; decide it from their own rows"
             )
-
-    def of_clients(self, clients: Ints, *, of: str = "clients") -> "Disclosure":
-        """For figures that are averaged over so many clients of each group: [groups]. Groups with
-        fewer than MIN_CLIENTS are suppressed besides, and the smallest of the others where just one
-        would be, or few rows together."""
-        shown = with_complementary_suppression(
-            self.shown & (clients >= MIN_CLIENTS),
-            self.rows,
-            minimum_group_size=self.rule.minimum_group_size,
-            combination=self.rule.combination,
-        )
-        too_few = f"{self.too_few} or {MIN_CLIENTS} {of}"
-        large = None if self.large is None else self.large & (clients >= MIN_CLIENTS)
-        return replace(self, shown=shown, too_few=too_few, large=large)
 
 
 def size_rule(groups: Groups) -> DisclosureRule:

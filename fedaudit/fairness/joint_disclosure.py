@@ -284,8 +284,9 @@ def _eliminated(basis: Floats) -> Floats:
             continue
         matrix[[row, pivot]] = matrix[[pivot, row]]
         matrix[row] /= matrix[row, column]
-        others = np.arange(len(matrix)) != row
-        matrix[others] -= np.outer(matrix[others, column], matrix[row])
+        factors = matrix[:, column].copy()
+        factors[row] = 0.0
+        matrix -= np.outer(factors, matrix[row])
         row += 1
     return matrix[:row]
 

@@ -24,13 +24,17 @@ from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_r
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.spec.experiment import ExperimentSpec
 
+_BITS = 64
+
 
 @dataclass(frozen=True, eq=False)
 class RowSet:
     """Some rows of the data, by their numbers. Confidential."""
 
-    packed: NDArray[np.uint8]
-    """A bit for every number, from 0 up; without zeros behind the last row."""
+    places: Ints
+    """Of the words of 64 rows that have some of its rows, ascending."""
+    words: NDArray[np.uint64]
+    """[places]: a bit for each of the 64."""
     digest: str
     """SHA-256 of the rows, in hexadecimal: equal sets have equal ones, and no others."""
 
@@ -41,28 +45,62 @@ class RowSet:
         bits[row_ids] = True
         packed = np.packbits(bits)
         named = packed if keys is None else np.sort(keys).astype("<u8")
-        return cls(packed, hashlib.sha256(named.tobytes()).hexdigest())
+        return cls._of_packed(packed, hashlib.sha256(named.tobytes()).hexdigest())
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
         """What `as_bytes` made. Raises zlib.error for anything else."""
-        return cls(np.frombuffer(zlib.decompress(stored), dtype=np.uint8), digest)
+        return cls._of_packed(np.frombuffer(zlib.decompress(stored), dtype=np.uint8), digest)
+
+    @classmethod
+    def _of_packed(cls, packed: NDArray[np.uint8], digest: str) -> "RowSet":
+        padded = np.pad(packed, (0, -len(packed) % 8))
+        return cls._of_words(padded.view(np.uint64), digest)
+
+    @classmethod
+    def _of_words(cls, words: NDArray[np.uint64], digest: str = "") -> "RowSet":
+        places = np.flatnonzero(words)
+        return cls(places, words[places], digest)
+
+    @classmethod
+    def union(cls, sets: Sequence["RowSet"]) -> "RowSet":
+        """The rows that any of them has, without a digest."""
+        words = np.zeros(max(one.width for one in sets), dtype=np.uint64)
+        for one in sets:
+            words[one.places] |= one.words
+        return cls._of_words(words)
 
     def as_bytes(self) -> bytes:
-        """To be stored."""
-        return zlib.compress(self.packed.tobytes(), level=1)
+        """To be stored: a bit for every number, from 0 up, without zeros behind the last row."""
+        return zlib.compress(self.spread(self.width).tobytes().rstrip(b"\0"), level=1)
+
+    def spread(self, width: int) -> NDArray[np.uint64]:
+        """All words [width, at least its own]."""
+        words = np.zeros(width, dtype=np.uint64)
+        words[self.places] = self.words
+        return words
+
+    @property
+    def width(self) -> int:
+        """How many words there are up to its last row."""
+        return int(self.places[-1]) + 1 if len(self.places) else 0
 
     @cached_property
     def rows(self) -> int:
         """How many rows it has."""
-        return int(np.bitwise_count(self.packed).sum())
+        return int(np.bitwise_count(self.words).sum())
 
-    def differing(self, other: "RowSet") -> NDArray[np.uint8]:
-        """The rows that only one of the two has, packed."""
-        short, long = sorted((self.packed, other.packed), key=len)
-        found = long.copy()
-        found[: len(short)] ^= short
-        return found
+    def differing(self, other: "RowSet") -> "RowSet":
+        """The rows that only one of the two has, without a digest."""
+        words = self.spread(max(self.width, other.width))
+        words[other.places] ^= other.words
+        return self._of_words(words)
+
+    @property
+    def numbers(self) -> Ints:
+        """Its rows, ascending."""
+        which, bit = np.divmod(np.flatnonzero(np.unpackbits(self.words.view(np.uint8))), _BITS)
+        return _BITS * self.places[which] + bit
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +117,9 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
-_PROBES = 16
-"""Rows that distinguish most sets from those that have all of another's rows."""
+_WORDS_AT_ONCE = 1 << 20
+_NO_PLACES = np.zeros(0, dtype=np.int64)
+_NO_WORDS = np.zeros(0, dtype=np.uint64)
 
 
 class SetsBeside:
@@ -90,61 +129,59 @@ class SetsBeside:
         self.sets = sets
         self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
         """[sets]: rows of each."""
-        self.lengths = np.array([len(one.rows.packed) for one in sets], dtype=np.int64)
-        """[sets]: bytes of each."""
-        width = -(-int(self.lengths.max(initial=0)) // 8) * 8
-        packed = np.zeros((len(sets), width), dtype=np.uint8)
-        for place, one in enumerate(sets):
-            packed[place, : len(one.rows.packed)] = one.rows.packed
-        self._words = packed.view(np.uint64)
+        self.widths = np.array([one.rows.width for one in sets], dtype=np.int64)
+        """[sets]: words of each, up to the last row."""
+        self._clients: NDArray[np.uint8] | None = None
+        self._has_clients = np.zeros(len(sets), dtype=np.bool_)
+        self._owners = np.repeat(np.arange(len(sets)), [len(one.rows.words) for one in sets])
+        self._places = np.concatenate([_NO_PLACES, *(one.rows.places for one in sets)])
+        self._words = np.concatenate([_NO_WORDS, *(one.rows.words for one in sets)])
 
-    def differing(self, one: RowSet, places: Ints) -> Ints:
-        """How many rows only one of the two has, of the sets at some places: [places]."""
-        own = np.zeros(max(8 * self._words.shape[1], len(one.packed)), dtype=np.uint8)
-        own[: len(one.packed)] = one.packed
-        inside, outside = np.split(own, [8 * self._words.shape[1]])
-        apart = self._words[places] ^ inside.view(np.uint64)
-        beyond = int(np.bitwise_count(outside).sum())
-        found: Ints = np.bitwise_count(apart).sum(axis=1, dtype=np.int64) + beyond
+    def shared(self, one: RowSet) -> Ints:
+        """How many rows of one each of the sets has: [sets]."""
+        own = one.spread(max(one.width, int(self.widths.max(initial=0))))
+        found = np.zeros(len(self.sets), dtype=np.int64)
+        for first in range(0, len(self._words), _WORDS_AT_ONCE):
+            part = slice(first, first + _WORDS_AT_ONCE)
+            both = own[self._places[part]] & self._words[part]
+            some = np.flatnonzero(both)
+            np.add.at(found, self._owners[part][some], np.bitwise_count(both[some]))
+        return found
+
+    def clients(self, client_of: Ints, clients: int, some: Ints) -> NDArray[np.uint8]:
+        """The clients known of the rows of the sets at some places, packed: [some, bytes]; computed
+        once. `client_of` [row numbers]: each below `clients`, or -1; the same in each call."""
+        if self._clients is None:
+            self._clients = np.zeros((len(self.sets), -(-clients // 8)), dtype=np.uint8)
+        for place in some[~self._has_clients[some]].tolist():
+            bits = np.zeros(clients, dtype=np.bool_)
+            bits[known_clients(self.sets[place].rows.numbers, client_of)] = True
+            self._clients[place] = np.packbits(bits)
+            self._has_clients[place] = True
+        found: NDArray[np.uint8] = self._clients[some]
         return found
 
     def parts_of(self, one: RowSet) -> RowSet | None:
         """The union of a set's proper subsets; None where it has none."""
-        own = self._words_of(one)
-        inside = ~(self._words & ~own).any(axis=1) & (self.sizes < one.rows) & (self.sizes > 0)
-        if not inside.any():
-            return None
-        union: NDArray[np.uint64] = np.bitwise_or.reduce(self._words[inside])
-        return RowSet(union.view(np.uint8), "")
+        smaller = np.flatnonzero((self.sizes < one.rows) & (self.sizes > 0))
+        inside = smaller[self.shared(one)[smaller] == self.sizes[smaller]].tolist()
+        return RowSet.union([self.sets[place].rows for place in inside]) if inside else None
 
     def with_parts(self, parts: Sequence[RowSet]) -> Iterator[tuple[RowSet, RowSet]]:
         """The sets that have some of these within, with all of those together."""
-        width = 8 * self._words.shape[1]
-        known = [one for one in parts if one.rows and not one.packed[width:].any()]
-        within: dict[int, list[NDArray[np.uint64]]] = defaultdict(list)
-        for one in known:
-            own = self._words_of(one)
-            for place in self._around(one):
-                if not (own & ~self._words[place]).any():
-                    within[place].append(own)
-        for place, words in within.items():
-            union: NDArray[np.uint64] = np.bitwise_or.reduce(words)
-            yield self.sets[place].rows, RowSet(union.view(np.uint8), "")
+        within: dict[int, list[RowSet]] = defaultdict(list)
+        for one in parts:
+            for place in np.flatnonzero(self.shared(one) == max(1, one.rows)).tolist():
+                within[place].append(one)
+        for place, inside in within.items():
+            yield self.sets[place].rows, RowSet.union(inside)
 
-    def _around(self, one: RowSet) -> list[int]:
-        """The places of the sets that have some of a set's rows, as all have that it lies in."""
-        rows = np.flatnonzero(np.unpackbits(one.packed))
-        some = rows[np.linspace(0, len(rows) - 1, _PROBES).astype(np.int64)]
-        bits = self._words.view(np.uint8)[:, some >> 3] >> (7 - (some & 7)).astype(np.uint8)
-        found: list[int] = np.flatnonzero((bits & 1).all(axis=1)).tolist()
-        return found
 
-    def _words_of(self, one: RowSet) -> NDArray[np.uint64]:
-        """As wide as the sets; rows beyond, which are in none of them, are cut off."""
-        own = np.zeros(8 * self._words.shape[1], dtype=np.uint8)
-        kept = one.packed[: len(own)]
-        own[: len(kept)] = kept
-        return own.view(np.uint64)
+def known_clients(rows: Ints, client_of: Ints) -> Ints:
+    """The client of each row by its number, where it is known. `client_of` [row numbers]: -1 where
+    it is not."""
+    clients = client_of[rows[rows < len(client_of)]]
+    return clients[clients >= 0]
 
 
 class Neighbourhood:
@@ -159,6 +196,7 @@ class Neighbourhood:
         self._rows, self._clients, self._client_of = rows, clients, client_of
         known = client_of[client_of >= 0]
         longest = int(np.bincount(known).max(initial=0))
+        self._known_clients = int(known.max(initial=-1)) + 1
         self._most = len(client_of) - len(known) + (clients - 1) * longest
         """Rows that fewer than so many clients can have, with all rows of unknown clients."""
 
@@ -173,36 +211,41 @@ class Neighbourhood:
 
     def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
         """Whether `is_near` is true of any of them."""
-        bounds = self._bound(np.maximum(others.lengths, len(one.rows.packed)))
-        close = np.flatnonzero(np.abs(others.sizes - one.rows.rows) < bounds)
-        close = close[others.differing(one.rows, close) < bounds[close]]
+        bounds = self._bound(np.maximum(others.widths, one.rows.width))
+        differing = others.sizes + one.rows.rows - 2 * others.shared(one.rows)
+        close = np.flatnonzero(differing < bounds)
+        if self._clients > 1:
+            # The clients that only one of the two has differ in any case.
+            own = self._clients_of(SetsBeside([one]), np.zeros(1, dtype=np.int64))
+            apart = np.bitwise_count(self._clients_of(others, close) ^ own).sum(axis=1)
+            close = close[(differing[close] < max(1, self._rows)) | (apart < self._clients)]
         return any(self.is_near(one, others.sets[place]) for place in close.tolist())
 
     def leaves_few(self, whole: RowSet, parts: RowSet) -> bool:
         """Whether a set has more than its parts, and only few rows more."""
         return whole.rows > parts.rows and self._differ_in_few(whole, parts)
 
-    def _bound(self, length: Ints) -> Ints:
-        """Sets of so many bytes at most [...] that differ in so many rows are not near: [...]."""
-        beyond = np.maximum(0, 8 * length - len(self._client_of))
+    def _clients_of(self, sets: SetsBeside, some: Ints) -> NDArray[np.uint8]:
+        return sets.clients(self._client_of, self._known_clients, some)
+
+    def _bound(self, width: Ints) -> Ints:
+        """Sets of so many words at most [...] that differ in so many rows are not near: [...]."""
+        beyond = np.maximum(0, _BITS * width - len(self._client_of))
         found: Ints = np.maximum(self._rows, self._most + beyond + 1)
         return found
 
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
         """Of two sets that are not equal, even if all rows that differ share their numbers with
         rows of both."""
-        bound = int(self._bound(np.array(max(len(one.packed), len(other.packed)))))
+        bound = int(self._bound(np.array(max(one.width, other.width))))
         if abs(one.rows - other.rows) >= bound:
             return False
         differing = one.differing(other)
-        count = int(np.bitwise_count(differing).sum())
-        if count == 0 or count < self._rows:
+        if differing.rows == 0 or differing.rows < self._rows:
             return True
-        if self._clients < 2 or count >= bound:
+        if self._clients < 2 or differing.rows >= bound:
             return False
-        places = np.flatnonzero(np.unpackbits(differing))
-        known = self._client_of[places[places < len(self._client_of)]]
-        known = known[known >= 0]
+        known = known_clients(differing.numbers, self._client_of)
         if self._clients == 2:
             return not (known[1:] != known[:1]).any()
         return len(np.unique(known)) < self._clients
@@ -281,7 +324,7 @@ def conflicting(
     nothing away beside itself."""
     every, same = list(earlier), {one.key for own in sets.values() for one in own}
     before = SetsBeside([one for one in every if one.key not in same])
-    known = SetsBeside(every)
+    known = SetsBeside(every if not sets.keys().isdisjoint(joined) else [])
 
     def gives_away(name: str, own: Collection[DisclosedRows]) -> bool:
         if any(neighbourhood.any_near(one, before) for one in own):

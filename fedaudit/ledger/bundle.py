@@ -56,6 +56,9 @@ class Evidence:
     """DSSE envelopes of what attacks found after the report, oldest first."""
     claims: Sequence[Any] = ()
     """Sigstore bundles of what the report claims, in their order."""
+    log: Any = None
+    """The log of the runs on its data: `entries` and the signed `checkpoint`; None of runs that are
+    in none."""
     salt: bytes | None = None
     """That the digests of the rows are keyed with; None where they are not, or it was erased."""
     erased: Any = None
@@ -200,7 +203,7 @@ Without the software:   docs/ledger-encoding.md says how each hash and signature
 This file holds confidential figures: what each named client spent in each round.
 """
 _SIGN_OFFS, _LATER_ATTACKS, _ERASED = "sign-offs.json", "later-attacks.json", "erased-names.json"
-_SALT, _CLAIMS = "salt.json", "claims.jsonl"
+_SALT, _CLAIMS, _LOG = "salt.json", "claims.jsonl", "log.json"
 _LINES = {
     _SIGN_OFFS: """\
   sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
@@ -221,6 +224,9 @@ _LINES = {
     _CLAIMS: """\
   claims.jsonl      what the report claims, for the verifiers of others: in-toto statements in
                     Sigstore bundles
+""",
+    _LOG: """\
+  log.json          the log of the runs on these data, with its signed head: hashes alone
 """,
 }
 """Of bundles that have these members; others are as they were before there were any."""
@@ -272,6 +278,7 @@ _MAX_BYTES = {
     _ERASED: 1 << 16,
     _SALT: 1 << 12,
     _CLAIMS: 1 << 28,
+    _LOG: 1 << 28,
     "keys.json": 1 << 20,
 }
 """Bytes of each member that is read as a whole."""
@@ -348,6 +355,7 @@ def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
         _LATER_ATTACKS: list(evidence.later_attacks) or None,
         _ERASED: evidence.erased,
         _SALT: None if evidence.salt is None else {"salt": evidence.salt.hex()},
+        _LOG: evidence.log,
         "keys.json": [key_fields(key, evidence.compromised) for key in evidence.keys],
     }
     for name, value in contents.items():
@@ -365,8 +373,9 @@ def claim_lines(claims: Iterable[Any]) -> bytes:
 def _readme(evidence: Evidence) -> bytes:
     if is_audit(evidence.spec):
         return _README_OF_AUDIT.encode("ascii")
-    certain = (evidence.erased is not None, evidence.salt is not None, bool(evidence.claims))
-    has = (bool(evidence.sign_offs), bool(evidence.later_attacks), *certain)
+    lists = map(bool, (evidence.sign_offs, evidence.later_attacks))
+    single = [one is not None for one in (evidence.erased, evidence.salt)]
+    has = (*lists, *single, bool(evidence.claims), evidence.log is not None)
     return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
 
 
@@ -445,6 +454,7 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
         later_attacks=_list(archive, _LATER_ATTACKS, faults),
         erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
         salt=_salt(archive, faults),
+        log=_read_json(archive, _LOG, faults) if _LOG in archive.namelist() else None,
         claims=_claims(archive, faults),
         keys=keys,
         compromised=compromised,

@@ -151,6 +151,7 @@ class Declared(Protocol):
     reservations: Any
     groups: Any
     drawn: Any
+    canaries: Any
     head: Any
     declared_at: Any
 
@@ -175,6 +176,8 @@ def declaration_of(one: Declared, secret: bytes) -> bytes:
     chained: dict[str, Any] = {"declaration_version": _VERSION}
     if one.reservations is not None:
         chained = {"declaration_version": _WITH_RESERVATIONS, "reservations": one.reservations}
+    if one.canaries is not None:
+        chained["canaries"] = one.canaries
     return _keyed(
         secret,
         {

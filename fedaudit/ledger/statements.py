@@ -165,6 +165,10 @@ class Keyring:
         """The key with this id; None where it is unknown."""
         return self._known.get(key_id)
 
+    def known(self) -> Iterable[PublicKey]:
+        """Every key."""
+        return self._known.values()
+
     def trusts(self, key_id: str) -> bool:
         """Whether the verifier trusts the key."""
         return key_id in self._trusted

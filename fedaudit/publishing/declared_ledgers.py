@@ -1,6 +1,6 @@
 """What is published of a declared ledger: every figure under a name that says whose word it is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fedaudit.number_text import at_most
@@ -12,21 +12,22 @@ _COUNTS = {
 }
 
 
-def declared_figures(document: Mapping[str, Any]) -> Iterator[tuple[str, float | None, str | None]]:
-    """Name, value and reason of each figure of a ledger's report. Names have `declared` in them,
+def declared_figures(document: Mapping[str, Any]) -> dict[str, float]:
+    """By name, the figures of a ledger's report that exist. Names have `declared` in them,
     `declared_contradicted` where the declarations contradict themselves, and `conditional` where
     gates want an exception for that too."""
     mark = "declared_contradicted" if document["contradictions"] else "declared"
     privacy, conditions = document["privacy"], document["guarantee"]["conditions"]
+    found = {}
     for name in ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max"):
         heading = f"privacy_{mark}{'_conditional' if name in conditions else ''}"
-        yield f"{heading}/{name}", privacy[name], privacy["reasons"].get(name)
+        found[f"{heading}/{name}"] = privacy[name]
     for heading, (section, *names) in _COUNTS.items():
-        for name in names:
-            yield f"{heading}_{mark}/{name}", document[section][name], None
+        found |= {f"{heading}_{mark}/{name}": document[section][name] for name in names}
     for gaps in document["fairness"]:
         for name, gap in gaps["metrics"].items():
-            yield f"fairness_{mark}/{gaps['attribute']}/{name}", gap["value"], gap["reason"]
+            found[f"fairness_{mark}/{gaps['attribute']}/{name}"] = gap["value"]
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def declared_facts(document: Mapping[str, Any]) -> dict[str, str]:

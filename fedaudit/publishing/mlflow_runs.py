@@ -6,18 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from fedaudit.publishing.publication import (
-    MODEL_FILE,
-    Publication,
-    PublishedFigure,
-    PublishingError,
-    import_mlflow,
-)
+from fedaudit.publishing.publication import MODEL_FILE, Publication, PublishingError, import_mlflow
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.gates.gate_results import condition
 from fedaudit.reports.report import report_hash
@@ -33,11 +25,8 @@ _NO_CHARACTER = re.compile(r"[^\w.\- :]", re.ASCII)
 _DIGEST = 12
 _NOTE = "mlflow.note.content"
 """The tag that MLflow shows as a run's description."""
-_EXTERNAL_TAG = "mlflow.model.isExternal"
-"""Of a model whose files are elsewhere."""
 _KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Without it MLflow lists experiments with logged models under generative AI."""
-MISSING_FILE = "missing.json"
+"""Without it MLflow may list an experiment under generative AI."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +40,6 @@ class MlflowRun:
     """How many values were written this time."""
     files: int
     """How many artifacts were written this time."""
-    model_id: str | None
-    """The logged model; None if the trained hypotheses may not leave."""
     version: str | None = None
     """Of the registered model, where one was named and the model may leave."""
 
@@ -82,13 +69,12 @@ def publish_to_mlflow(
         home = _experiment_id(client, experiment)
         run, created = _run(client, home, publication)
         run_id = run.info.run_id
-        model_id = _model_id(client, run, publication)
         # Before the tags, by which files of an earlier report are known.
         files = _write_files(client, run, publication)
-        metrics = _write_entities(mlflow, client, run, publication, model_id)
+        metrics = _write_entities(mlflow, client, run, publication)
         version = None
-        if registration is not None and model_id is not None:
-            version = _version(client, registration, run_id, model_id, publication)
+        if registration is not None and publication.model is not None:
+            version = _version(client, registration, run_id, publication)
         if run.info.status != "FINISHED":
             client.set_terminated(run_id, end_time=_milliseconds(publication.times[1]))
     except mlflow.MlflowException as error:
@@ -96,7 +82,7 @@ def publish_to_mlflow(
     page = None
     if tracking_uri.startswith(("http://", "https://")):
         page = f"{tracking_uri.rstrip('/')}/#/experiments/{home}/runs/{run_id}"
-    return MlflowRun(run_id, page, created, metrics, files, model_id, version)
+    return MlflowRun(run_id, page, created, metrics, files, version)
 
 
 def _experiment_id(client: Any, name: str) -> str:
@@ -125,43 +111,24 @@ def _run(client: Any, home: str, publication: Publication) -> tuple[Any, bool]:
     return made, True
 
 
-def _write_entities(
-    mlflow: Any, client: Any, run: Any, publication: Publication, model_id: str | None
-) -> int:
+def _write_entities(mlflow: Any, client: Any, run: Any, publication: Publication) -> int:
     entities, run_id = mlflow.entities, run.info.run_id
-    # The same at every time of publishing, and in the order of rounds.
-    time = _milliseconds(publication.times[1]) or run.info.start_time
-    final = {allowed_name(one.name) for one in publication.figures.final}
+    # The same at every time of publishing.
+    time, step = _milliseconds(publication.times[1]) or run.info.start_time, publication.last_round
+    figures = {allowed_name(name): float(one) for name, one in publication.figures.items()}
     metrics = [
-        PublishedFigure(allowed_name(one.name), one.value, one.round)
-        for one in (*publication.figures.by_round, *publication.figures.final)
+        entities.Metric(name, value, time, step)
+        for name, value in figures.items()
+        if name not in run.data.metrics
+        or all(one.step != step for one in client.get_metric_history(run_id, name))
     ]
-    there = {
-        (name, value.step)
-        for name in run.data.metrics
-        for value in client.get_metric_history(run_id, name)
-    }
-    metrics = [one for one in metrics if (one.name, one.round) not in there]
     parameters = allowed(spec_parameters(publication.settings), LONGEST_PARAMETER)
     for some in batched(allowed(_tags(publication), LONGEST_TAG).items(), MOST_TAGS):
         client.log_batch(run_id, tags=[entities.RunTag(*one) for one in some])
     for some in batched(parameters.items(), MOST_PARAMETERS):
         client.log_batch(run_id, params=[entities.Param(*one) for one in some])
-    for figures in batched(metrics, MOST_METRICS):
-        client.log_batch(
-            run_id,
-            metrics=[
-                entities.Metric(
-                    one.name,
-                    one.value,
-                    time,
-                    one.round,
-                    model_id=model_id if one.name in final else None,
-                    run_id=run_id,
-                )
-                for one in figures
-            ],
-        )
+    for some_metrics in batched(metrics, MOST_METRICS):
+        client.log_batch(run_id, metrics=some_metrics)
     return len(metrics)
 
 
@@ -181,16 +148,13 @@ def _write_files(client: Any, run: Any, publication: Publication) -> int:
     # A ledger grows after it was published.
     is_same = earlier == report_hash(publication.document)
     folder = publication.files[0].parent
-    missing = json.dumps(publication.figures.missing, indent=2, ensure_ascii=False)
-    (folder / MISSING_FILE).write_text(f"{missing}\n", encoding="utf-8")
     there = {
         found.path
         for path in (None, "readings", "model")
         for found in client.list_artifacts(run_id, path)
     }
     written = 0
-    whole = [*publication.files, folder / MISSING_FILE]
-    files = [(path, path.relative_to(folder)) for path in whole]
+    files = [(path, path.relative_to(folder)) for path in publication.files]
     if publication.model is not None:
         files.append((publication.model, Path("model") / MODEL_FILE))
     for path, name in files:
@@ -201,49 +165,7 @@ def _write_files(client: Any, run: Any, publication: Publication) -> int:
     return written
 
 
-def _model_id(client: Any, run: Any, publication: Publication) -> str | None:
-    """The logged model of the run, made if missing; its file is an artifact of the run."""
-    if publication.model is None:
-        return None
-    run_id, home = run.info.run_id, run.info.experiment_id
-    found = client.search_logged_models([home], f"source_run_id = '{run_id}'", max_results=1)
-    if found and found[0].status == "READY":
-        return str(found[0].model_id)
-    if found:
-        # Left by an interrupted publication.
-        client.delete_logged_model(found[0].model_id)
-    facts = publication.facts()
-    kept = ("experiment_id", "guarantee", "privacy_cost", "report_hash")
-    tags = {f"fedaudit.{name}": facts[name] for name in kept}
-    tags["fedaudit.model_file"] = f"runs:/{run_id}/model/{MODEL_FILE}"
-    # Names of models have none of / : . % and quotes in them.
-    words = "".join(one if one.isalnum() or one in "-_ " else "_" for one in publication.name)
-    made = client.create_logged_model(
-        home,
-        name=words.strip() or "fedaudit",
-        source_run_id=run_id,
-        tags={**allowed(tags, LONGEST_TAG), _EXTERNAL_TAG: "true"},
-        model_type="federated",
-    )
-    # As mlflow.create_external_model, which uses the process's tracking address only, and needs
-    # pandas for an empty signature.
-    with TemporaryDirectory(prefix="fedaudit-") as folder:
-        stated = import_module("mlflow.models.model").Model(
-            artifact_path=made.artifact_location,
-            model_uuid=made.model_id,
-            model_id=made.model_id,
-            run_id=run_id,
-            metadata={_EXTERNAL_TAG: True},
-        )
-        stated.save(str(Path(folder) / "MLmodel"))
-        client.log_model_artifacts(made.model_id, folder)
-    client.finalize_logged_model(made.model_id, "READY")
-    return str(made.model_id)
-
-
-def _version(
-    client: Any, asked: Registration, run_id: str, model_id: str, publication: Publication
-) -> str:
+def _version(client: Any, asked: Registration, run_id: str, publication: Publication) -> str:
     """The version of the registered model that is the run's, made if missing, with its alias as
     the gates say."""
     if not client.search_registered_models(f"name = '{asked.name}'"):
@@ -252,8 +174,7 @@ def _version(
     found = client.search_model_versions(there, max_results=1)
     made = found[0] if found else None
     if made is None:
-        source = f"models:/{model_id}"
-        made = client.create_model_version(asked.name, source, run_id=run_id, model_id=model_id)
+        made = client.create_model_version(asked.name, f"runs:/{run_id}/model", run_id=run_id)
     version = str(made.version)
     facts = publication.facts()
     for name in ("gate_outcome", "report_hash"):

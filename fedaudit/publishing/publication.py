@@ -6,23 +6,19 @@ that a gate would not count without an exception has another name.
 """
 
 import json
-import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.publishing.declared_ledgers import declared_facts, declared_figures
 from fedaudit.publishing.later_found import LaterFound, later_found
-from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
-from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
+from fedaudit.reports.figures import COUNTED, figures_of, parsed
 from fedaudit.reports.page.html import render, render_declared
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
@@ -35,122 +31,29 @@ from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError, NotFoundError
 
-NOT_FINITE = "the value is not finite"
-NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"
-_NO_REASON = "the report gives no reason"
-
-_Key = tuple[str | None, str]
-"""An attribute, for gaps, and a figure."""
+Figures = dict[str, float]
+"""By name, parts with slashes between, as `fairness/sex/equalized_odds_difference`. No name is
+another one's folder: some stores keep a file for each."""
 
 
-@dataclass(frozen=True)
-class PublishedFigure:
-    """A finite figure at the end of a round."""
-
-    name: str
-    """Parts with slashes between, as `fairness/sex/equalized_odds_difference`. No name is another
-    one's folder: some stores keep a file for each."""
-    value: float
-    round: int
-
-
-@dataclass
-class PublishedFigures:
-    """What is published, and why the rest is not."""
-
-    final: list[PublishedFigure] = field(default_factory=list)
-    """The report's own figures, at the last round."""
-    by_round: list[PublishedFigure] = field(default_factory=list)
-    """In the order of rounds; names begin with `rounds/`."""
-    missing: dict[str, str] = field(default_factory=dict)
-    """Name -> reason."""
-
-    def add(self, name: str, value: float | None, reason: str | None, round_: int) -> None:
-        """Add a figure of the report itself, or why it does not exist."""
-        if value is None:
-            self.missing[name] = reason or _NO_REASON
-        else:
-            self.final.append(PublishedFigure(name, float(value), round_))
-
-
-def report_figures(document: Mapping[str, Any], report: Report) -> PublishedFigures:
-    """The figures of a report, with the ends of their intervals. `report` is the document parsed. A
-    figure that is null or not finite is missing."""
-    found, last = PublishedFigures(), report.utility.rounds
+def report_figures(document: Mapping[str, Any], report: Report) -> Figures:
+    """The figures of a report that exist, with the ends of their intervals. `report` is the
+    document parsed."""
+    found: Figures = {}
     for figure in figures_of(report):
-        name = f"{_section(document, figure.figure)}/{figure.figure}"
+        if figure.value is None:
+            continue
+        section = privacy_section(document, figure.figure)
         if figure.attribute is not None:
-            name = f"{fairness_section(document)}/{figure.attribute}/{figure.figure}"
-        elif figure.observer is not None:
-            name = f"{name}_{figure.observer}"
-        found.add(name, figure.value, figure.reason, last)
-        if figure.interval is not None and name not in found.missing:
-            found.add(f"{name}_low", figure.interval.low, None, last)
-            found.add(f"{name}_high", figure.interval.high, None, last)
+            section = f"{fairness_section(document)}/{figure.attribute}"
+        elif figure.section == "utility":
+            section = "utility"
+        against = "" if figure.observer is None else f"_{figure.observer}"
+        name = f"{section}/{figure.figure}{against}"
+        found[name] = figure.value
+        if figure.interval is not None:
+            found |= {f"{name}_low": figure.interval.low, f"{name}_high": figure.interval.high}
     return found
-
-
-def add_rounds(
-    found: PublishedFigures,
-    document: Mapping[str, Any],
-    report: Report,
-    *,
-    rounds: Iterable[Mapping[str, Any]],
-    gaps: Iterable[Mapping[str, Any]],
-) -> None:
-    """Add the figures of rounds, and their gaps, to those of the report. A figure that the report
-    withholds or suppresses is not published round by round either. `rounds` and `gaps` are the
-    service's lines."""
-    withheld = {
-        (figure.attribute, figure.figure): figure.reason or _NO_REASON
-        for figure in figures_of(report)
-        if figure.value is None
-    }
-    absent: dict[str, Counter[str]] = {}
-    counted: Counter[str] = Counter()
-    for one in chain(_of_rounds(document, rounds), _of_gaps(document, gaps)):
-        counted[one.name] += 1
-        why = withheld.get(one.key)
-        if why is None and one.value is None:
-            why = one.reason or _NO_REASON
-        elif why is None and not math.isfinite(one.value):
-            why = NOT_FINITE
-        if why is None:
-            found.by_round.append(PublishedFigure(one.name, float(one.value), one.round))
-        else:
-            absent.setdefault(one.name, Counter())[why] += 1
-    for name, reasons in absent.items():
-        missing, rounds_ = reasons.total(), counted[name]
-        where = "in every round" if missing == rounds_ else f"in {missing} of {rounds_} rounds"
-        found.missing[name] = f"{where}: {'; '.join(reasons)}"
-
-
-class _Line(NamedTuple):
-    name: str
-    key: _Key
-    round: int
-    value: Any
-    reason: str | None
-
-
-def _of_rounds(document: Mapping[str, Any], rounds: Iterable[Mapping[str, Any]]) -> Iterator[_Line]:
-    names = {figure: f"rounds/{_section(document, figure)}/{figure}" for figure in BY_ROUND}
-    for line in rounds:
-        for figure, name in names.items():
-            reason = (line.get("reasons") or {}).get(figure)
-            yield _Line(name, (None, figure), line["round"], line.get(figure), reason)
-
-
-def _of_gaps(document: Mapping[str, Any], gaps: Iterable[Mapping[str, Any]]) -> Iterator[_Line]:
-    section = fairness_section(document)
-    for line in gaps:
-        key = (line["attribute"], line["metric"])
-        name = f"rounds/{section}/{line['attribute']}/{line['metric']}"
-        yield _Line(name, key, line["round"], line["value"], line["reason"])
-
-
-def _section(document: Mapping[str, Any], figure: str) -> str:
-    return privacy_section(document, figure) if figure in PRIVACY else "utility"
 
 
 def privacy_section(report: Mapping[str, Any], figure: str) -> str:
@@ -223,7 +126,9 @@ class Publication:
     """As evaluated for the report; a declared ledger has none."""
     gate_outcome: GateOutcome | None = None
     """After later attacks too; None without gates."""
-    figures: PublishedFigures
+    figures: Figures
+    last_round: int
+    """At which the figures are."""
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model: Path | None = None
@@ -308,16 +213,13 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, Any]:
         "gates": [gate.model_dump(mode="json") for gate in report.gates],
         "gate_outcome": report.gate_outcome,
         "figures": report_figures(document, report),
+        "last_round": report.utility.rounds,
     }
 
 
 def _of_ledger(document: Mapping[str, Any]) -> dict[str, Any]:
-    figures = PublishedFigures()
     try:
         ledger, terms = document["ledger"], document["terms"].items()
-        for one in declared_figures(document):
-            figures.add(*one, ledger["last_round"])
-        figures.missing["rounds"] = "the report of a declared ledger adds its rounds up"
         return {
             "kind": "declared-ledger",
             "id": ledger["id"],
@@ -326,7 +228,8 @@ def _of_ledger(document: Mapping[str, Any]) -> dict[str, Any]:
             # Without the names of clients.
             "settings": {name: value for name, value in terms if name != "subjects"},
             "times": (ledger["first_declared_at"], ledger["last_declared_at"]),
-            "figures": figures,
+            "figures": declared_figures(document),
+            "last_round": ledger["last_round"],
             "model_reason": "the model of a declared ledger is where it was trained",
         }
     except (KeyError, TypeError, AttributeError) as error:
@@ -373,19 +276,12 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
                     file.writelines(client.export(id, "ledger"))
             found.files.append(ledger)
         if not declared:
-            _add_run(client, found, folder / MODEL_FILE)
+            _add_model(client, found, folder / MODEL_FILE)
         yield found
 
 
-def _add_run(client: Client, found: Publication, path: Path) -> None:
-    """Add the rounds of an experiment, and its model where that may leave."""
-    add_rounds(
-        found.figures,
-        found.document,
-        parsed_report(found.document),
-        rounds=client.rows(found.id, "rounds"),
-        gaps=client.rows(found.id, "fairness"),
-    )
+def _add_model(client: Client, found: Publication, path: Path) -> None:
+    """Add the model of an experiment, where that may leave."""
     try:
         with path.open("wb") as file:
             client.download_model(found.id, file)
@@ -408,7 +304,6 @@ def from_file(path: Path) -> Iterator[Publication]:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise PublishingError(f"{path} is not an audit report") from None
         found = publication(document, page=page, folder=Path(name), origin="file")
-        found.figures.missing.setdefault("rounds", NOT_IN_FILE)
         found.model_reason = document.get("model_reason") or found.model_reason or _NO_MODEL_IN_FILE
         yield found
 

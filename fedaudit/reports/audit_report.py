@@ -55,8 +55,8 @@ NOT_VERIFIED = (
     "That the table is the one with the fingerprint in the report, that its rows are a fair "
     "sample, and that its predictions are those of the model in use, is what the signer states, "
     "or the table's maker.",
-    "Numbers of rows by group are confidential, so no rate is divided anew: only how the published "
-    "figures of groups fit one another is checked.",
+    "Numbers of rows by group are confidential, so no rate is divided anew: only the gaps between "
+    "the rates of groups are computed again.",
 )
 
 

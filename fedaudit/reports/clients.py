@@ -5,6 +5,7 @@ for those who may read the ledger, which names them too, so they are kept apart 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, assert_never
 
 import numpy as np
@@ -68,21 +69,26 @@ def client_columns(
         if remaining is not None:
             every["remaining"] = _of_trained(np.maximum(0.0, remaining - paid), trains)
     own = _accuracies(material, scores, disclosure)
-    reasons: list[str] = []
+    reasons: dict[str, int] = {}
     numbers: list[int | None] = []
-    for client in range(clients):
-        accuracy = own.get(client, TRAINED if trains[client] else _HELD_OUT)
-        stated = list(common) if trains[client] else [NOT_TRAINED]
+
+    @cache
+    def number(accuracy: str | None, *, trained: bool) -> int | None:
+        stated = list(common) if trained else [NOT_TRAINED]
+        if accuracy is not None:
+            stated.insert(not trained, accuracy)
+        text = _BETWEEN.join(stated)
+        return reasons.setdefault(text, len(reasons)) if text else None
+
+    for client, trained in enumerate(trains.tolist()):
+        accuracy = own.get(client, TRAINED if trained else _HELD_OUT)
         if isinstance(accuracy, str):
-            stated.insert(not trains[client], accuracy)
+            numbers.append(number(accuracy, trained=trained))
         else:
             every["accuracy"][client], every["accuracy_interval"][client] = accuracy
-        text = _BETWEEN.join(stated)
-        if text and text not in reasons:
-            reasons.append(text)
-        numbers.append(reasons.index(text) if text else None)
+            numbers.append(number(None, trained=trained))
     figure = None if found is None else material.inputs.cost_kind
-    columns = {**every, "reason": numbers, "reasons": reasons, "figure": figure}
+    columns = {**every, "reason": numbers, "reasons": list(reasons), "figure": figure}
     if mechanism.facts.subject_kind != "client":
         columns["client"] = list(names)
     return columns

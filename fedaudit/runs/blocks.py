@@ -73,11 +73,6 @@ class FairnessFigures:
     """[groups, 4], as in RoundRecord; [0, 4] where no outcome is favourable. Confidential."""
 
 
-def values_by_metric(figures: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The values of objects of metric, value and reason."""
-    return {one["metric"]: one["value"] for one in figures}
-
-
 _REPORT = 0
 """The round under which the report's noise is drawn, before the first of training."""
 _SEED_WORDS = 4
@@ -444,10 +439,6 @@ class RunSink(Protocol):
     def entries_of_round(self, round_: int) -> Sequence[LedgerEntry]:
         """The ledger's entries of one round, repeats included."""
 
-    def last_fairness(self, attribute: str, *, rounds: int) -> Sequence[Mapping[str, float | None]]:
-        """The gaps of an attribute in the last rounds that were validated, at most so many, by
-        metric; ascending."""
-
 
 class MemorySink:
     """A `RunSink` without a database."""
@@ -473,10 +464,6 @@ class MemorySink:
 
     def entries_of_round(self, round_: int) -> list[LedgerEntry]:
         return [entry for entry in self.entries if entry.round == round_]
-
-    def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
-        own = [one for one in self.fairness if one.attribute == attribute]
-        return [values_by_metric(one.figures) for one in own[-rounds:]]
 
     # -- what the files of a run are made from ----------------------------------------------------
 

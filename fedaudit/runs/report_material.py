@@ -31,7 +31,7 @@ from fedaudit.reports.sections.material import (
 )
 from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
 from fedaudit.reports.sections.provenance import provenance
-from fedaudit.reports.sections.published_fairness import LAST_ROUNDS, exact_sections
+from fedaudit.reports.sections.published_fairness import exact_sections
 from fedaudit.runs.blocks import RunSink, publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -238,14 +238,12 @@ def report_material(
     backend: Mapping[str, str],
     key_id: str | None = None,
     disclosure_policy: DisclosurePolicy | None = None,
-    budgets_apart: bool = False,
 ) -> ReportMaterial:
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
     be signed with, if it is. `disclosure_policy`: the one under which a service admitted it.
-    `budgets_apart`: whether the service counts each project's spending apart. Raises ValueError for
-    a run that was cancelled or has not ended.
+    Raises ValueError for a run that was cancelled or has not ended.
     """
     ledger, federation = run.ledger, run.federation
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
@@ -277,8 +275,6 @@ def report_material(
         disclosures=run.disclosures,
         key_id=key_id,
         disclosure_policy=disclosure_policy,
-        budgets_apart=budgets_apart,
-        last_fairness={name: sink.last_fairness(name, rounds=LAST_ROUNDS) for name in run.groups},
         published=publish_counts(run, result),
         report_charges=ledger.report_charges,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),

@@ -323,6 +323,42 @@ GroupTallies = Annotated[
 ]
 
 
+MAX_CANARIES = 20_000
+_NUMBERS = Annotated[int, Field(ge=2, le=10**15)]
+Finite = Annotated[float, Field(ge=-1e150, le=1e150)]
+Squared = Annotated[float, Field(gt=0, le=1e150)]
+
+
+class CanaryScores(SpecPart):
+    """What canaries show of the releases of one round, measured in clips.
+
+    Of what left, y, less what others sent, and of the sum of the directions that canaries sent, x.
+    """
+
+    present: Annotated[str, Field(pattern="^[01]+$", min_length=2, max_length=MAX_CANARIES)]
+    """The coin of each canary: 1 where it is there."""
+    scores: Annotated[list[Finite], Field(min_length=2, max_length=MAX_CANARIES)]
+    """Of each, how far the releases together reach along what it sends if it is there."""
+    releases: Steps
+    """That each canary was in: at most the steps of the round."""
+    product: Finite
+    """Of y and x, summed over all numbers."""
+    weight: Squared
+    """Of x and x."""
+    squares: Squared
+    """Of y and y."""
+    numbers: _NUMBERS
+    """How many were released."""
+
+    @model_validator(mode="after")
+    def _of_one_round(self) -> Self:
+        if len(self.scores) != len(self.present):
+            raise ValueError("`present` and `scores` have one entry for each canary; send as many")
+        if self.product**2 > self.weight * self.squares * (1 + 1e-6):
+            raise ValueError("`product` exceeds what `weight` and `squares` allow; measure it anew")
+        return self
+
+
 class DeclaredRound(SpecPart):
     """One round, as the trainer declares it."""
 
@@ -334,6 +370,18 @@ class DeclaredRound(SpecPart):
     """Who was asked and is not among them, whatever went wrong: charged as if it had sent one."""
     groups: GroupTallies = {}
     """By sensitive attribute and group, how the model of this round predicted."""
+    canaries: Annotated[CanaryScores | None, Field(exclude_if=lambda value: value is None)] = None
+    """What canaries in its releases show, if there were any."""
+
+    @model_validator(mode="after")
+    def _canaries_test_noise(self) -> Self:
+        if self.canaries is None:
+            return self
+        if isinstance(self.event, LaplaceRelease | UnprotectedRelease):
+            raise refuse_at("/canaries", "test Gaussian noise, which the event has not; leave out")
+        if self.canaries.releases > self.event.steps:
+            raise refuse_at("/canaries/releases", f"the round has {self.event.steps} steps")
+        return self
 
 
 class RoundsRequest(SpecPart):

@@ -112,6 +112,9 @@ class Gate(SpecPart):
 
     allow_declared: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
     """Whether a guarantee and counts are evidence that a trainer elsewhere declares of itself."""
+    require_tested: Annotated[bool, Field(exclude_if=lambda required: not required)] = False
+    """Whether the noise has to have been tested by canaries of sufficient power without an alarm; a
+    declared guarantee is evidence then without `allow_declared`. Sampling remains as declared."""
     allow_personal_models: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
     """Whether figures of models that clients make for themselves are evidence, where training
     leaves a common model of which they are not: for clients that use their own alone."""

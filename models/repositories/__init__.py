@@ -45,6 +45,7 @@ from models.repositories.service import (
 )
 from models.repositories.signing import (
     LedgerCheckpointRepository,
+    RunLogRepository,
     SigningKeyRepository,
     SignOffRepository,
 )

@@ -132,6 +132,13 @@ class DeclaredPartRepository(PartRepository):
         found = self._all(statement.where(DeclaredRoundRow.round.in_(numbers)))
         return {row.round: row for row in found}
 
+    def canaries(self, ledger_id: str) -> dict[str, Any] | None:
+        """What the newest round with canaries holds of them; None without one."""
+        found = self._select(DeclaredRoundRow, ledger_id)
+        found = found.where(DeclaredRoundRow.canaries.is_not(None))
+        newest = self._all(found.order_by(DeclaredRoundRow.round.desc()).limit(1))
+        return newest[0].canaries if newest else None
+
     def beside_and_of(
         self, ledger_id: str, round_: int, now: datetime
     ) -> tuple[list[DeclaredReservation], DeclaredReservation | None]:

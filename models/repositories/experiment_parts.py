@@ -144,13 +144,6 @@ class FairnessRepository(ExperimentPartRepository):
         found = self.session.execute(statement.with_only_columns(*columns))
         return [FairnessRow(**{"counts": None, **row._mapping}) for row in found]
 
-    def last(self, experiment_id: str, attribute: str, *, rounds: int) -> list[FairnessRow]:
-        """The attribute's last rows, at most so many, by round."""
-        statement = self._select(Fairness, experiment_id).where(Fairness.attribute == attribute)
-        rows = self._all(statement.order_by(Fairness.round.desc()).limit(rounds))
-        names = FairnessRow.__dataclass_fields__
-        return [FairnessRow(**{name: getattr(row, name) for name in names}) for row in rows[::-1]]
-
 
 class CheckpointRepository(ExperimentPartRepository):
     """One checkpoint an experiment."""

@@ -218,11 +218,6 @@ class ExperimentRepository(RowRepository[Experiment]):
         if before is not None and gate_outcome != before.gate_outcome:
             announcements.gates_judged(id, gate_outcome=gate_outcome)
 
-    def put_answer(self, id: str, answer: Mapping[str, Any]) -> bool:
-        """Stores the answer of an experiment that ended before there were any; False if it has
-        one."""
-        return self._update(id, Experiment.answer.is_(None), answer=dict(answer))
-
     def _withdraw(self, experiment: Experiment) -> bool:
         """True if no worker has the unit; a unit without open experiments is cancelled. The row
         stays locked, so that no worker claims it before the transaction ends."""

@@ -4,18 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
 
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import Budgets
-from models.repositories.budgets.counting import COUNTS_TOGETHER
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
-from models.values import BudgetsAcross, Cursor, NewFile, Page, Simulation
+from models.values import Cursor, NewFile, Page, Simulation
 from models.vocabulary import OPEN
 
 _IN_GOOD_ORDER = ("profiling", "ready")
@@ -26,13 +24,6 @@ class FederationRepository(RowRepository[Federation]):
     uploaded, even after deletion: its spending stays with it."""
 
     _table = Federation
-
-    def __init__(
-        self, session: Session, project_id: str, *, across: BudgetsAcross = "service"
-    ) -> None:
-        """`across`: whether the project that owns a content sets its policies for all."""
-        super().__init__(session, project_id)
-        self._across = across
 
     def get_or_create(
         self,
@@ -55,10 +46,7 @@ class FederationRepository(RowRepository[Federation]):
         return self._one(self._has(fingerprint))
 
     def of_owner(self, fingerprint: str) -> Federation | None:
-        """The owner's federation with this data, if another project owns it. None if budgets do not
-        count across projects."""
-        if not COUNTS_TOGETHER[self._across]:
-            return None
+        """The owner's federation with this data, if another project owns it."""
         owner = select(Content.owner_project_id).where(Content.fingerprint == fingerprint)
         return self._one(
             select(Federation).where(

@@ -5,19 +5,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, exists, select
+from sqlalchemy import ColumnElement, Row, Select, exists, select
 
 from models.clock import seconds_from_now, utc_now
 from models.database import Database
 from models.identifiers import new_id
 from models.person import Actor
-from models.repositories.audits import attacked_experiments
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.base import Base
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.tables.federations import Artifact, ExpiredFile, Federation, PendingUpload
 from models.values import Cursor, FileKind, GoneReason, Page
-from models.vocabulary import ENDED
 
 _DAY_SECONDS = 24 * 3600.0
 
@@ -70,40 +68,13 @@ class ArtifactRepository(ScopedRepository):
             found[row.sha256].append(row)
         return found
 
-    def expire(self, sha256: str, *, kept_days: int) -> bool:
-        """Removes an expired one; False if it is still needed. Admissions that start from it lock
-        it too (`hold`)."""
-        mine = self._of(sha256)
-        if self._one(mine.with_for_update()) is None:
-            return False
-        # Only now, so that it sees what the one before it admitted.
-        if self._one(mine.where(is_unneeded(kept_days))) is None:
-            return False
-        self.remove(sha256)
-        return True
-
     def hold(self, sha256: str) -> None:
-        """It does not expire until the transaction ends."""
+        """It is not removed until the transaction ends."""
         self._one(self._of(sha256).with_for_update(key_share=True))
 
     def remove(self, sha256: str) -> None:
         """Forgets one."""
         self._delete(Artifact, self._own(Artifact), Artifact.sha256 == sha256)
-
-
-def is_unneeded(kept_days: int) -> ColumnElement[bool]:
-    """For a query: the file is that old, and no experiment that starts from it is open, ended
-    since, or is being attacked."""
-    columns, runs = table_of(Artifact).c, table_of(Experiment).c
-    before = seconds_from_now(-_DAY_SECONDS * kept_days)
-    needed = exists().where(
-        runs.project_id == columns.project_id,
-        runs.spec["model"]["start"]["artifact"].as_string() == columns.sha256,
-        runs.status.not_in(ENDED)
-        | (runs.finished_at >= before)
-        | runs.id.in_(attacked_experiments()),
-    )
-    return and_(columns.created_at < before, ~needed)
 
 
 class PendingUploadRepository(ScopedRepository):
@@ -241,13 +212,6 @@ class OldFileRepository(Repository):
         before = columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days)
         old = found.where(before, ~noted).order_by(columns.finished_at)
         return self.session.execute(old.limit(limit))
-
-    def artifacts(self, kept_days: int, limit: int) -> Sequence[OldFile]:
-        """Uploaded parameters that are that old and unneeded (`is_unneeded`)."""
-        columns = table_of(Artifact).c
-        old = select(columns.project_id, columns.sha256).where(is_unneeded(kept_days))
-        rows = self.session.execute(old.order_by(columns.created_at).limit(limit))
-        return [OldFile(project_id, "artifact", sha256) for project_id, sha256 in rows]
 
     def to_remove(self, limit: int) -> Sequence[ExpiredFile]:
         """Those that are noted, and that the storage may still have."""

@@ -1,6 +1,6 @@
 """Stored reports, and the figures by which they are found."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -80,15 +80,6 @@ class ReportRepository(ExperimentPartRepository):
         """What it claims, in signed bundles; none without a report, and of earlier ones."""
         row = self.get(experiment_id)
         return [] if row is None else row.claims or []
-
-    def unanswered(self, limit: int, *, excluded: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Experiments with a report that ended before answers were stored: (id, project id)."""
-        statement = (
-            select(_summaries.experiment_id, _summaries.project_id)
-            .join_from(ReportSummary, Experiment, _experiments.id == _summaries.experiment_id)
-            .where(Experiment.answer.is_(None), _experiments.id.not_in(excluded))
-        )
-        return [(id_, project_id) for id_, project_id in self._rows(statement.limit(limit))]
 
 
 class ReportListRepository(ScopedRepository):

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import Select, func, select, tuple_
 
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository, Repository
 from models.tables.experiments import SignOff
-from models.tables.ledger import LedgerCheckpoint, SigningKey
+from models.tables.ledger import LedgerCheckpoint, RunLogEntry, SigningKey
 
 
 class SigningKeyRepository(Repository):
@@ -76,18 +76,56 @@ class LedgerCheckpointRepository(ExperimentPartRepository):
         entries: int,
         status: str,
         envelope: Mapping[str, Any],
-    ) -> None:
-        """Stores a checkpoint; one of the same count and status stays as it is."""
+    ) -> bool:
+        """Stores a checkpoint; False where there is one of the same count and status, which stays
+        as it is."""
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         signed = {"envelope": dict(envelope), "created_at": utc_now()}
         row = {**owner, **signed, "entries": entries, "status": status}
-        self._insert_absent(LedgerCheckpoint, row)
+        return self._insert_absent(LedgerCheckpoint, row)
 
     def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":
         """The envelopes, by entries; the end of a run stands after what was made during it."""
         rows = self._all(self._select(LedgerCheckpoint, experiment_id))
         rows.sort(key=lambda row: (row.entries, row.status != "running", row.created_at))
         return [row.envelope for row in rows]
+
+
+# Any constant: who appends to a log holds this lock.
+_LOCK = 7_302_117_645_208_332
+
+
+class RunLogRepository(Repository):
+    """Logs of the runs on federations, which are only ever appended to."""
+
+    def lock(self, federation_id: str) -> RunLogEntry | None:
+        """The newest entry; others wait until this transaction ends."""
+        if self._dialect() == "postgresql":
+            # One lock for all logs: a transaction that appends to several waits in no order.
+            self.session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        return next(iter(self._all(self._of(federation_id).limit(1))), None)
+
+    def runs(self, federation_id: str) -> int:
+        """How many have begun."""
+        mine = select(func.max(RunLogEntry.run)).where(RunLogEntry.federation_id == federation_id)
+        return self.session.scalar(mine) or 0
+
+    def begun(self, experiment_id: str) -> RunLogEntry | None:
+        """The newest entry of an experiment; None where it never began under a log."""
+        mine = select(RunLogEntry).where(RunLogEntry.experiment_id == experiment_id)
+        return next(iter(self._all(mine.order_by(RunLogEntry.size.desc()).limit(1))), None)
+
+    def add(self, row: RunLogEntry) -> None:
+        """Appends an entry."""
+        self._add(row)
+
+    def list(self, federation_id: str) -> "Sequence[RunLogEntry]":
+        """Every entry, oldest first."""
+        return self._all(self._of(federation_id))[::-1]
+
+    def _of(self, federation_id: str) -> "Select[RunLogEntry]":
+        mine = select(RunLogEntry).where(RunLogEntry.federation_id == federation_id)
+        return mine.order_by(RunLogEntry.size.desc())
 
 
 class SignOffRepository(ExperimentPartRepository):

@@ -60,6 +60,10 @@ class AnnouncementRepository(ScopedRepository):
         """`alarm.raised`: how many attacks found evidence against what was claimed."""
         self._enqueue("alarm.raised", {"experiment_id": experiment_id, "alarms": alarms})
 
+    def ledger_contradicted(self, ledger_id: str, *, round_: int) -> None:
+        """`alarm.raised` of a training run elsewhere: by canaries in this round."""
+        self._enqueue("alarm.raised", {"ledger_id": ledger_id, "round": round_, "alarms": 1})
+
     def budget_low(self, federation_id: str, budget: Budget) -> None:
         """`budget.low`: which budget it is, without what it has left."""
         names = ("book", "figure", "delta", "adjacency", "observer")

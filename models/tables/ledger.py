@@ -185,6 +185,24 @@ class LedgerCheckpoint(Base):
     created_at: Mapped[datetime]
 
 
+class RunLogEntry(Base):
+    """An entry of the log of the runs on a federation. Rows are only ever inserted."""
+
+    __tablename__ = "run_log"
+
+    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
+    size: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    """Of the log with this entry."""
+    experiment_id: Mapped[str] = mapped_column(Identifier, index=True)
+    run: Mapped[int] = mapped_column(Integer)
+    kind: Mapped[str] = mapped_column(Word)
+    digest: Mapped[str] = mapped_column(String(64))
+    subtrees: Mapped[bytes] = mapped_column(LargeBinary)
+    """Of the tree of this size, 32 bytes each."""
+    checkpoint: Mapped[str] = mapped_column(Text)
+    """The signed head of this size."""
+
+
 class DeclaredLedger(Base):
     """One ledger. Its terms never change; the rest moves on with every round."""
 
@@ -220,6 +238,9 @@ class DeclaredLedger(Base):
     epsilon_max: Mapped[float | None] = mapped_column(Double)
     """After the newest round, by Renyi orders; null where nothing bounds it or it is no epsilon."""
     leakage_max: Mapped[float | None] = mapped_column(Double)
+    alarm_round: Mapped[int | None] = mapped_column(Integer)
+    """The round in which canaries contradicted the declared noise; of its evidence the round's
+    `canaries` are in the chain."""
     declared_at: Mapped[datetime | None]
     """When the newest round was."""
     signed_entries: Mapped[int] = mapped_column(Integer)
@@ -255,6 +276,8 @@ class DeclaredRoundRow(Base):
     drawn: Mapped[str | None] = mapped_column(String(64))
     """The keyed hash of who was drawn so far and how often, in the last round of a request that
     drew a client in secret; null in others."""
+    canaries: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What canaries show up to this round; null in rounds without any."""
     head: Mapped[str] = mapped_column(String(64))
     """The chain's after this round."""
     declared_at: Mapped[datetime]

@@ -120,22 +120,14 @@ def _metric(report: dict[str, Any], name: str) -> dict[str, Any]:
     ("change", "finding"),
     [
         (lambda one: _group(one).update(selection_rate=0.6), "report.gaps"),
-        (lambda one: _group(one).update(selection_rate=0.99), "report.rates"),
-        (lambda one: _group(one).update(accuracy=0.99), "report.rates"),
-        (
-            lambda one: _group(one)["rate_intervals"]["selection_rate"].update(high=0),
-            "report.rates",
-        ),
         (lambda one: _group(one).update(true_positive_rate=None), "report.gaps"),
-        (lambda one: _group(one).update(suppressed=True), "report.rates"),
+        (lambda one: _group(one).update(suppressed=True), "report.gaps"),
         (lambda one: _group(one).update(label="men"), "report.words"),
         (
             lambda one: _metric(one, "demographic_parity_difference").update(value=0.01),
             "report.gaps",
         ),
         (lambda one: _metric(one, "accuracy_difference").update(value=None), "report.gaps"),
-        (lambda one: one["utility"].update(accuracy=0.9), "report.utility"),
-        (lambda one: one["utility"].update(degenerate=True), "report.utility"),
         (lambda one: one["gates"][0].update(bound=0.9), "report.gates"),
         (lambda one: one.update(gate_outcome="fail"), "report.gate_outcome"),
         (lambda one: one["answer"].update(outcome="release"), "report.answer"),

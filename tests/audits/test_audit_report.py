@@ -60,8 +60,9 @@ def test_gaps_are_fairlearns(report: dict[str, Any]) -> None:
             assert section["metrics"][name]["value"] == pytest.approx(found, abs=1e-12)
         assert section["cross_check"]["library"] == "fairlearn"
         assert section["metrics"]["equalized_odds_difference"]["interval"]["method"] == (
-            "score-pairs-by-rows"
+            "score-pairs"
         )
+    assert report["predictions"]["drawn"] == "rows"
     assert report["utility"]["accuracy"] == pytest.approx((truth == predicted).mean())
 
 
@@ -272,7 +273,7 @@ def test_small_groups_are_suppressed_with_what_gives_them_away(tmp_path: Path) -
             assert group["reasons"]["rate_intervals"] == group["reasons"]["selection_rate"]
         else:
             interval = group["rate_intervals"]["selection_rate"]
-            assert interval["method"] == "score-clustered-by-rows"
+            assert interval["method"] == "score-clustered"
 
 
 def test_rows_left_out_are_counted(tmp_path: Path) -> None:

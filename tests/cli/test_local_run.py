@@ -35,7 +35,6 @@ def test_epsilon_is_counted_by_round(small_spec, mechanism):
     assert spent[-1] == pytest.approx(done.report["privacy"]["epsilon_max"])
     assert list(spent) == sorted(spent)
     assert set(done.series.figures["leakage_max"]) == {None}
-    assert done.series.cluster_leakage == {}
 
 
 @pytest.fixture

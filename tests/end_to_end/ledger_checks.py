@@ -1,20 +1,12 @@
-"""A report's figures once more, from nothing but its ledger: its table and its bundle."""
+"""A report's figures once more, from nothing but its ledger: its table."""
 
-from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from sqlalchemy import text
 
-from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.ledger_context import rebuild_ledger_context
-from fedaudit.ledger.rows import entry_of
-from fedaudit.ledger.statements import PublicKey
-from fedaudit.reports.verification.verification import verify
 from models.database import Database
-from tests.cli.service import Service
 
 
 def figures_by_sql(database: Database, experiment_id: str) -> dict[str, Any]:
@@ -79,32 +71,3 @@ def check_against_the_ledger(
         for row in privacy["leakage_by_cluster"]
     ]
     assert figures["leakage_by_cluster"] == reported
-
-
-def check_bundle(service: Service, experiment_id: str, report: dict[str, Any], path: Path) -> None:
-    """The epsilons of the report follow from the events and counts of the exported ledger."""
-    headers = {"Authorization": f"Bearer {service.api_key}"}
-    with httpx.Client(base_url=f"{service.url}/v1", headers=headers, timeout=30) as client:
-        path.write_bytes(client.get(f"/experiments/{experiment_id}/bundle").content)
-        key, _ = client.get("/signing-keys").json()["items"]
-    trusted = PublicKey.from_pem(key["public_key"].encode())
-    with opened_bundle(path) as evidence:
-        verification = verify(evidence, trusted=[trusted])
-    failed = [one for one in verification.checks if one.outcome != "pass"]
-    assert verification.verdict == "valid", failed
-    with opened_bundle(path) as evidence:
-        entries = [entry_of(row) for row in evidence.rows]  # type: ignore[arg-type]
-        names = evidence.names
-    [inputs] = {entry.inputs for entry in entries}
-    ledger_context = rebuild_ledger_context(
-        inputs, names, rounds=report["spec"]["training"]["rounds"]
-    )
-    found = dict.fromkeys(ledger_context.observers, 0.0)
-    for entry in entries:
-        epsilons = ledger_context.epsilons(entry.observer, entry.subjects, entry.releases)  # type: ignore[arg-type]
-        assert entry.epsilons is not None
-        np.testing.assert_allclose(entry.epsilons, epsilons, rtol=1e-9)
-        found[entry.observer] = max(found[entry.observer], epsilons.max(initial=0.0))  # type: ignore[index]
-    stated = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
-    assert stated == pytest.approx(found, rel=1e-9)
-    assert report["privacy"]["epsilon_max"] == max(stated.values()) > 0

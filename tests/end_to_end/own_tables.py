@@ -41,13 +41,6 @@ def _people(random: np.random.Generator) -> Iterator[tuple[int, float, float]]:
             yield client, *map(float, random.normal(size=2))
 
 
-def _frequent(random: np.random.Generator) -> Iterator[str]:
-    yield "town,sex,x,z,passed"
-    for client, x, z in _people(random):
-        sex = "a" if random.random() < 0.4 else "b"
-        yield f"t{client},{sex},{x:.3f},{z:.3f},{'yes' if random.random() < 0.9 else 'no'}"
-
-
 def _useless(random: np.random.Generator) -> Iterator[str]:
     """Nothing about a person says what becomes of them; only one of four passes."""
     yield "town,sex,x,z,passed"
@@ -68,13 +61,6 @@ def _one_hot(random: np.random.Generator) -> Iterator[str]:
         race = random.integers(3)
         ones = f"{int(race == 0)},{int(race == 1)}"
         yield f"t{client},{ones},{x:.3f},{z:.3f},{'yes' if x + z > 0 else 'no'}"
-
-
-def _bands(random: np.random.Generator) -> Iterator[str]:
-    yield "town,age,x,z,passed"
-    for client, x, z in _people(random):
-        band = ("18-29", "30-39", "40-64")[random.integers(3)]
-        yield f"t{client},{band},{x:.3f},{z:.3f},{'yes' if x + z > 0 else 'no'}"
 
 
 def _keyless(random: np.random.Generator) -> Iterator[str]:
@@ -110,7 +96,6 @@ def _good_income(registration: dict[str, Any]) -> None:
 OWN_TABLES = {
     one.name: one
     for one in (
-        OwnTable("frequent", _frequent, degenerate=True),
         OwnTable("useless", _useless, degenerate=True),
         OwnTable(
             "coded",
@@ -128,7 +113,6 @@ OWN_TABLES = {
             sensitive=("race",),
             said=("black", "asian", "other"),
         ),
-        OwnTable("bands", _bands, sensitive=("age",), said=("30-39",)),
         OwnTable("keyless", _keyless),
         OwnTable(
             "skewed",

@@ -1,13 +1,12 @@
 """One spec run in this process, and over HTTP by a service."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.cli.service import SCRIPT, Service, clean_environment
+from tests.cli.service import Service, clean_environment
 from tests.preloaded import programs
 
 FINISHED_SECONDS = 120
@@ -16,36 +15,12 @@ FINISHED_SECONDS = 120
 def run_here(spec: dict[str, Any], sources: Path, out: Path) -> dict[str, Any]:
     """The report of `fedaudit run`."""
     finished = programs().run(
-        *_command(out),
+        *("run", "-", "--json", "--out", str(out)),
         stdin=json.dumps(spec),
         env=clean_environment(FEDAUDIT_SOURCES_DIR=str(sources)),
         cwd=out.parent,
         timeout=FINISHED_SECONDS,
     )
-    return _report(finished)
-
-
-def run_on_threads(
-    spec: dict[str, Any], sources: Path, out: Path, *, threads: int
-) -> dict[str, Any]:
-    """The same by the installed script: libraries count threads when they are imported."""
-    finished = subprocess.run(
-        [SCRIPT, *_command(out)],
-        input=json.dumps(spec),
-        env=clean_environment(OMP_NUM_THREADS=str(threads), FEDAUDIT_SOURCES_DIR=str(sources)),
-        capture_output=True,
-        text=True,
-        timeout=FINISHED_SECONDS,
-        check=False,
-    )
-    return _report(finished)
-
-
-def _command(out: Path) -> tuple[str, ...]:
-    return "run", "-", "--json", "--out", str(out)
-
-
-def _report(finished: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     # 1: a gate of the spec failed; 3: it had no evidence, as over a model that decides nothing
     assert finished.returncode in (0, 1, 3), finished.stderr
     report: dict[str, Any] = json.loads(finished.stdout)

@@ -129,11 +129,11 @@ def play_and_kill(bounded: Bounded, started: Service, *, kills: int) -> list[dic
     started.sweeper()
     for _ in range(kills):
         before, worker = rounds(), started.worker()
-        wait_until(lambda before=before: rounds() > before, "rounds of a new worker")
+        wait_until(lambda before=before: rounds() > before, "rounds of a new worker", pause=0.2)
         worker.kill()
         assert bounded.budget()["spent"] <= bounded.setting["total"] * (1 + 1e-9)
     started.worker()
-    wait_until(lambda: all(one["status"] in ENDED for one in listed()), "the end of all")
+    wait_until(lambda: all(one["status"] in ENDED for one in listed()), "the end of all", pause=0.2)
     return listed()
 
 

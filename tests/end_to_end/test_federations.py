@@ -3,23 +3,12 @@
 import io
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
-from fedaudit.federations.reading.archives import UNSUSPICIOUS
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from tests.cli.service import Service
-from tests.end_to_end.federation_files import (
-    CLIENTS,
-    ROWS,
-    SAMPLES,
-    Json,
-    Sample,
-    csv_text,
-    npz,
-    zipped,
-)
+from tests.end_to_end.federation_files import CLIENTS, ROWS, SAMPLES, Json, Sample
 
 _GROUPS = {"sex": {"F", "M"}, "hand": {"L", "R"}, "rotated": {"no", "yes"}}
 
@@ -75,66 +64,6 @@ def test_every_format_is_profiled_and_trained_on(client: Client, kind: str) -> N
             assert "suppressed" in gap["reason"], gap
         else:
             assert 0 <= gap["value"] <= 1
-
-
-def test_a_small_group_is_a_warning_and_is_not_shown(client: Client) -> None:
-    sample = SAMPLES["csv"]()
-    rows = sample.content.replace(b",M,", b",X,", 3)
-    federation = upload(client, sample, rows)
-    assert federation["status"] == "ready"
-    [warning] = federation["profile"]["warnings"]
-    assert warning["pointer"] == "/fairness/sensitive/0"
-    assert "'sex' has groups of fewer than 5 rows: 'X'" in warning["message"]
-    assert federation["profile"]["attributes"]["sex"]["groups"]["X"] is None
-
-
-def _changed(old: str, new: str) -> bytes:
-    """The table with the first `old` behind its header replaced."""
-    header, _, rows = csv_text().partition("\n")
-    assert old in rows
-    return f"{header}\n{rows.replace(old, new, 1)}".encode()
-
-
-_FILE, _KEY, _TARGET = "/federation/path", "/federation/client_key", "/federation/target"
-
-
-@pytest.mark.parametrize(
-    ("kind", "content", "pointer", "says"),
-    [
-        pytest.param(
-            "csv", lambda: _changed("\n", ",9\n"), _FILE, "6 cells in data row 1", id="ragged"
-        ),
-        pytest.param(
-            "csv",
-            lambda: _changed("office", "sea"),
-            "/federation/features/1",
-            "of column 'work' is not one of the 2 declared categories",
-            id="undeclared category",
-        ),
-        pytest.param(
-            "npz",
-            lambda: npz(hand=np.array([{}] * CLIENTS * ROWS, dtype=object)),
-            _FILE,
-            "Python objects in the array 'hand'",
-            id="pickled objects",
-        ),
-        pytest.param(
-            "leaf zip",
-            lambda: zipped({"0.json": bytes(UNSUSPICIOUS + 1)}),
-            _FILE,
-            "as an archive made to fill a memory would",
-            id="zip bomb",
-        ),
-    ],
-)
-def test_bad_data_are_rejected_with_place_and_remedy(client, kind, content, pointer, says):
-    federation = upload(client, SAMPLES[kind](), content())
-    assert federation["status"] == "rejected"
-    [reason] = federation["reasons"]
-    assert reason["pointer"] == pointer
-    assert says in reason["message"]
-    with pytest.raises(ProblemError, match="was rejected"):
-        client.submit(SAMPLES[kind]().spec(federation["id"], hypotheses=1))
 
 
 def spent(client: Client, federation_id: str) -> float:

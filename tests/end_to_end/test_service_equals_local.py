@@ -247,7 +247,7 @@ def comparable(report: Mapping[str, Any]) -> dict[str, Any]:
     for section, names in {
         "experiment": ("id",),
         "provenance": ("started_at", "finished_at"),
-        "integrity": ("chain_head", "key_id", "claims_key_id", "signature", "reasons"),
+        "integrity": ("chain_head", "key_id", "claims_key_id", "run", "signature", "reasons"),
     }.items():
         for name in names:
             kept[section].pop(name, None)

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_rule
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.intervals import rate_intervals, score_intervals
-from fedaudit.fairness.suppression import (
-    IntersectionTable,
-    combination_of,
-    shown_groups,
-    with_complementary_suppression,
-)
+from fedaudit.fairness.suppression import IntersectionTable, combination_of, shown_groups
 from fedaudit.spec.fairness import Groups
 from tests.fairness.disclosures import disclosed, disclosed_clients
 from tests.fairness.specs import GROUPS, spec
@@ -41,23 +36,6 @@ def test_a_held_out_client_without_a_counted_row_is_not_said_to_have_trained(lea
     assert (found.reason(1) == "trained, not scored") is not leaves_out
 
 
-def test_averages_over_clients_need_two_clients_and_say_so():
-    rows, clients = np.array([100, 50, 40, 300]), np.array([3, 3, 2, 1])
-    pooled = disclosed(rows, minimum_group_size=30)
-    found = pooled.of_clients(clients)
-    expected = with_complementary_suppression(
-        pooled.shown & (clients >= 2), rows, minimum_group_size=30
-    )
-    assert found.shown.tolist() == expected.tolist() == [True, True, False, False]
-    assert pooled.shown.all(), "the decision by rows alone stays what it was"
-    assert "fewer than 30 scored rows or 2 clients" in found.reason(
-        int(np.flatnonzero(~found.shown)[0])
-    )
-    assert "clients" not in pooled.reason(0)
-    assert found.suppresses
-    assert not pooled.suppresses
-
-
 def test_a_group_without_rows_is_not_one_that_is_suppressed():
     found = disclosed([40, 0, 50], minimum_group_size=30)
     assert found.shown.tolist() == [True, False, True]
@@ -81,7 +59,6 @@ def test_a_reference_group_belongs_to_one_attribute():
 def test_a_rule_knows_how_an_intersection_lies_and_whether_an_outcome_is_favourable():
     experiment = spec(intersections=[["sex", "race"]])
     assert attribute_rule(experiment, "sex_race", GROUPS).combination == LYING
-    assert attribute_rule(experiment, "sex_race", GROUPS).alone().combination is None
     assert attribute_rule(experiment, "sex", GROUPS).has_favourable_outcome
     assert not attribute_rule(spec(favourable=None), "sex", GROUPS).has_favourable_outcome
 

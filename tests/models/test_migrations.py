@@ -1,4 +1,4 @@
-"""Migrations: they give exactly the tables of the code, in both directions, and all at once."""
+"""Migrations: they give exactly the tables of the code, and all at once."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -18,7 +17,7 @@ from models.database import HEAD, Database, schema_state
 from models.repositories import LedgerRepository
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
-from tests.models.rows import LAPLACE, at_once, ledger_row, queued
+from tests.models.rows import at_once, ledger_row, queued
 
 
 def test_upgrade_gives_exactly_the_metadata(database: Database) -> None:
@@ -28,19 +27,6 @@ def test_upgrade_gives_exactly_the_metadata(database: Database) -> None:
         assert compare_metadata(context, Base.metadata) == []
         assert inspect(connection).get_view_names() == ["privacy_ledger"]
     assert schema_state(database).matches
-
-
-def test_downgrade_leaves_nothing_and_upgrade_works_again(empty_database_url: str) -> None:
-    migrations.upgrade(empty_database_url, HEAD)
-    migrations.downgrade(empty_database_url, "base")
-    database = Database(empty_database_url)
-    with database.engine.connect() as connection:
-        assert inspect(connection).get_table_names() == ["alembic_version"]
-        assert inspect(connection).get_view_names() == []
-    assert schema_state(database).current is None
-    migrations.upgrade(empty_database_url)
-    assert schema_state(database).matches
-    database.dispose()
 
 
 def test_an_older_database_does_not_match(empty_database_url: str) -> None:
@@ -73,37 +59,10 @@ def test_only_keys_that_administer_may_sign_reports_off_afterwards(empty_databas
 
     migrations.upgrade(empty_database_url)
     assert found() == [("a", ["admin", "reports:read", "reports:sign"]), ("b", ["reports:read"])]
-    migrations.downgrade(empty_database_url, "0016")
-    assert found() == [("a", ["admin", "reports:read"]), ("b", ["reports:read"])]
     database.dispose()
 
 
-def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(empty_database_url):
-    migrations.upgrade(empty_database_url, HEAD)
-    database = Database(empty_database_url)
-    layers = {**LAPLACE, "n": 3, "components": [{"name": "a", "n": 1}, {"name": "b", "n": 2}]}
-    project_id, new = queued(database)
-    with database.write() as session:
-        rows = [ledger_row(1, inputs=layers, radii=np.full(6, np.nan)), ledger_row(2)]
-        LedgerRepository(session).insert(new.id, project_id, rows)
-    with pytest.raises(RuntimeError, match="1 ledger rows have several components"):
-        migrations.downgrade(empty_database_url, "0005")
-    assert migrations.current(empty_database_url) == HEAD
-    with database.write() as session:
-        session.execute(text("DELETE FROM ledger WHERE round = 1"))
-    migrations.downgrade(empty_database_url, "0005")
-    with database.read() as session:
-        assert session.scalar(text("SELECT count(*) FROM privacy_ledger")) == 3
-    migrations.upgrade(empty_database_url)
-    with database.read() as session:
-        components = session.scalars(text("SELECT component FROM privacy_ledger"))
-        assert components.all() == ["all"] * 3
-    database.dispose()
-
-
-def test_held_out_people_are_named_and_kept_from_a_revision_without_them(empty_database_url):
-    migrations.upgrade(empty_database_url, HEAD)
-    database = Database(empty_database_url)
+def test_held_out_people_are_named(database: Database) -> None:
     project_id, new = queued(database)
     charged = replace(ledger_row(3), subject_kind="validation_client", observer="report")
     with database.write() as session:
@@ -113,14 +72,6 @@ def test_held_out_people_are_named_and_kept_from_a_revision_without_them(empty_d
         assert {tuple(line) for line in session.execute(text(lines))} == {
             ("every validation client", None)
         }
-    with pytest.raises(RuntimeError, match="1 ledger rows charge people held out"):
-        migrations.downgrade(empty_database_url, "0012")
-    with database.write() as session:
-        session.execute(text("DELETE FROM ledger WHERE observer = 'report'"))
-    migrations.downgrade(empty_database_url, "0012")
-    with database.read() as session:
-        assert session.scalar(text("SELECT count(*) FROM privacy_ledger")) == 3
-    database.dispose()
 
 
 def test_simultaneous_upgrades_all_succeed(empty_database_url: str) -> None:

@@ -5,13 +5,7 @@ import json
 import pytest
 
 from fedaudit.publishing.declared_ledgers import declared_figures
-from fedaudit.publishing.publication import (
-    PublishingError,
-    add_rounds,
-    from_file,
-    parsed_report,
-    publication,
-)
+from fedaudit.publishing.publication import PublishingError, from_file, publication
 from fedaudit.reports.report import assemble, report_hash
 from tests.api.ledgers.trainings import CENTRAL, declared, group, opened, post
 from tests.api.service import running_api, settings_for
@@ -49,15 +43,14 @@ def test_a_figure_is_named_by_what_it_is_worth(material, published):
         ({**gaussian(material), "attacks": [alarmed]}, "privacy_contradicted", "epsilon_max"),
     ):
         found = published(document)
-        names = {one.name for one in found.figures.final if one.name.endswith(figure)}
+        names = {name for name in found.figures if name.endswith(figure)}
         assert names == {f"{section}/{figure}"}
 
 
 def test_no_protection_is_a_cost_without_bound_and_not_a_blank(material, published):
     found = published(assemble(material(NOTHING)))
     assert found.facts()["privacy_cost"] == "unbounded: nothing protects the clients"
-    assert "privacy_none/leakage_max" in found.figures.missing
-    assert not any(one.name.startswith("privacy") for one in found.figures.final)
+    assert not any(name.startswith("privacy") for name in found.figures)
 
 
 def test_gaps_of_a_model_that_decides_nothing_have_another_name(material, published):
@@ -65,47 +58,9 @@ def test_gaps_of_a_model_that_decides_nothing_have_another_name(material, publis
     document["utility"] |= {"degenerate": True}
     document["utility"]["reasons"]["degenerate"] = "one outcome for nearly all rows"
     found = published(document)
-    gaps = {one.name.split("/")[0] for one in found.figures.final if "/group/" in one.name}
+    gaps = {name.split("/")[0] for name in found.figures if "/group/" in name}
     assert gaps == {"fairness_no_evidence"}
     assert found.facts()["model_decides"] == "not shown: one outcome for nearly all rows"
-
-
-def test_what_the_report_withholds_is_not_published_round_by_round(material, published):
-    spec = {
-        "fairness": {
-            "sensitive": ["group"],
-            "favourable": {"op": "ge", "value": 0},
-            "minimum_group_size": 150,
-        }
-    }
-    document = assemble(material(spec))
-    found = published(document)
-    reason = document["fairness"][0]["metrics"]["equalized_odds_difference"]["reason"]
-    gap = {"attribute": "group", "metric": "equalized_odds_difference", "value": 0.25}
-    rounds = [
-        {"round": 1, "validation_loss": 3.0, "accuracy": 0.5, "reasons": {}},
-        {"round": 2, "validation_loss": None, "reasons": {"validation_loss": "not validated"}},
-        {"round": 3, "validation_loss": float("inf"), "leakage_max": 2.0, "reasons": {}},
-    ]
-    add_rounds(
-        found.figures,
-        document,
-        parsed_report(document),
-        rounds=rounds,
-        gaps=[{**gap, "round": number, "reason": None} for number in (1, 2)],
-    )
-    assert [(one.name, one.value, one.round) for one in found.figures.by_round] == [
-        ("rounds/utility/validation_loss", 3.0, 1),
-        ("rounds/privacy_not_in_force/leakage_max", 2.0, 3),
-    ]
-    missing = found.figures.missing
-    name = "rounds/fairness/group/equalized_odds_difference"
-    assert missing[name] == f"in every round: {reason}"
-    assert missing["rounds/utility/validation_loss"] == (
-        "in 2 of 3 rounds: not validated; the value is not finite"
-    )
-    # The report's target is a number, so that it has no accuracy.
-    assert missing["rounds/utility/accuracy"].startswith("in every round: ")
 
 
 def test_a_report_file_is_published_as_it_is(material, tmp_path):
@@ -155,14 +110,13 @@ def test_what_a_trainer_declares_is_named_as_its_word(sqlite_url, tmp_path):
         post(api, ledger, declared(1, ["c1"], groups={"sex": {"f": counts, "m": counts}}))
         path.write_text(api.get(f"/v1/ledgers/{ledger}/report.json").text)
     with from_file(path) as found:
-        figures, facts = {one.name: one.value for one in found.figures.final}, found.facts()
+        figures, facts = found.figures, found.facts()
         assert [one.name for one in found.files] == ["report.json", "report.html"]
-    assert "adds its rounds up" in found.figures.missing.pop("rounds")
-    assert all("_declared/" in name for name in (*figures, *found.figures.missing))
+    assert all("_declared/" in name for name in figures)
     assert figures["privacy_declared/epsilon_max"] > 0
     assert figures["fairness_declared/sex/demographic_parity_difference"] == 0
     assert (facts["kind"], facts["ledger_id"]) == ("declared-ledger", ledger)
     assert facts["privacy_cost"].startswith("as declared, and not observed: epsilon = ")
     assert (min(facts), found.passed, "subjects" in found.settings) == ("answer", False, False)
     contradicted = {**found.document, "contradictions": ["c1 came too often"]}
-    assert all("_declared_contradicted/" in name for name, *_ in declared_figures(contradicted))
+    assert all("_declared_contradicted/" in name for name in declared_figures(contradicted))

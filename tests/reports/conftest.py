@@ -13,7 +13,6 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.utility import ConstantByGroup
 from tests.fairness.disclosures import with_disclosures
 from tests.utility.comparisons import useful_model
 
@@ -48,13 +47,6 @@ def counts_of_clients() -> np.ndarray:
     for client in range(30):
         counts[client, int(client >= 20)] = (3 + client % 3, 2, 3, 2 - client % 3)
     return counts
-
-
-def constant_by_group() -> ConstantByGroup:
-    """What the constant gets of the thirty validation clients' rows."""
-    rows = np.zeros((30, 2), dtype=np.int64)
-    rows[:20, 0] = rows[20:, 1] = 10
-    return ConstantByGroup(rows=rows, correct=None, constant_correct=None)
 
 
 def inputs_of(spec: ExperimentSpec, *, plan: SpendingPlan | None) -> MechanismParameters:
@@ -101,7 +93,7 @@ def material() -> Callable[..., ReportMaterial]:
                 fairness={"group": counts_of_clients()},
                 single_row_clients=4,
                 collapsed_rounds=5,
-                against_constant=useful_model(30, by_group={"group": constant_by_group()}),
+                against_constant=useful_model(30, rows_by_group={"group": np.array([200, 100])}),
                 start_loss=2.0,
             ),
             ledger_hash="a" * 64,

@@ -104,11 +104,6 @@ def test_a_model_that_predicts_the_frequent_outcome_for_everybody_passes_nothing
     )
     assert parts["fairness"].startswith("The model decides nothing, so these gaps say nothing")
     assert parts["next"].startswith("The steps are too short, the loss was still falling")
-    by_group = {one["value"]: one for one in report["fairness"][0]["groups"]}
-    assert by_group["a"]["baseline_accuracy"] < by_group["b"]["baseline_accuracy"]
-    for one in by_group.values():
-        assert one["accuracy_over_baseline"] == pytest.approx(0, abs=0.01)
-        assert one["accuracy_over_baseline_interval"] is not None
     # The gates follow from the figures, and no longer where the report calls the model useful.
     spec = parse_spec(report["spec"])
     assert check_gates(spec, report).outcome == "pass"

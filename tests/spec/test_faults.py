@@ -29,9 +29,7 @@ GROUPS = changed(
         # What is no such field, value or kind.
         (HOSPITAL, "colour", 1, "unknown field"),
         (HOSPITAL, "privacy.epsilon", 1, "unknown field"),
-        (TABLE, "federation.table", 1, "unknown field"),
         (HOSPITAL, "name", ..., "is required"),
-        (HOSPITAL, "training.cohort.clients", ..., "is required"),
         (TABLE, "federation.target", ..., "is required"),
         (
             HOSPITAL,
@@ -39,25 +37,15 @@ GROUPS = changed(
             "gaussian",
             "'gaussian' is not offered; choose one of 'none', 'laplace-l2', 'gaussian-central'",
         ),
-        (
-            HOSPITAL,
-            "federation.source",
-            "mnist",
-            "'mnist' is not offered; choose one of 'synthetic-linear', 'synthetic-groups', "
-            "'hospital-charges', 'table', 'images', 'femnist'",
-        ),
         (HOSPITAL, "privacy", 3, "must be an object with named fields"),
-        (HOSPITAL, "training", [], "must be an object with named fields"),
         (HOSPITAL, "gates", {}, "must be a list"),
         (HOSPITAL, "spec_version", 2, "should be 1"),
         (HOSPITAL, "name", 3, "must be a text; put it in quotes"),
         (HOSPITAL, "name", "", "at least 1 character"),
         (HOSPITAL, "name", "a\x00b", "must not contain control characters"),
-        (HOSPITAL, "name", "a\n", "must not contain control characters"),
         (HOSPITAL, "name", "\ud800", "valid string"),
         # Numbers.
         (HOSPITAL, "seed", True, "must be a whole number"),
-        (HOSPITAL, "seed", "1", "must be a whole number"),
         (HOSPITAL, "seed", -1, "greater than or equal to 0"),
         (HOSPITAL, "seed", 2**53, "less than or equal to 9007199254740991"),
         (HOSPITAL, "seed", 10**400, "less than or equal to"),
@@ -67,8 +55,6 @@ GROUPS = changed(
         (HOSPITAL, "federation.validation_fraction", 1.0, "less than 1"),
         # Paths and lists.
         (HOSPITAL, "federation.path", "/etc/passwd", "relative path"),
-        (HOSPITAL, "federation.path", "a/../../b", "'..'"),
-        (HOSPITAL, "federation.path", "s3://a/b", "relative path"),
         (HOSPITAL, "federation.path", "C:\\a", "relative path"),
         (HOSPITAL, "federation.zip_table", "~/a", "relative path"),
         (HOSPITAL, "federation.conditions", [194, 194], "twice"),
@@ -134,7 +120,6 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
             "/decision/threshold",
             "no figure of laplace-l2 counts it; declare a number",
         ),
-        (HOSPITAL, {"model": {"hidden": [2]}}, "/model/kind", "is required; it says which kind"),
         (
             HOSPITAL,
             {"training.clustering": {"method": "dbscan"}},
@@ -144,12 +129,6 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
         (HOSPITAL, {"tags": ["ok", "x" * 65]}, "/tags/1", "at most 64 characters"),
         (
             HOSPITAL,
-            {"training.local": {"step_size": float("nan")}},
-            "/training/local/step_size",
-            "finite number",
-        ),
-        (
-            HOSPITAL,
             {"federation.scale": {"latitude": float("inf")}},
             "/federation/scale/latitude",
             "finite number",
@@ -157,21 +136,9 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
         (HOSPITAL, {"federation.scale": {"a": 0}}, "/federation/scale/a", "greater than 0"),
         (
             HOSPITAL,
-            {"gates": [{"figure": "accuracy", "op": "ge", "value": float("inf")}]},
-            "/gates/0/value",
-            "finite number",
-        ),
-        (
-            HOSPITAL,
             {"federation": {"source": "synthetic-linear", "thetas": [[1.0], [1.0, 2.0]]}},
             "/federation/thetas",
             "same length",
-        ),
-        (
-            HOSPITAL,
-            {"attacks": [{"kind": "canaries", "count": 9}]},
-            "/attacks/0/unit",
-            "is required",
         ),
         (HOSPITAL, {"attacks": [{"kind": "luck"}]}, "/attacks/0/kind", "is not offered"),
         (HOSPITAL, {"model": {"kind": "logistic"}}, "/model/kind", "use a `linear` or `mlp`"),
@@ -188,12 +155,6 @@ def test_a_fault_points_at_the_value_that_was_changed(document, path, value, mes
             {"fairness": {"favourable": {"op": "le", "value": 1}}},
             "/fairness/sensitive",
             "name a sensitive attribute",
-        ),
-        (
-            HOSPITAL,
-            {"fairness.favourable": {"op": "ge"}},
-            "/fairness/favourable/value",
-            "is required",
         ),
         (
             HOSPITAL,

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedaudit.utility import ConstantByGroup, ConstantComparison, RowGains
+from fedaudit.arrays import Ints
+from fedaudit.utility import ConstantComparison, RowGains
 
 
 def useful_model(
-    clients: int, *, by_group: Mapping[str, ConstantByGroup] | None = None
+    clients: int, *, rows_by_group: Mapping[str, Ints] | None = None
 ) -> ConstantComparison:
     """Clients of ten rows each, on whom a regression is twice as good as the constant."""
     rows = 10 * clients
@@ -26,5 +27,5 @@ def useful_model(
         decided=np.full(clients, 10.0),
         decision_gain=None,
         outcome_gain=None,
-        by_group=by_group or {},
+        rows_by_group=rows_by_group or {},
     )

@@ -21,12 +21,12 @@ LEASE_SECONDS = 2.0
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """On SQLite alone, but where a module says `ON_BOTH_DATABASES`.
+    """On SQLite alone, but where a test is marked as one for `both_databases`.
 
     Both kinds of stored rows, claims and budgets are tested in tests/models, and processes on
     Postgres in test_processes.py.
     """
-    both = getattr(metafunc.module, "ON_BOTH_DATABASES", False)
+    both = metafunc.definition.get_closest_marker("both_databases")
     if "database_url" in metafunc.fixturenames and not both:
         only = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
         metafunc.definition.add_marker(only)

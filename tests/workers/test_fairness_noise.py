@@ -207,18 +207,6 @@ def test_a_budget_of_training_does_not_refuse_what_it_is_not_about(database: Dat
     assert submit(database, central()).federation_id != first.federation_id
 
 
-@pytest.mark.parametrize("noise", ["release", "simulation"])
-def test_secret_noise_differs_between_two_runs(noise, database, context):
-    found = []
-    for _ in range(2):
-        submitted = submit(database, noised(privacy__noise=noise))
-        run_unit(context, submitted.unit_id)
-        report = document_of(database, submitted)
-        assert report["fairness_privacy"]["in_force"] is (noise == "release")
-        found.append([group["rows"] for group in report["fairness"][0]["groups"]])
-    assert (found[0] == found[1]) is (noise == "simulation")
-
-
 def test_one_service_rounds_the_same_people_alike(database, context):
     found = []
     for rounding in ({"base": 5}, {"base": 5}, None):

@@ -4,26 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 
 from api.services.report_evidence import evidence_of
-from fedaudit.ledger.columns import ledger_lines
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.report import Report
 from fedaudit.reports.verification.verification import verify
 from models.database import Database
-from models.repositories import SubjectSetRepository
-from models.tables.ledger import Ledger
-from tests.workers.admission import (
-    Submitted,
-    document_of,
-    experiment_of,
-    ledger_of,
-    spec_with,
-    submit,
-)
+from tests.workers.admission import document_of, experiment_of, ledger_of, spec_with, submit
 from tests.workers.test_signing import judged
-from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
@@ -41,7 +29,7 @@ def failed_checks(verification: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("radius", ["adaptive", 0.5])
-def test_ledger_view_report_and_verification_agree(database, context, radius):
+def test_ledger_report_and_verification_agree(database, context, radius):
     submitted = submit(database, spec_with(**LAYERS, privacy__radius=radius))
     run_unit(context, submitted.unit_id)
     rows = ledger_of(database, submitted)
@@ -60,52 +48,6 @@ def test_ledger_view_report_and_verification_agree(database, context, radius):
     ] == [(f"layer-{place}", n, n / NU) for place, n in enumerate(SIZES, start=1)]
     assert privacy.leakage_per_release == sum(SIZES) / NU
     assert "Each of the 2 layers" in document["guarantee"]["statement"]
-    assert judged(database, submitted, context).verdict == "valid"
-
-    with database.read() as session:
-        names = SubjectSetRepository(session).names(
-            experiment_of(database, submitted).subject_set_id
-        )
-        seen = [
-            dict(line)
-            for line in session.execute(
-                text("SELECT * FROM privacy_ledger WHERE experiment_id = :id"), {"id": submitted.id}
-            ).mappings()
-        ]
-    stated = [line for row in rows for line in ledger_lines(entry_of(row), names)]
-    columns = [name for name in stated[0] if name != "reason"]
-
-    def in_order(lines: Any) -> list[list[Any]]:
-        return sorted(([line[name] for name in columns] for line in lines), key=str)
-
-    assert in_order(seen) == in_order(stated)
-    # Over the layers, a release costs n / nu.
-    per_release: dict[Any, float] = {}
-    for line in seen:
-        place = line["round"], line["subject"]
-        per_release[place] = per_release.get(place, 0.0) + line["leakage"]
-    assert list(per_release.values()) == pytest.approx([sum(SIZES) / NU] * (7 * 12))
-
-
-def alter(database: Database, submitted: Submitted, **columns: Any) -> None:
-    with database.write() as session:
-        session.query(Ledger).filter_by(experiment_id=submitted.id, round=4).update(columns)
-
-
-def test_what_was_altered_is_found(database: Database, context: WorkerContext) -> None:
-    submitted = submit(database, spec_with(**LAYERS))
-    run_unit(context, submitted.unit_id)
-    [row] = [row for row in ledger_of(database, submitted) if row.round == 4]
-    for columns in (
-        {"radii": row.radii[::-1].copy()},
-        {"radii": row.radii[:7].copy()},
-        {"components": None},
-        {"components": [{"name": "layer-1", "n": 4}, {"name": "layer-2", "n": 9}]},
-        {"components": "layers"},
-    ):
-        alter(database, submitted, **columns)
-        assert "ledger.digests" in failed_checks(judged(database, submitted, context))
-        alter(database, submitted, radii=row.radii, components=row.inputs["components"])
     assert judged(database, submitted, context).verdict == "valid"
 
 

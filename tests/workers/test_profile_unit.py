@@ -251,7 +251,7 @@ def test_a_worker_killed_while_it_profiles_is_followed_by_another(embedded):
     processes.worker()
     wait_until(lambda: federation_of(database, registered).status == "ready", "the profile")
     assert unit_of(database, registered).attempts == 2
-    assert federation_of(database, registered).profile["rows"] == 600_000
+    assert federation_of(database, registered).profile["rows"] == 300_000
 
 
 def test_when_every_worker_is_lost_the_federation_is_rejected(embedded):

@@ -15,7 +15,7 @@ from tests.api.service import Api, running_api, settings_for, spec
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
-ON_BOTH_DATABASES = True
+pytestmark = pytest.mark.both_databases
 
 FIXED = {"radius": 1, "clip": 0.5, "noise": "release"}
 ALIKE = {"tags": [["a"], ["b"], ["c"]]}

@@ -21,8 +21,6 @@ from models.repositories import (
     LedgerCheckpointRepository,
     LedgerRepository,
     OutboxRepository,
-    ReportListRepository,
-    ReportRepository,
     SweeperLeaseRepository,
     UnitRepository,
 )
@@ -31,8 +29,6 @@ from tests.workers.admission import Submitted, events_of, experiment_of, spec_wi
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper, sweep
-
-ON_BOTH_DATABASES = True
 
 
 class RecordingQueue(Queue):
@@ -182,6 +178,7 @@ def signed_status(database: Database, experiment_id: str) -> list[str]:
     return [Checkpoint.of(Envelope.from_dict(value)).status for value in values]
 
 
+@pytest.mark.both_databases
 def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     database: Database,
     sweeper: Sweeper,
@@ -213,10 +210,13 @@ def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
     assert signed_status(database, sound)[-1] == "failed"
 
 
+@pytest.mark.both_databases
 def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(database, sweeper, queue, monkeypatch):
     broken, sound = submit(database), submit(database)
     for submitted in (broken, sound):
         lose(database, submitted)
+        with database.write() as session:
+            assert ExperimentRepository(session, submitted.project_id).start(submitted.id)
     sign, attempts = workers.sweeper.sign_as_stored, []
 
     def failing(session: Session, experiment_id: str, *arguments: Any, **options: Any) -> None:
@@ -257,26 +257,6 @@ def test_others_may_write_while_ledger_contexts_are_built(
     sweeper.tick()
     assert len(written) == 2
     assert [interrupted_entries(database, one) for one in lost_in_a_block.experiment_ids] == [3, 3]
-
-
-def test_what_ended_before_there_were_answers_gets_that_of_its_report(database, context, sweeper):
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
-    [id_] = submitted.experiment_ids
-
-    def answers(session: Session) -> tuple[Any, Any]:
-        [listed] = ReportListRepository(session, submitted.project_id).list().items
-        found = ExperimentRepository(session, submitted.project_id).get(id_)
-        return found.answer, listed.summary
-
-    with database.write() as session:
-        before, summary = answers(session)
-        ExperimentRepository(session, submitted.project_id)._update(id_, answer=None)
-        ReportRepository(session).restate(id_, summary={**summary, "answer": None})
-    sweeper.tick()
-    with database.read() as session:
-        assert answers(session) == (before, summary)
-    assert before["outcome"] == summary["answer"]["outcome"] == "do-not-release"
 
 
 def test_only_the_holder_of_the_duty_sweeps(database, sweeper, queue):

@@ -48,7 +48,6 @@ from models.repositories import (
 from models.repositories.declared_ledgers import unsigned_ledgers
 from models.repositories.ledger import Digest, stored_rows
 from models.tables.ledger import DeclaredLedger
-from models.values import BudgetsAcross
 from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, sign_checkpoint
 
 _NO_SECRET = bytes(32)
@@ -216,13 +215,11 @@ class DeclaredLedgerSigner(WaitingSigner):
         *,
         seconds: float = CHECKPOINT_SECONDS,
         floor: DisclosureFloor | None = None,
-        across: BudgetsAcross = "service",
     ) -> None:
-        """`floor`: of groups that reports show; `across`: whose policies bind, as in settings."""
+        """`floor`: of groups that reports show."""
         super().__init__(database, key)
         self._seconds = seconds
         self._floor = floor or DisclosureFloor()
-        self._across = across
         self._signed: OrderedDict[str, int] = OrderedDict()
         """Entries that this process knows to be signed, of the ledgers signed last: a database that
         was set back is noticed."""
@@ -244,7 +241,7 @@ class DeclaredLedgerSigner(WaitingSigner):
             envelopes = LedgerCheckpointRepository(session, project_id).envelopes(row.id)
             policies = []
             if row.federation_id is not None:
-                federations = FederationRepository(session, project_id, across=self._across)
+                federations = FederationRepository(session, project_id)
                 policies = federations.disclosures(row.federation_id)
         known = max(row.signed_entries, self._signed.get(ledger_id, -1))
         start = start_of(row, envelopes, self._key.public, known_entries=known)

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.encoding import genesis, salt_hash
+from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import (
     ALGORITHM,
     CLAIMS_ALGORITHM,
@@ -45,12 +46,14 @@ from models.repositories import (
     LedgerCheckpointRepository,
     LedgerRepository,
     ReportRepository,
+    RunLogRepository,
     SigningKeyRepository,
     SignOffRepository,
     UnsignedAuditRepository,
 )
 from models.tables.base import written_time
 from models.tables.experiments import Experiment, SignOff
+from models.tables.ledger import RunLogEntry
 
 log = structlog.get_logger()
 
@@ -119,12 +122,57 @@ def sign_checkpoint(
 ) -> None:
     """Store a signed checkpoint, in the transaction of the rows that it counts."""
     use_key(session, key)
-    LedgerCheckpointRepository(session).add(
+    envelope = checkpoint.sign(key)
+    if LedgerCheckpointRepository(session).add(
         checkpoint.experiment_id,
         project_id,
         entries=checkpoint.entries,
         status=checkpoint.status,
-        envelope=checkpoint.sign(key).as_dict(),
+        envelope=envelope.as_dict(),
+    ):
+        begun = RunLogRepository(session).begun(checkpoint.experiment_id)
+        if begun is not None:
+            entry = LogEntry(begun.run, checkpoint.status, link_of(envelope))
+            _append(session, begun.federation_id, begun.experiment_id, entry, key=key)
+
+
+def enter_run(session: Session, experiment: Experiment, *, key: SigningKey) -> None:
+    """Enter a run that begins in the log of its data: its spec and gates, and what was signed of it
+    while it waited, as services without a log did."""
+    use_key(session, key)
+    logs, own = RunLogRepository(session), (experiment.federation_id, experiment.id)
+    logs.lock(experiment.federation_id)
+    run = logs.runs(experiment.federation_id) + 1
+    digest = begun_digest(
+        experiment.id,
+        spec_hash=canonical_hash(experiment.spec),
+        gates=canonical_hash(experiment.spec["gates"]),
+    )
+    _append(session, *own, LogEntry(run, BEGUN, digest), key=key)
+    for value in LedgerCheckpointRepository(session).envelopes(experiment.id):
+        envelope = Envelope.from_dict(value)
+        entry = LogEntry(run, Checkpoint.of(envelope).status, link_of(envelope))
+        _append(session, *own, entry, key=key)
+
+
+def _append(
+    session: Session, federation_id: str, experiment_id: str, entry: LogEntry, *, key: SigningKey
+) -> None:
+    logs = RunLogRepository(session)
+    newest, before = logs.lock(federation_id), LogTree()
+    if newest is not None:
+        before = LogTree.restored(newest.size, newest.subtrees)
+    tree = before.with_entry(entry.encoded())
+    head = LogHead(f"fedaudit/{federation_id}", tree.size, tree.root)
+    logs.add(
+        RunLogEntry(
+            federation_id=federation_id,
+            size=tree.size,
+            experiment_id=experiment_id,
+            **entry.fields(),
+            subtrees=b"".join(tree.subtrees),
+            checkpoint=head.signed(key),
+        )
     )
 
 

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from api.shared.resources import Resources
-from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
+from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit.privacy.declared.histories import (
     Histories,
     largest_leakage,
@@ -172,9 +172,8 @@ def _announcing(
     resources: Resources, session: Session, row: DeclaredLedger, federation_id: str
 ) -> Iterator[Budgets]:
     """The project's budgets; those that run low within the block are announced."""
-    settings = resources.settings
-    across, share = settings.budgets_across, settings.webhooks_low_budget_share
-    budgets = Budgets(session, row.project_id, across=across, price=composed_epsilon)
+    budgets = resources.budgets(session, row.project_id)
+    share = resources.settings.webhooks_low_budget_share
     with announcing_low(budgets, federation_id, share=share):
         yield budgets
 

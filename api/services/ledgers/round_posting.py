@@ -34,6 +34,7 @@ from fedaudit.ledger.declared import (
 )
 from fedaudit.ledger.encoding import EntryEncoder, link
 from fedaudit.ledger.rows import LedgerEntry, stored_fields
+from fedaudit.privacy.declared.canary_evidence import CanaryEvidence
 from fedaudit.privacy.declared.figures import clients_over, read_rounds
 from fedaudit.privacy.declared.histories import (
     Histories,
@@ -45,11 +46,23 @@ from fedaudit.privacy.declared.histories import (
     renyi_epsilons,
     steps_of,
 )
-from fedaudit.spec.declared_ledgers import AnyRelease, DeclaredEvent, DeclaredRound, LedgerTerms
+from fedaudit.spec.declared_ledgers import (
+    AnyRelease,
+    DeclaredEvent,
+    DeclaredRound,
+    LaplaceRelease,
+    LedgerTerms,
+    UnprotectedRelease,
+)
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.identifiers import is_id
-from models.repositories import DeclaredLedgerRepository, DeclaredPartRepository, LedgerRepository
+from models.repositories import (
+    AnnouncementRepository,
+    DeclaredLedgerRepository,
+    DeclaredPartRepository,
+    LedgerRepository,
+)
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
@@ -304,6 +317,7 @@ def _append(
     newest = charged.rounds[-1].declared.round
     between = parts.reservations_between(row.id, after=before.last_round, upto=newest)
     reserved = {one.round: one for one in between}
+    canaries = _CanariesSoFar(parts, row)
     written: list[LedgerRow] = []
     rounds: list[dict[str, Any]] = []
     head, last_round = before.head, before.last_round
@@ -314,6 +328,7 @@ def _append(
             **owner,
             **_round_fields(one, charged.terms, reserved.get(number), now=now),
             "reservations": reservations_hash(covered, charged.secret),
+            "canaries": canaries.after(one.declared),
         }
         declaration = declaration_of(DeclaredRoundRow(**stored), charged.secret)
         for entry, digest in one.entries:
@@ -342,12 +357,42 @@ def _append(
     moved = ("rounds", "last_round", "entries", "head", "releases", "secret")
     changes: dict[str, Any] = {name: getattr(after, name) for name in moved}
     changes |= {"declared_at": now, **charged.costs}
+    if canaries.alarm_round is not None and row.alarm_round is None:
+        changes["alarm_round"] = canaries.alarm_round
+        announcements = AnnouncementRepository(session, row.project_id)
+        announcements.ledger_contradicted(row.id, round_=canaries.alarm_round)
     if len(histories.names) > len(before.histories.names):
         changes["names"] = histories.names
     if charged.has_drawn:
         changes |= {"drawn_names": after.drawn.names, "drawn_counts": after.drawn.counts}
     DeclaredLedgerRepository(session, row.project_id).change(row.id, changes)
     return after, {one["round"]: DeclaredRoundRow(**one) for one in rounds}
+
+
+class _CanariesSoFar:
+    """What canaries show, round after round of one request."""
+
+    def __init__(self, parts: DeclaredPartRepository, row: DeclaredLedger) -> None:
+        self._parts, self._ledger_id = parts, row.id
+        self._found: CanaryEvidence | None = None
+        self.alarm_round: int | None = None
+
+    def after(self, one: DeclaredRound) -> dict[str, Any] | None:
+        """With this round; None where it has none."""
+        if one.canaries is None:
+            return None
+        if isinstance(one.event, LaplaceRelease | UnprotectedRelease):
+            raise TypeError("`DeclaredRound` takes canaries of Gaussian noise alone")
+        if self._found is None:
+            self._found = CanaryEvidence.of(self._parts.canaries(self._ledger_id))
+        self._found = self._found.after(
+            one.canaries,
+            round_=one.round,
+            multiplier=one.event.noise_multiplier,
+            steps=one.event.steps,
+        )
+        self.alarm_round = self._found.alarm_round
+        return self._found.as_dict()
 
 
 def _round_fields(

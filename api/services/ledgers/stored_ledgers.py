@@ -57,7 +57,7 @@ from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
-_OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at")
+_OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at", "alarm_round")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
 
@@ -113,8 +113,7 @@ def shown_group_size(
 ) -> int:
     """The least rows of a declared group that is shown: what the service, and the policies of the
     federation and of its content's owner, allow at this moment."""
-    across = resources.settings.budgets_across
-    federations = FederationRepository(session, project_id, across=across)
+    federations = FederationRepository(session, project_id)
     policies = [] if federation_id is None else federations.disclosures(federation_id)
     return least_group_size(floor_of(resources.settings), policies)
 
@@ -140,6 +139,7 @@ def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
         epsilon_max=0.0 if terms.counts_epsilon else None,
         leakage_max=0.0 if terms.mechanism == "laplace-l2" else None,
         declared_at=None,
+        alarm_round=None,
         signed_entries=-1,
         signed_at=None,
     )
@@ -243,6 +243,7 @@ def posted_round(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
             "charged": "population" if everyone else "participants",
             "reservation": row.reserved,
             "chain_head": row.head,
+            "alarm_round": (row.canaries or {}).get("alarm_round"),
         }
     )
 

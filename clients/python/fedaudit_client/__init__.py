@@ -1,5 +1,7 @@
 """The Python client of a fedaudit service."""
 
+from typing import TYPE_CHECKING, Any
+
 from fedaudit_client.client import Client
 from fedaudit_client.errors import (
     ClientError,
@@ -11,6 +13,9 @@ from fedaudit_client.errors import (
 from fedaudit_client.version import __version__
 from fedaudit_client.wire import Retries
 
+if TYPE_CHECKING:
+    from fedaudit_client.step_replay import replay
+
 __all__ = [
     "Client",
     "ClientError",
@@ -20,4 +25,14 @@ __all__ = [
     "Retries",
     "UnreachableError",
     "__version__",
+    "replay",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`replay` needs numpy, and calls on a service do not."""
+    if name == "replay":
+        from fedaudit_client.step_replay import replay
+
+        return replay
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

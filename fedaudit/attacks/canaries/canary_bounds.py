@@ -9,7 +9,6 @@ The e-values are averaged with the same shares, since they rest on the same coin
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil
 from typing import assert_never
 
@@ -30,17 +29,14 @@ from fedaudit.privacy.lower_bounds.e_values import (
     staked,
 )
 from fedaudit.privacy.lower_bounds.epsilon_bounds import (
-    GuessPlan,
-    by_score,
-    fewest_correct,
     most_canaries,
     one_run_epsilon,
     one_run_p_value,
-    possible_plans,
     refutes,
     summed_power,
 )
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, simulated
+from fedaudit.privacy.lower_bounds.guess_tests import GuessTest, f_dp_epsilon, most_powerful_guesses
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, BoundName, CanaryBound
@@ -63,12 +59,6 @@ _SHARES_WITH_SUMS: Mapping[BoundName, float] = {
 _LEVELS = (1e-1, 1e-2, 1e-3, one_look_level(0.1), 1e-4, 1e-5, 1e-6)
 """Significances at which `f-dp` and `summed-releases` are evaluated; the p-value is the smallest
 that refutes the claim."""
-_DRAWS = 1000
-_NUMBERS = 4_000_000
-_LEAST_DRAWS = 100
-_SEARCH_STEPS = 24
-_SEARCH_STEPS_SAMPLED = 5
-_LARGEST_RATIO = 1e3
 _ASSUMPTIONS: Mapping[BoundName, str] = {
     "known-noise": (
         "the noise is Gaussian, alike and independent in every number that is released, and what "
@@ -208,22 +198,6 @@ def _claim_of_records(
 
 
 @dataclass(frozen=True)
-class GuessTest:
-    """How coins are guessed for one bound, as decided before the run."""
-
-    plan: GuessPlan
-    canaries: int
-    """The first so many are its canaries; the coins of the others are taken as given."""
-    power: float
-
-    def counts(self, found: ReleaseEvidence, coins: Bools) -> Mapping[str, int]:
-        """Canaries, guesses, and correct guesses after the run."""
-        own = slice(self.canaries)
-        correct = int(self.plan.correct(by_score(found.scores[own], coins[own])))
-        return {"canaries": self.canaries, "guesses": self.plan.guesses, "correct": correct}
-
-
-@dataclass(frozen=True)
 class PlannedBounds:
     """What is decided before the run."""
 
@@ -267,7 +241,7 @@ def plan_bounds(
         return p <= level["one-run"]
 
     def guess(count: int, refuted: Callable[[int, int, int], bool]) -> GuessTest:
-        test = _most_powerful_guesses(law, count, refuted)
+        test = most_powerful_guesses(law, count, refuted)
         return test if claim.alike and not stop else replace(test, power=0.0)
 
     summed = 0.0
@@ -296,28 +270,6 @@ def plan_bounds(
     )
 
 
-def _most_powerful_guesses(
-    law: ReleaseLaw, canaries: int, refuted: Callable[[int, int, int], bool]
-) -> GuessTest:
-    """The guesses with the largest power, by scores drawn under half of the noise. `refuted` takes
-    canaries, guesses and correct guesses."""
-    draws = max(_LEAST_DRAWS, min(_DRAWS, _NUMBERS // canaries))
-    generator = np.random.default_rng(canaries)
-    scores, coins = simulated(
-        law, ratio=2 * law.ratio, canaries=canaries, draws=draws, generator=generator
-    )
-    ordered = by_score(scores, coins)
-    best, margin = GuessTest(GuessPlan(canaries // 2, 0), canaries, 0.0), -np.inf
-    for plan in possible_plans(canaries):
-        needed = fewest_correct(partial(refuted, canaries, plan.guesses), guesses=plan.guesses)
-        correct = plan.correct(ordered)
-        power = 0.0 if needed is None else float((correct >= needed).mean())
-        spare = float(correct.mean()) - (plan.guesses + 1 if needed is None else needed)
-        if (power, spare / plan.guesses) > (best.power, margin):
-            best, margin = GuessTest(plan, canaries, power), spare / plan.guesses
-    return best
-
-
 NOT_MEASURED = (
     "nothing was measured: no canary was in what this bound looks at, or too few releases or "
     "numbers were seen. That no alarm was raised says nothing"
@@ -336,10 +288,10 @@ def take_bounds(
     share = {name: part * planned.significance for name, part in claim.shares.items()}
     ratio = found.fit.least_ratio(share["known-noise"]) * law.reach
     f_dp, one_run = planned.f_dp, planned.one_run
-    by_curve, by_epsilon = f_dp.counts(found, coins), one_run.counts(found, coins)
+    by_curve, by_epsilon = (one.counts(found.scores, coins) for one in (f_dp, one_run))
     seen = bool(found.seen.any())
     by_noise = law.with_ratio(ratio).epsilon(claim.delta) if releases else 0.0
-    by_guess = _f_dp_epsilon(law, claim.delta, by_curve, significance=share["f-dp"])
+    by_guess = f_dp_epsilon(law, claim.delta, by_curve, significance=share["f-dp"])
     by_run = one_run_epsilon(**by_epsilon, delta=claim.delta, significance=share["one-run"])
     epsilons: dict[BoundName, float | None] = {
         "known-noise": by_noise if found.fit.weight > 0 else None,
@@ -404,26 +356,6 @@ def _e_values(
         "summed-releases": (min(summed, default=1.0), calibrated(min(summed, default=1.0))),
     }
     return {name: staked(*by_name[name], share=part) for name, part in claim.shares.items()}
-
-
-def _f_dp_epsilon(
-    law: ReleaseLaw, delta: float, counts: Mapping[str, int], *, significance: float
-) -> float:
-    """The epsilon of the least noise whose curve so many correct guesses refute."""
-
-    def refuted(ratio: float) -> bool:
-        return refutes(law.with_ratio(ratio).curve(), **counts, significance=significance)
-
-    low = high = law.ratio / (8 if law.is_sampled else 64)
-    if not refuted(low):
-        return 0.0
-    while high < _LARGEST_RATIO and refuted(high):
-        low, high = high, 2 * high
-    # Every step of the search is a bound; of a sampled law one takes a good part of a second.
-    for _ in range(_SEARCH_STEPS_SAMPLED if law.is_sampled else _SEARCH_STEPS):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return law.with_ratio(low).epsilon(delta)
 
 
 def _why_no_all_clear(power: float) -> str | None:

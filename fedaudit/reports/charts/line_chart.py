@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,6 @@ from fedaudit.reports.charts.drawing import (
     axes,
     drawn,
     element,
-    label,
     legend,
     line,
     line_sample,
@@ -28,20 +27,17 @@ from fedaudit.reports.charts.drawing import (
     round_scale,
     together,
     value_scale,
-    whisker,
 )
 
 FIGURES = (
     "selection_loss",
     "validation_loss",
     "accuracy",
-    "separation",
     "leakage_median",
     "leakage_max",
     "epsilon_max",
 )
 _PLOT_HEIGHT = 168.0
-_FINAL_WIDTH = 14.0
 
 
 class RoundFigures(Protocol):
@@ -54,10 +50,6 @@ class RoundFigures(Protocol):
     @property
     def cluster_sizes(self) -> Sequence[int]:
         """Uploads in each cluster; empty where the sample of clients is secret."""
-
-    @property
-    def leakage_by_cluster(self) -> Sequence[Mapping[str, Any]] | None:
-        """Objects with the keys cluster and leakage_max; None where the cost is not leakage."""
 
 
 class GapFigures(Protocol):
@@ -88,8 +80,6 @@ class Series:
     figures: Mapping[str, Values] = field(default_factory=dict)
     """One of FIGURES -> one value per round."""
     cluster_sizes: tuple[tuple[int, ...], ...] = ()
-    cluster_leakage: Mapping[int, Values] = field(default_factory=dict)
-    """By cluster, the largest leakage of a client whose newest upload is in it, one per round."""
     gaps: Mapping[str, GapSeries] = field(default_factory=dict)
     every: int = 1
     """Above 1 for long runs: the first round, the last, and every round that it divides."""
@@ -104,30 +94,18 @@ def series_of(
         rounds=tuple(one.round for one in rounds),
         figures={name: tuple(_finite(getattr(one, name)) for one in rounds) for name in FIGURES},
         cluster_sizes=tuple(tuple(one.cluster_sizes) for one in rounds),
-        cluster_leakage=_columns(
-            {part["cluster"]: part["leakage_max"] for part in one.leakage_by_cluster or ()}
-            for one in rounds
-        ),
         gaps={name: _gaps([one for one in gaps if one.attribute == name]) for name in attributes},
         every=every,
     )
 
 
 def _gaps(rows: Sequence[GapFigures]) -> GapSeries:
-    values = ({one["metric"]: one["value"] for one in row.figures} for row in rows)
-    return GapSeries(tuple(row.round for row in rows), _columns(values, in_order=True))
-
-
-def _columns(
-    rounds: Iterable[Mapping[Any, float | None]], *, in_order: bool = False
-) -> dict[Any, Values]:
-    """By name, one value per round; names sorted, or in the order of their first round."""
-    found = list(rounds)
+    found = [{one["metric"]: one["value"] for one in row.figures} for row in rows]
     names = dict.fromkeys(name for values in found for name in values)
-    return {
-        name: tuple(_finite(values.get(name)) for values in found)
-        for name in (names if in_order else sorted(names))
-    }
+    return GapSeries(
+        tuple(row.round for row in rows),
+        {name: tuple(_finite(values.get(name)) for values in found) for name in names},
+    )
 
 
 def _finite(value: float | None) -> float | None:
@@ -173,21 +151,11 @@ def segments(
 
 
 @dataclass(frozen=True)
-class Final:
-    """The report's final value of a series."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
 class Line:
     """One series: one value per round, None where there is no value."""
 
     name: str
     values: Values
-    final: Final | None = None
     bounds_cost: bool = False
     """Whether the series' figures are rounded up for display."""
 
@@ -210,7 +178,7 @@ class LinePlot:
 
 
 def line_chart(plot: LinePlot) -> Drawing:
-    """The drawing: legend, axes, one line per series, and the final values to the right of them."""
+    """The drawing: legend, axes and one line per series."""
     entries = []
     if len(plot.lines) > 1:
         entries = [
@@ -221,21 +189,14 @@ def line_chart(plot: LinePlot) -> Drawing:
     key, top = legend(entries)
     top += 26
     bottom = top + _PLOT_HEIGHT
-    finals = [(place, one.final) for place, one in enumerate(plot.lines) if one.final is not None]
     values = [value for one in plot.lines for value in one.values if value is not None]
-    for _, final in finals:
-        bounds = (final.low, final.value, final.high)
-        values += [value for value in bounds if value is not None]
-    right = PLOT_RIGHT - (_FINAL_WIDTH * len(finals) + 10 if finals else 0)
-    x = round_scale(plot.rounds[0], plot.rounds[-1], start=PLOT_LEFT, end=right)
+    x = round_scale(plot.rounds[0], plot.rounds[-1], start=PLOT_LEFT, end=PLOT_RIGHT)
     y = value_scale(values, start=bottom, end=top, whole=plot.whole)
     unit = f"{plot.unit} (logarithmic)" if y.logarithmic else plot.unit
     parts = [key, axes(x, y, across="round", up=unit)]
     if plot.best_round is not None:
         parts.append(line(x(plot.best_round), top, x(plot.best_round), bottom, "best"))
     parts += [_line(plot, place, x, y) for place in range(len(plot.lines))]
-    if finals:
-        parts.append(_finals(finals, right=right, y=y))
     return drawn(*parts, height=bottom + 38)
 
 
@@ -255,21 +216,4 @@ def _line(plot: LinePlot, place: int, x: Scale, y: Scale) -> Markup:
     parts = [element("circle", cx=a, cy=b, r=2.5, class_=f"d{place % SERIES}") for a, b in dots]
     if path:
         parts.insert(0, element("path", d="".join(path), class_=f"s{place % SERIES}"))
-    return together(*parts)
-
-
-def _finals(finals: Sequence[tuple[int, Final]], *, right: float, y: Scale) -> Markup:
-    """The report's own value of each series as a dot with its interval, to the right of the
-    rounds."""
-    at = right + 10 + _FINAL_WIDTH / 2
-    middle = at + _FINAL_WIDTH * (len(finals) - 1) / 2
-    # Lower than the ticks, because the last tick may end here.
-    parts = [label("report", middle, y.start + 34, anchor="middle", kind="axis")]
-    for place, final in finals:
-        kind = f"w{place % SERIES}"
-        if final.low is not None and final.high is not None:
-            parts.append(whisker(at, y(final.low), y(final.high), kind))
-        dot = {"cx": at, "cy": y(final.value), "r": 3.6}
-        parts.append(element("circle", **dot, class_=f"d{place % SERIES}"))
-        at += _FINAL_WIDTH
     return together(*parts)

@@ -6,7 +6,6 @@ from typing import Any
 
 from fedaudit.reports.charts.drawing import SERIES, Chart, FigureTable, Values, joined
 from fedaudit.reports.charts.line_chart import (
-    Final,
     GapSeries,
     Line,
     LinePlot,
@@ -36,7 +35,7 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     return Charts(
         privacy=_noted(privacy_charts(report, found), found),
         fairness=[
-            _draw_attribute(section, found, name=f"fairness-{place}", best=best)
+            _draw_attribute(section["attribute"], found, name=f"fairness-{place}", best=best)
             for place, section in enumerate(report["fairness"], start=1)
         ],
         training=_noted(training_charts(report, found), found),
@@ -55,11 +54,9 @@ def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
     return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
 
 
-def _draw_attribute(
-    section: Mapping[str, Any], series: Series, *, name: str, best: int
-) -> list[Chart]:
-    gaps = series.gaps.get(section["attribute"])
-    curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
+def _draw_attribute(attribute: str, series: Series, *, name: str, best: int) -> list[Chart]:
+    gaps = series.gaps.get(attribute)
+    curves = [] if gaps is None else gap_charts(attribute, gaps, name=name, best=best)
     return _noted(curves, series)
 
 
@@ -71,8 +68,7 @@ def running_charts(series: Series, *, delta: float | None, best: int | None = No
     so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": best}}
     found = [*privacy_charts(so_far, series), *training_charts(so_far, series)]
     for place, (attribute, gaps) in enumerate(series.gaps.items(), start=1):
-        section = {"attribute": attribute, "metrics": {}}
-        found += gap_charts(section, gaps, name=f"fairness-{place}", best=best)
+        found += gap_charts(attribute, gaps, name=f"fairness-{place}", best=best)
     return found
 
 
@@ -89,14 +85,6 @@ def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
     epsilon = _lines(series, epsilon_max=f"largest epsilon{at_delta}")
     return [
         *_chart("leakage", "Leakage of a client, by round", leakage, rounds, unit="leakage"),
-        *_chart(
-            "cluster-leakage",
-            "Largest leakage in each cluster, by round",
-            _cluster_leakage_lines(series.cluster_leakage),
-            rounds,
-            unit="leakage",
-            remark="A client counts for the cluster of its newest upload.",
-        ),
         *_chart("epsilon", "Epsilon spent, by round", epsilon, rounds, unit="epsilon"),
     ]
 
@@ -126,16 +114,6 @@ def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
             unit="uploads",
             whole=(0, 0),
         ),
-        *_chart(
-            "separation",
-            "Separation of the clusters, by round",
-            _lines(series, separation="separation"),
-            rounds,
-            unit="own over nearest other distance",
-            whole=(0, 0),
-            remark="Below 1, uploads are closer to their own hypothesis than it is to the nearest "
-            "other.",
-        ),
     ]
 
 
@@ -146,31 +124,23 @@ def _lines(series: Series, **names: str) -> list[Line]:
     ]
 
 
-def gap_charts(
-    section: Mapping[str, Any], gaps: GapSeries, *, name: str, best: int | None
-) -> list[Chart]:
-    """The differences and ratios of one attribute, each with its final interval. `section`: the
-    report's section of this attribute; `name` is unique among the attributes."""
+def gap_charts(attribute: str, gaps: GapSeries, *, name: str, best: int | None) -> list[Chart]:
+    """The differences and ratios of one attribute; `name` is unique among the attributes."""
     found: list[Chart] = []
     for kind in KINDS:
         lines = [
-            Line(
-                name=metric.family.words,
-                values=gaps.values[metric_name],
-                final=_final(section["metrics"].get(metric_name)),
-            )
+            Line(name=metric.family.words, values=gaps.values[metric_name])
             for metric_name, metric in METRICS.items()
             if metric.kind == kind and metric_name in gaps.values
         ]
         found += _chart(
             f"{name}-{kind}",
-            f"{kind.capitalize()}s between groups of {section['attribute']}, by round",
+            f"{kind.capitalize()}s between groups of {attribute}, by round",
             lines,
             gaps.rounds,
             unit=f"{kind} of rates ({IDEALS[kind]}: no gap)",
             whole=_SHARE,
             best=best,
-            remark=_final_words(lines),
         )
     return found
 
@@ -184,7 +154,6 @@ def _chart(
     unit: str,
     whole: tuple[float, float] | None = None,
     best: int | None = None,
-    remark: str = "",
 ) -> list[Chart]:
     shown = [one for one in lines if any(value is not None for value in one.values)]
     if not shown:
@@ -212,7 +181,7 @@ def _chart(
         title=title,
         description=f"Line chart over rounds {rounds[0]} to {rounds[-1]}: {names}. The figures "
         "are in the table below.",
-        caption=" ".join([*stated, remark]).strip(),
+        caption=" ".join(stated),
         drawing=line_chart(plot),
         table=FigureTable(
             head=("Round", *(one.name.capitalize() for one in shown)),
@@ -253,41 +222,5 @@ def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
     return [Line(f"cluster {place}", _sizes(sizes, place)) for place in range(count)]
 
 
-def _cluster_leakage_lines(leakage: Mapping[int, Values]) -> list[Line]:
-    """One line per cluster; for more than six clusters, those with the least and the most
-    leakage."""
-    if len(leakage) < 2:
-        return []
-    if len(leakage) <= SERIES:
-        return [Line(f"cluster {cluster}", values) for cluster, values in leakage.items()]
-    present = [
-        [value for value in of_round if value is not None]
-        for of_round in zip(*leakage.values(), strict=True)
-    ]
-    return [
-        Line(f"cluster that leaks {word}", tuple(chosen(found, default=None) for found in present))
-        for word, chosen in (("least", min), ("most", max))
-    ]
-
-
 def _sizes(sizes: Sequence[Sequence[int]], place: int) -> Values:
     return tuple(of_round[place] if place < len(of_round) else None for of_round in sizes)
-
-
-def _final(metric: Mapping[str, Any] | None) -> Final | None:
-    if metric is None or metric["value"] is None:
-        return None
-    interval = metric["interval"]
-    if interval is None:
-        return Final(metric["value"])
-    return Final(metric["value"], interval["low"], interval["high"])
-
-
-def _final_words(lines: Sequence[Line]) -> str:
-    found = [one.final for one in lines if one.final is not None]
-    if not found:
-        return ""
-    stated = "On the right: the report's own values"
-    if any(final.low is not None for final in found):
-        stated += " with their intervals; rounds have none"
-    return f"{stated}."

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import (
-    Caution,
     Cell,
     ComparedExperiment,
     ComparedGuarantee,
@@ -21,11 +20,9 @@ from fedaudit.reports.comparison.fronts import (
     warnings,
 )
 from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of
-from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.guarantee import is_unbounded
-from fedaudit.spec.metrics import is_ratio
 
 
 def compare_reports(
@@ -53,7 +50,7 @@ def compare_reports(
             )
             for report in reports
         ],
-        figures=with_best(figure_rows(reports), reports),
+        figures=figure_rows(reports),
         spec_differences=spec_differences([report.spec for report in reports]),
         warnings=warnings(reports),
         fronts=made,
@@ -142,73 +139,6 @@ def _otherwise(meaning: FigureMeaning, same: Sequence[FigureMeaning]) -> str:
     return f"it has another row: its {', its '.join(stated)}"
 
 
-_TOTALS = ("leakage_max", "log_ratio_max", "epsilon_max")
-_OF_COSTS: frozenset[Caution] = frozenset({"other-radius", "other-model", "early-end"})
-_OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-loss"})
-
-
-def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[FigureRow]:
-    """The rows, with the best cell of each marked where it is best beyond doubt.
-
-    People choose a run by this mark, so it is rare. A run without protection, or with a degenerate
-    model, is never the best. A gap is the best only where its interval is apart from every other; a
-    figure without an interval is not known well enough. A cost is exact, and competes where its
-    guarantee is in force. Nothing is the best where the figures do not mean the same: on other
-    data, for other outcomes, within another radius.
-    """
-    found = []
-    for row in rows:
-        best, cells = _best(row, reports), list(row.cells)
-        if best is not None:
-            cells[best] = cells[best].model_copy(update={"best": True})
-        found.append(row.model_copy(update={"cells": cells}))
-    return found
-
-
-def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
-    competing = [
-        place
-        for place, (cell, report) in enumerate(zip(row.cells, reports, strict=True))
-        if cell.value is not None and _may_win(row, report)
-    ]
-    refused = _OF_COSTS if row.section == "privacy" else _OF_GAPS
-    found = warnings([reports[one] for one in competing])
-    if len(competing) < 2 or any(one.code in refused for one in found):
-        return None
-    ranges = {place: _range(row, row.cells[place]) for place in competing}
-    known = {place: found for place, found in ranges.items() if found is not None}
-    if len(known) < len(ranges):
-        return None
-    best = min(known, key=lambda place: known[place][1])
-    others = (low for place, (low, _) in known.items() if place != best)
-    return best if known[best][1] < min(others) else None
-
-
-def _may_win(row: FigureRow, report: Report) -> bool:
-    if report.guarantee.kind == "none":
-        return False
-    if row.section == "privacy":
-        return report.guarantee.in_force is True
-    return report.utility.degenerate is not True
-
-
-def _range(row: FigureRow, cell: Cell) -> tuple[float, float] | None:
-    """From the best to the worst that the figure may be, less being better; None if not known."""
-    match row.section:
-        case "privacy":
-            exact = cell.value if row.figure in _TOTALS else None
-            return None if exact is None else (exact, exact)
-        case "utility":
-            return None  # losses and accuracies have no interval
-        case "fairness":
-            if cell.interval is None:
-                return None
-            low, high = cell.interval.low, cell.interval.high
-            return (-high, -low) if is_ratio(row.figure) else (low, high)
-        case _:
-            assert_never(row.section)
-
-
 # Every experiment has its own name, which the comparison's head already shows.
 _PASSED_OVER = ("name",)
 
@@ -226,90 +156,41 @@ def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]
     return differences
 
 
-Json = Mapping[str, Any]
-
-_NAMES = ("figure", "attribute", "op", "value")
-_ALLOWS = "allow_"
-
-
 class DifferenceRow(NamedTuple):
     """One thing that specs say differently."""
 
     label: str
-    """A path in the spec, or a gate in words."""
-    is_path: bool
+    """A path in the spec, with the places of lists, such as `gates[0].value`."""
     cells: tuple[str | None, ...]
     """What each spec says; None where it says nothing there."""
 
 
-def difference_rows(differences: Sequence[Json]) -> list[DifferenceRow]:
+def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[DifferenceRow]:
     """The rows of `spec_differences`, as JSON has them; those that are alike everywhere are left
     out."""
-    rows = [row for one in differences for row in _difference_rows(one)]
-    return [row for row in rows if len(set(row.cells)) > 1]
-
-
-def _difference_rows(difference: Json) -> Iterator[DifferenceRow]:
-    path, values = difference["path"], difference["values"]
-    said = [one["value"] if one["present"] else None for one in values]
-    if path == "gates":
-        yield from _side_by_side([_gates(one or []) for one in said], is_path=False)
-    elif any(
-        isinstance(one, list) and any(isinstance(each, Mapping) for each in one) for one in said
-    ):
-        yield from _side_by_side([dict(_scalars(path, one)) for one in said], is_path=True)
-    else:
-        cells = tuple(_text(one["value"]) if one["present"] else None for one in values)
-        yield DifferenceRow(path, True, cells)
-
-
-def _side_by_side(found: Sequence[Mapping[str, str]], *, is_path: bool) -> Iterator[DifferenceRow]:
-    for label in dict.fromkeys(label for of_one in found for label in of_one):
-        yield DifferenceRow(label, is_path, tuple(of_one.get(label) for of_one in found))
-
-
-def _gates(gates: Sequence[Json]) -> dict[str, str]:
-    """The bounds of a spec's gates by what they are on. Several on the same thing share a cell."""
-    bounds: dict[str, list[str]] = {}
-    for gate in gates:
-        by = f" by {gate['attribute']}" if gate.get("attribute") else ""
-        label = f"gate: {gate['figure'].replace('_', ' ')}{by}, {SIGNS[gate['op']]}"
-        allowed = [
-            name.removeprefix(_ALLOWS) for name in gate if name.startswith(_ALLOWS) and gate[name]
+    rows = []
+    for difference in differences:
+        path = difference["path"]
+        found = [
+            (dict(_scalars(path, one["value"])) or {path: "not set"}) if one["present"] else {}
+            for one in difference["values"]
         ]
-        others = [
-            f"{name} {_text(value)}"
-            for name, value in gate.items()
-            if name not in _NAMES and not name.startswith(_ALLOWS) and value is not None
-        ]
-        marks = [*([f"allowed: {', '.join(allowed)}"] if allowed else []), *others]
-        bounds.setdefault(label, []).append(
-            f"{gate['value']:g}" + (f" ({'; '.join(marks)})" if marks else "")
-        )
-    return {label: "; ".join(found) for label, found in bounds.items()}
+        for label in dict.fromkeys(label for of_one in found for label in of_one):
+            cells = tuple(of_one.get(label) for of_one in found)
+            if len(set(cells)) > 1:
+                rows.append(DifferenceRow(label, cells))
+    return rows
 
 
 def _scalars(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Paths below a value and their scalars, such as `attacks[0].kind`."""
+    """Paths below a value and their scalars, such as `attacks[0].kind`; nulls are left out."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             yield from _scalars(f"{path}.{name}", part)
     elif isinstance(value, list) and any(isinstance(one, (Mapping, list)) for one in value):
         for place, part in enumerate(value):
             yield from _scalars(f"{path}[{place}]", part)
+    elif isinstance(value, list) and value:
+        yield path, ", ".join(map(str, value))
     elif value is not None:
-        yield path, _text(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return "not set"
-    if (
-        isinstance(value, list)
-        and value
-        and not any(isinstance(one, (Mapping, list)) for one in value)
-    ):
-        return ", ".join(map(_text, value))
-    return json.dumps(value, ensure_ascii=False)
+        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

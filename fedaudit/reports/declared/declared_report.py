@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.privacy.declared.figures import contradictions, has_unprotected
+from fedaudit.privacy.declared.figures import has_unprotected
 from fedaudit.privacy.guarantees.cost_sentences import cost_level, cost_words
 from fedaudit.reports.declared.declared_sections import (
     FAIRNESS,
@@ -20,6 +20,8 @@ from fedaudit.reports.declared.declared_sections import (
     counted,
 )
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
+from fedaudit.reports.declared.tested_noise import TESTED, TestedNoise, chance_words, status_of
+from fedaudit.reports.sections.attacks import Alarm, alarm_words
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
@@ -42,6 +44,8 @@ class DeclaredReport(Part):
     verdict: str
     guarantee: GuaranteeSection
     privacy: DeclaredPrivacy
+    tests: TestedNoise | None = None
+    """What is known of the noise besides the trainer's word; null in earlier versions' reports."""
     utility: DeclaredUtility
     fairness: list[FairnessSection]
     """By the counts of the newest round that declared any."""
@@ -71,7 +75,7 @@ def _stated(material: DeclaredMaterial, _so_far: Values) -> Values:
     return {
         "terms": material.terms.model_dump(mode="json"),
         "fairness_round": None if newest is None else newest.round,
-        "contradictions": contradictions(material.terms, material.histories, material.drawn),
+        "contradictions": material.contradicted,
     }
 
 
@@ -99,7 +103,12 @@ def declared_next(report: Mapping[str, Any]) -> str:
     ledger, terms, steps = report["ledger"], report["terms"], []
     if not ledger["rounds"]:
         return "Declare each round to this ledger as soon as it ran."
-    if report["contradictions"]:
+    if (report.get("tests") or {}).get("alarm"):
+        steps.append(
+            "Find out why the training adds less noise than it declares, correct it, and train "
+            "anew with another ledger."
+        )
+    elif report["contradictions"]:
         steps.append(
             "Find out which declaration is wrong, and declare the training anew to another ledger: "
             "rounds are never corrected."
@@ -108,6 +117,11 @@ def declared_next(report: Mapping[str, Any]) -> str:
         steps.append("Reserve each round before it runs: only then can a budget stop it.")
     if not report["fairness"]:
         steps.append("Declare counts of groups with a round, so that gaps between them are shown.")
+    if status_of(report) == "declared" and report["guarantee"]["delta"]:
+        steps.append(
+            "Plant canaries in each round (`audit=Canaries(...)` of an adapter), which test the "
+            "size of the noise."
+        )
     steps.append(
         "Compare what was declared with the trainer's code and logs: only a training that this "
         "service runs is observed, and can have a report that allows a release."
@@ -126,6 +140,9 @@ def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             text="what was declared contradicts itself, so its figures are no evidence: "
             + "; ".join(found),
         )
+    if (tests := report.get("tests")) and tests["alarm"]:
+        words = alarm_words("canaries", Alarm.model_validate(tests["alarm"]))
+        yield AnswerReason(code="attack-raised-alarm", text=words)
     yield from _of_guarantee(report)
     if report["utility"]["degenerate"]:
         text = f"the model decides nothing: {report['utility']['reasons']['degenerate']}"
@@ -163,6 +180,9 @@ def _verdict(
     yield f"As declared by the trainer; the training was not observed: {_cost(material, sections)}"
     if answer.outcome == "do-not-release":
         yield f"Reasons not to release: {'; '.join(one.text for one in answer.reasons)}."
+    elif (tests := sections["tests"])["status"] == "tested":
+        power = chance_words(tests["power"])
+        yield f"Its noise was tested by canaries, with a power of {power}: that is no proof."
     ledger = sections["ledger"]
     if ledger["missing_rounds"]:
         missing = counted(ledger["missing_rounds"], "number")
@@ -204,6 +224,7 @@ DECLARED: tuple[Section[DeclaredMaterial, DeclaredEvidence], ...] = (
     INTEGRITY,
     GUARANTEE,
     PRIVACY,
+    TESTED,
     UTILITY,
     FAIRNESS,
 )

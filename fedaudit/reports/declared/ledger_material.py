@@ -13,10 +13,10 @@ from fedaudit.fairness.gaps import gaps, scored_rows
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import Declared, Reserved
-from fedaudit.privacy.declared.figures import Drawn
+from fedaudit.privacy.declared.canary_evidence import CanaryEvidence
+from fedaudit.privacy.declared.figures import Drawn, contradictions
 from fedaudit.privacy.declared.histories import Histories
 from fedaudit.reports.sections.fairness import (
-    GAIN_FIELDS,
     FairnessSection,
     GroupSection,
     MetricSection,
@@ -31,7 +31,6 @@ _AS_DECLARED = "as the trainer counts it"
 _NO_CLIENTS = "the counts are declared of all clients together, so no client can be drawn anew"
 _NO_SCORES = "only counts are declared"
 _NO_ACCURACY = "declared counts tell whether an outcome was favourable, not whether it was right"
-_NO_GAIN = "what one answer for everybody would get in a group is not computed from declared counts"
 _SIZES_CONFIDENTIAL = "sizes of groups are confidential, also where the trainer declares them"
 
 
@@ -74,7 +73,7 @@ def _section(
         groups=[
             _explained(one)
             for one in group_sections(
-                sorted(groups), counts, disclosure, scores=None, root_mean=False, gains=None
+                sorted(groups), counts, disclosure, scores=None, root_mean=False
             )
         ],
         metrics=metrics,
@@ -87,7 +86,6 @@ def _explained(group: GroupSection) -> GroupSection:
     reasons = {**group.reasons, "rows": _SIZES_CONFIDENTIAL}
     if not group.suppressed:
         reasons |= {"accuracy": _NO_ACCURACY, "loss": _NO_SCORES, "auc": _NO_SCORES}
-        reasons |= dict.fromkeys(GAIN_FIELDS, _NO_GAIN)
     return group.model_copy(update={"reasons": reasons})
 
 
@@ -123,6 +121,17 @@ class DeclaredMaterial:
         """Groups with fewer rows are suppressed: the stricter of the terms and of what is allowed
         now."""
         return max(self.terms.minimum_group_size, self.least_group_size)
+
+    @property
+    def contradicted(self) -> list[str]:
+        """Where what was declared contradicts itself."""
+        return contradictions(self.terms, self.histories, self.drawn)
+
+    @property
+    def canaries(self) -> CanaryEvidence | None:
+        """What canaries show up to the last round that has any."""
+        stored = next((one.canaries for one in reversed(self.rounds) if one.canaries), None)
+        return None if stored is None else CanaryEvidence.of(stored)
 
     @property
     def groups_round(self) -> Declared | None:

@@ -20,6 +20,7 @@ from fedaudit.reports.gates.gate_evidence import (
     model_doubt,
     personal_doubt,
     sweep_doubt,
+    tested_doubt,
 )
 from fedaudit.reports.gates.gate_results import WORST_FIRST, gate_value
 from fedaudit.reports.sections.part import FAIL, INSUFFICIENT, PASS
@@ -92,6 +93,7 @@ def _judge(
     figure = gate.plain_figure
     why_not = (
         declared_doubt(gate, report)
+        or tested_doubt(gate, report)
         or sweep_doubt(gate, report)
         or alarm_doubt(gate, report, met=_is_met(value, gate))
         or attack_doubt(gate, report, meets=_is_met)

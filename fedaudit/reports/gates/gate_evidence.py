@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
 from fedaudit.privacy.accounting.privacy_events import DECLARED, known_guarantee_kind
-from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
+from fedaudit.reports.sections.attacks import Alarm, alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import (
     beyond_radius,
     condition_of,
@@ -55,17 +55,41 @@ def declared_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of training elsewhere is no evidence."""
     if report["guarantee"]["kind"] != DECLARED and not report.get("declared"):
         return None
-    if not gate.allow_declared:
+    if not (gate.allow_declared or gate.require_tested):
         return (
             "the trainer declares it and the service did not observe it; set allow_declared to "
             "trust the trainer"
         )
+    if (alarm := (report.get("tests") or {}).get("alarm")) is not None:
+        return f"{alarm_words('canaries', Alarm.model_validate(alarm))}"
     found = report.get("contradictions")
     if found:
         return f"what the trainer declares contradicts itself: {found[0]}"
     if (report.get("ledger") or {}).get("rounds") == 0:
         return "no round was declared, so the figure says nothing about the training"
     return None
+
+
+def tested_doubt(gate: Gate, report: Report) -> str | None:
+    """Why a figure was not tested, for a gate that demands it."""
+    figure = gate.plain_figure
+    if not gate.require_tested:
+        return None
+    if figure is None or not figure.rests_on_guarantee:
+        return "tests are of the noise, and say nothing of this figure; leave require_tested out"
+    if report.get("declared"):
+        tests = report.get("tests")
+        if tests is None:
+            return "an earlier version made the report, which tested nothing"
+        return None if tests["status"] == "tested" else f"not tested: {tests['reason']}"
+    bounds = [
+        one
+        for attack in report.get("attacks") or []
+        for one in (attack.get("bounds") or [] if attack["kind"] == "canaries" else [])
+    ]
+    if any(one["all_clear"] is None for one in bounds):
+        return None
+    return "not tested: no canaries of sufficient power were in a training beside the run"
 
 
 _WAIVER = re.compile(

@@ -16,7 +16,7 @@ from fedaudit.fairness.gaps import (
     group_rates,
     group_scores,
 )
-from fedaudit.fairness.intervals import GAIN_METHOD, GROUP_METHOD, Interval
+from fedaudit.fairness.intervals import GROUP_METHOD, Interval
 from fedaudit.fairness.noised_counts import outward
 from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
@@ -27,11 +27,9 @@ from fedaudit.reports.sections.part import (
     Part,
     Reasons,
     Share,
-    with_rates,
 )
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES
-from fedaudit.utility import NO_INTERVALS, ConstantByGroup, ConstantComparison, group_intervals
 
 
 class MetricSection(Part):
@@ -42,11 +40,10 @@ class MetricSection(Part):
     interval: IntervalSection | None
     interval_reason: str | None
     last_rounds: LastRounds | None = None
-    """How far it moved at the end of training, which the interval takes as it ended."""
-    last_rounds_reason: str | None = None
+    """In reports of earlier versions: how far it moved at the end of training."""
+    last_rounds_reason: str | None = "the rounds have the gaps of each round"
 
 
-@with_rates(after="suppressed")
 class GroupSection(Part):
     """The figures of one group; a suppressed group shows none. Counts are confidential."""
 
@@ -54,9 +51,12 @@ class GroupSection(Part):
     label: Annotated[str | None, WHERE_GIVEN] = None
     """What the spec's `federation.labels` call the group; absent where they leave its code."""
     suppressed: bool
+    selection_rate: Share | None
+    true_positive_rate: Share | None
+    false_positive_rate: Share | None
     accuracy: Share | None = None
     baseline_accuracy: Share | None = None
-    """What the constant prediction of `utility` gets right of the group's rows."""
+    """This and the next two are in reports of earlier versions alone."""
     accuracy_over_baseline: float | None = None
     accuracy_over_baseline_interval: IntervalSection | None = None
     auc: Share | None = None
@@ -120,9 +120,10 @@ _SCORES = ("accuracy", "loss")
 _NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
 Shown = tuple[dict[str, Any], dict[str, str]]
 """Figures by name, and the reasons for those that are None."""
-GAIN_FIELDS = ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval")
-ROW_FIELDS = (*GAIN_FIELDS, "auc")
-"""Figures of a group that are made from its rows one by one."""
+NO_GAINS = dict.fromkeys(
+    ("baseline_accuracy", "accuracy_over_baseline", "accuracy_over_baseline_interval"),
+    "a model is compared with a constant over all rows: see utility",
+)
 
 
 def group_sections(
@@ -132,22 +133,22 @@ def group_sections(
     *,
     scores: GroupScores | None,
     root_mean: bool,
-    gains: Sequence[Shown] | None = None,
+    rankings: Sequence[Shown] | None = None,
 ) -> list[GroupSection]:
     """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
-    `root_mean` as in `group_scores`; `gains`: of each group, what `group_gains` gives."""
+    `root_mean` as in `group_scores`; `rankings`: of each group, what `group_rankings` gives."""
     rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
     measured = _measured(scores, len(values), root_mean=root_mean)
     sections = []
     for place, value in enumerate(values):
         shown = bool(disclosure.shown[place])
-        gain = _missing(ROW_FIELDS, NOT_HANDED_OVER) if gains is None else gains[place]
+        ranked = _missing(("auc",), NOT_HANDED_OVER) if rankings is None else rankings[place]
         figures, reasons = (
-            {**rates[place][part], **measured[place][part], **gain[part]} for part in (0, 1)
+            {**rates[place][part], **measured[place][part], **ranked[part]} for part in (0, 1)
         )
         if not shown:
             figures, reasons = _missing(figures, disclosure.reason(place))
-        reasons["rows"] = SIZES_CONFIDENTIAL
+        reasons |= {**NO_GAINS, "rows": SIZES_CONFIDENTIAL}
         reasons["rate_intervals"] = NO_GROUP_INTERVALS if shown else disclosure.reason(place)
         sections.append(
             GroupSection(
@@ -175,9 +176,9 @@ def with_rate_intervals(
             if value is None or not np.isfinite(bounds).all():
                 continue
             low, high = outward(min(bounds[0], value), max(bounds[1], value), step)
-            if RATES[name].is_share:
-                low, high = max(0.0, low), min(1.0, high)
-            own[name] = IntervalSection(low=low, high=high, level=level, method=method)
+            own[name] = IntervalSection(
+                low=max(0.0, low), high=min(1.0, high), level=level, method=method
+            )
         kept = {name: why for name, why in group.reasons.items() if name != "rate_intervals"}
         update = {"rate_intervals": own, "reasons": kept} if own else {}
         found.append(group.model_copy(update=update))
@@ -212,22 +213,19 @@ def _explained(names: Collection[str], values: Floats, reasons: Mapping[str, str
     return figures, {name: reasons[name] for name, value in figures.items() if value is None}
 
 
-def group_gains(material: ScoredMaterial, attribute: str) -> Sequence[Shown] | None:
-    """The gain and the AUC of each group of an attribute; None where the run handed nothing over.
-    Raises ValueError where the disclosure was not decided from the rows that these figures
-    cover."""
+def group_rankings(material: ScoredMaterial, attribute: str) -> Sequence[Shown] | None:
+    """The AUC of each group of an attribute; None where the run handed nothing over. Raises
+    ValueError where the disclosure was not decided from the rows that it covers."""
     found = material.result.against_constant
-    if found is None or attribute not in found.by_group:
+    if found is None or attribute not in found.rows_by_group:
         return None
-    counts = found.by_group[attribute]
-    material.disclosures[attribute].check(counts.rows.sum(axis=0))
-    groups = counts.rows.shape[1]
-    ranked = _group_rankings(material, found, attribute, groups)
+    rows = found.rows_by_group[attribute]
+    material.disclosures[attribute].check(rows)
+    if found.ranking is None:
+        return [_missing(("auc",), no_scores(material))] * len(rows)
     return [
-        ({**gain, **auc}, {**why, **why_none})
-        for (gain, why), (auc, why_none) in zip(
-            _accuracy_gains(material, counts, groups), ranked, strict=True
-        )
+        _explained(("auc",), np.array([auc]), {"auc": TOO_FEW})
+        for auc in found.ranking.by_group[attribute]
     ]
 
 
@@ -240,52 +238,6 @@ def no_scores(material: ScoredMaterial) -> str:
     if not material.spec.classifies:
         return NO_ACCURACY
     return _MANY_CLASSES if isinstance(material, ReportMaterial) else _NO_SCORES
-
-
-def _group_rankings(
-    material: ScoredMaterial, found: ConstantComparison, attribute: str, groups: int
-) -> list[Shown]:
-    if found.ranking is None:
-        return [_missing(("auc",), no_scores(material))] * groups
-    return [
-        _explained(("auc",), np.array([auc]), {"auc": TOO_FEW})
-        for auc in found.ranking.by_group[attribute]
-    ]
-
-
-def _accuracy_gains(material: ScoredMaterial, counts: ConstantByGroup, groups: int) -> list[Shown]:
-    if counts.correct is None or counts.constant_correct is None:
-        return [_missing(GAIN_FIELDS, NO_ACCURACY)] * groups
-    gained = counts.correct - counts.constant_correct
-    totals = zip(
-        counts.rows.sum(0).tolist(),
-        counts.constant_correct.sum(0).tolist(),
-        gained.sum(0).tolist(),
-        _gain_intervals(material, gained, counts.rows),
-        strict=True,
-    )
-    gains: list[Shown] = []
-    for rows, right, gain, (interval, why) in totals:
-        if not rows:
-            gains.append(_missing(GAIN_FIELDS, "no scored rows"))
-            continue
-        values = dict(zip(GAIN_FIELDS, (right / rows, gain / rows, interval), strict=True))
-        gains.append((values, {} if interval is not None else {GAIN_FIELDS[2]: why}))
-    return gains
-
-
-def _gain_intervals(
-    material: ScoredMaterial, gained: Ints, rows: Ints
-) -> list[tuple[IntervalSection | None, str]]:
-    """By group, the interval of its gain, or the reason why there is none."""
-    asked = material.spec.fairness.intervals
-    if asked is None:
-        return [(None, NO_INTERVALS)] * rows.shape[1]
-    found = group_intervals(gained, rows, level=asked.level)
-    return [
-        (interval_section(one, level=asked.level, method=GAIN_METHOD), one.reason or "")
-        for one in found
-    ]
 
 
 def interval_section(found: Interval, *, level: float, method: str) -> IntervalSection | None:

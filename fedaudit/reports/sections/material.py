@@ -102,9 +102,6 @@ class ScoredMaterial:
     result: FinalFigures
     disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
     """By attribute, which groups are disclosed: every attribute that the result has counts of."""
-    last_fairness: Mapping[str, Sequence[Mapping[str, float | None]]] = field(default_factory=dict)
-    """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
-    published them."""
     progressed: Progressed = unfollowed
     published: PublishedCounts = field(default_factory=ExactCounts)
 
@@ -147,8 +144,6 @@ class ReportMaterial(ScoredMaterial):
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
     none; None where no service admitted it, or that is unknown."""
-    budgets_apart: bool = False
-    """Whether a budget on the data counts what one project of the service spends alone."""
     attacks: Sequence[AttackSection] = ()
     """The results of the attacks of the spec, in their order."""
     report_charges: int = 0

@@ -22,8 +22,8 @@ from fedaudit.fairness.noised_counts import (
 )
 from fedaudit.judgement import Gained, Judgement, judge_model
 from fedaudit.reports.sections.fairness import (
+    NO_GAINS,
     NO_GROUP_INTERVALS,
-    ROW_FIELDS,
     FairnessSection,
     GroupSection,
     metric_section,
@@ -41,7 +41,7 @@ CHECKED_BEFORE = (
     "noise was added after the exact figures had been computed twice from the rows; how the two "
     "compare would be a figure without noise"
 )
-_NOT_NOISED = ("accuracy", "loss", *ROW_FIELDS)
+_NOT_NOISED = ("accuracy", "loss", "auc")
 
 
 def noised_section(
@@ -114,6 +114,7 @@ def _groups(
                 reasons={
                     **reasons,
                     **dict.fromkeys(_NOT_NOISED, WITHHELD),
+                    **NO_GAINS,
                     "rate_intervals": NO_GROUP_INTERVALS,
                 },
                 **figures,

@@ -123,12 +123,6 @@ class RepeatsSection(Part):
     reasons: dict[str, str]
 
 
-_APART = (
-    "Budgets of this service are kept for each project apart: what another project spends on the "
-    "same data is in none of this one's figures."
-)
-
-
 def _run_limits(material: Any) -> list[str]:
     others = "what other experiments spent on the same data is kept in the federation's budget."
     one = f"The figures are of one run with one seed, and of this run alone: {others}"
@@ -137,7 +131,7 @@ def _run_limits(material: Any) -> list[str]:
             f"But for those over seeds, the figures are of the run with seed {material.spec.seed} "
             f"alone: {others}"
         )
-    return [one, *([_APART] if material.budgets_apart else [])]
+    return [one]
 
 
 _ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"

@@ -41,6 +41,8 @@ class Integrity(Part):
     key_id: str | None
     claims_key_id: Annotated[str | None, WHERE_GIVEN] = None
     """Of the key that signs the claims beside the report; absent where there are none."""
+    run: Annotated[int | None, WHERE_GIVEN] = None
+    """The how many-th run on these data, by their log; absent where there is none."""
     reasons: Reasons
 
 
@@ -58,14 +60,18 @@ def report_payload(document: Mapping[str, Any]) -> bytes:
 
 
 def sign_report(
-    document: Mapping[str, Any], key: SigningKey, *, claims_key_id: str | None = None
+    document: Mapping[str, Any],
+    key: SigningKey,
+    *,
+    claims_key_id: str | None = None,
+    run: int | None = None,
 ) -> dict[str, Any]:
-    """The report with its signature. `claims_key_id`: of the key that signs what it claims. Raises
-    ValueError where the report was not assembled for this key, whose id is part of the signed
-    content."""
-    integrity = {**document["integrity"]}
-    if claims_key_id is not None:
-        integrity["claims_key_id"] = claims_key_id
+    """The report with its signature. `claims_key_id`: of the key that signs what it claims; `run`:
+    its number in the log of its data. Raises ValueError where the report was not assembled for this
+    key, whose id is part of the signed content."""
+    given = {"claims_key_id": claims_key_id, "run": run}
+    added = {name: value for name, value in given.items() if value is not None}
+    integrity = {**document["integrity"], **added}
     if integrity["key_id"] != key.key_id:
         raise ValueError(f"the report names the key {integrity['key_id']}, not {key.key_id}")
     integrity["reasons"] = {

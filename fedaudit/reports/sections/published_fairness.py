@@ -11,36 +11,23 @@ from fedaudit.reports.sections.fairness import (
     NOT_HANDED_OVER,
     FairnessSection,
     MetricSection,
-    group_gains,
+    group_rankings,
     group_sections,
     metric_section,
     with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
 from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
-from fedaudit.reports.sections.noised_counts import WITHHELD, noised_section
+from fedaudit.reports.sections.noised_counts import noised_section
 from fedaudit.reports.sections.outcome_words import words_checks
-from fedaudit.reports.sections.part import LastRounds, Section
+from fedaudit.reports.sections.part import Section
 from fedaudit.reports.sections.provenance import comparison_limits, disclosure_limits
 from fedaudit.reports.sections.rounded_counts import Rounding
-from fedaudit.spec.fairness import publishes_noised_rounds
-from fedaudit.spec.metrics import METRICS, SCORE_METRICS
+from fedaudit.spec.metrics import SCORE_METRICS
 
 
 def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
-    """One section for each attribute: the sensitive attributes of the spec, then intersections.
-    Each gap has its range over the last rounds, or the reason for none."""
-    found = []
-    for section in _published_sections(material):
-        metrics = {
-            name: _with_range(name, metric, section.attribute, material)
-            for name, metric in section.metrics.items()
-        }
-        found.append(section.model_copy(update={"metrics": metrics}))
-    return found
-
-
-def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
+    """One section for each attribute: the sensitive attributes of the spec, then intersections."""
     attributes = material.spec.fairness.attributes
     match material.published:
         case NoisedCounts():
@@ -57,15 +44,14 @@ def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
 
 def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
     """The sections from the counts as they are, whatever is published."""
-    attributes = material.spec.fairness.attributes
-    return [_section(material, name) for name in attributes]
+    return [_section(material, name) for name in material.spec.fairness.attributes]
 
 
 def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
     combined = material.spec.fairness.combinations.get(attribute)
-    gains = group_gains(material, attribute)
+    rankings = group_rankings(material, attribute)
     material.progressed()
     metrics = _metrics(material, attribute, disclosure)
     material.progressed()
@@ -76,7 +62,7 @@ def _section(material: ScoredMaterial, attribute: str) -> FairnessSection:
         disclosure,
         scores=material.result.scores.get(attribute),
         root_mean=material.spec.training.root_mean,
-        gains=gains,
+        rankings=rankings,
     )
     if asked is not None:
         ends = intervals_by_group(counts, disclosure, level=asked.level)
@@ -110,30 +96,6 @@ def _metrics(
         one.metric: metric_section(one, intervals.get(one.metric), asked, method=METHOD)
         for one in figures
     }
-
-
-LAST_ROUNDS = 20
-"""How many validated rounds count, at most."""
-MIN_ROUNDS = 5
-_TOO_FEW = f"fewer than {MIN_ROUNDS} of the last rounds that were validated have this gap"
-_NOT_BY_ROUND = "rounds have gaps of rates alone"
-_NO_ROUNDS_GIVEN = "the figures of the rounds were not handed over"
-
-
-def _with_range(
-    name: str, metric: MetricSection, attribute: str, material: ScoredMaterial
-) -> MetricSection:
-    rounds, fairness = material.last_fairness.get(attribute), material.spec.fairness
-    values = [value for one in rounds or () if (value := one.get(name)) is not None]
-    found: LastRounds | None = None
-    reason: str | None = _NO_ROUNDS_GIVEN if rounds is None else _TOO_FEW
-    if len(values) >= MIN_ROUNDS:
-        found, reason = LastRounds(low=min(values), high=max(values), rounds=len(values)), None
-    elif name not in METRICS:
-        reason = _NOT_BY_ROUND
-    elif fairness.noise is not None and not publishes_noised_rounds(fairness):
-        reason = WITHHELD
-    return metric.model_copy(update={"last_rounds": found, "last_rounds_reason": reason})
 
 
 def _fairness_limits(material: ReportMaterial) -> list[str]:

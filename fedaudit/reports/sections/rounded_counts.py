@@ -38,7 +38,6 @@ CHECKED_BEFORE = (
     "counts were rounded after the exact figures had been computed twice from the rows; how the "
     "two compare would tell of the exact ones"
 )
-_LEAST_P = 0.01
 
 
 class Rounding:
@@ -101,7 +100,6 @@ class Rounding:
             update["accuracy"] = min(1.0, int(self._right[place]) / rows) if rows else None
             if not rows:
                 reasons["accuracy"] = RATES["selection_rate"].why_undefined
-        update |= self._gain(exact, update.get("accuracy"))
         if self._name in self._fewer:
             update["auc"] = self._auc(exact.auc, int(self._fewer[self._name][place]))
             if update["auc"] is None:
@@ -114,24 +112,6 @@ class Rounding:
         """In steps of `fewer`, the rows of the rarer outcome: one of them moves it by so much."""
         step = step_of(fewer, base=self._rounder.base)
         return None if exact is None or step == 1 else min(1.0, nearest(exact, step))
-
-    def _gain(self, exact: GroupSection, accuracy: object) -> dict[str, object]:
-        """The constant's accuracy in wide steps; the gain is what is published less that, so that
-        it says no more."""
-        if exact.baseline_accuracy is None or not isinstance(accuracy, float):
-            none = ("baseline_accuracy", "accuracy_over_baseline")
-            return {**dict.fromkeys(none), "accuracy_over_baseline_interval": None}
-        baseline = nearest(exact.baseline_accuracy, self._step)
-        gain = without_dust(accuracy - baseline)
-        interval = exact.accuracy_over_baseline_interval
-        if interval is not None:
-            low, high = outward(interval.low, interval.high, self._step)
-            interval = interval.model_copy(update={"low": min(low, gain), "high": max(high, gain)})
-        return {
-            "baseline_accuracy": baseline,
-            "accuracy_over_baseline": gain,
-            "accuracy_over_baseline_interval": interval,
-        }
 
     def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
         figures, intervals = self._gaps(groups), self._intervals()
@@ -204,18 +184,10 @@ class Rounding:
 
     def _interval(self, name: str, exact: IntervalSection, value: float) -> IntervalSection:
         """Widened to whole steps, and to the value itself."""
-        step = self._step_of(name, exact.high)
+        is_share = name in (*METRICS, "accuracy_difference")
+        # Shares in steps of the base's rows, losses to two digits.
+        step = self._step if is_share else digit_step(exact.high)
         low, high = outward(min(exact.low, value), max(exact.high, value), step)
-        if _is_share(name):
+        if is_share:
             high = min(1.0, high)
         return exact.model_copy(update={"low": max(0.0, low), "high": high})
-
-    def _step_of(self, name: str, value: float) -> float:
-        """Shares in steps of the base's rows; losses to two digits, other rates at most so."""
-        if _is_share(name):
-            return self._step
-        return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
-
-
-def _is_share(name: str) -> bool:
-    return name == "accuracy_difference" or (name in METRICS and METRICS[name].is_share)

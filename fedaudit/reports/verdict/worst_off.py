@@ -321,14 +321,7 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
             f"{stated} Over {over_seeds['n']} seeds its mean is {_figure(over_seeds['mean'])} "
             f"(95% interval {_figure(over_seeds['low'])} to {_figure(over_seeds['high'])})."
         )
-    moved = found.get("last_rounds")
-    if moved is None:
-        return stated
-    return (
-        f"{stated} Over the last {moved['rounds']} validated rounds it was between "
-        f"{_figure(moved['low'])} and {_figure(moved['high'])}; another training run may differ "
-        "more."
-    )
+    return stated
 
 
 def gap_sentence(section: Mapping[str, Any], metric: str) -> str:

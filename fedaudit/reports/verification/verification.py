@@ -34,6 +34,7 @@ from fedaudit.reports.verification.checkpoints import (
 from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entries import EntryEpsilons
+from fedaudit.reports.verification.log_checks import log_checks, log_signers
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -75,12 +76,16 @@ class Verification:
 
 
 def verify(
-    evidence: Evidence, *, trusted: Sequence[PublicKey] = (), more: Iterable[Check] = ()
+    evidence: Evidence,
+    *,
+    trusted: Sequence[PublicKey] = (),
+    more: Iterable[Check] = (),
+    earlier: Sequence[str] = (),
 ) -> Verification:
     """Check everything; the rows are read once, in order. `trusted`: the keys whose signatures are
     believed. Without any, evidence that agrees is *consistent*: anyone able to change all of it
     could also have signed all of it. `more`: additional checks that only the evidence's keeper can
-    make."""
+    make. `earlier`: signed heads of the log of runs, that were kept elsewhere."""
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
     if is_audit(evidence.spec):
         return _verify_audit(evidence, keyring, more)
@@ -107,11 +112,13 @@ def verify(
     checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
     checks += later_checks(evidence, later, keyring)
     checks += evidence_checks(evidence.report, later)
+    checks += log_checks(evidence, checkpoints, keyring, earlier=earlier)
     claims = read_claims(evidence)
     checks += claim_checks(evidence, claims, keyring)
     checks += more
     signers = [*_signers(evidence, checkpoints), *sign_offs.signers, *later.signers]
     signers += [] if erasure is None else erasure.signers
+    signers += log_signers(evidence, keyring)
     checks += leaked_keys(evidence, [*signers, *claims.signers])
     believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
     return Verification(

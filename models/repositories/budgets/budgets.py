@@ -46,7 +46,7 @@ from models.repositories.budgets.counting import (
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, FederationBudget, Reservation
-from models.values import Budget, BudgetFigure, BudgetsAcross, LeakageTerms
+from models.values import Budget, BudgetFigure, LeakageTerms
 
 Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""
@@ -69,17 +69,8 @@ _BOOK = _BY_KEY.values(
 class Budgets(ScopedRepository):
     """The budgets of a project's federations, and the reservations on them."""
 
-    def __init__(
-        self,
-        session: Session,
-        project_id: str,
-        *,
-        across: BudgetsAcross = "service",
-        price: Price = unpriced,
-    ) -> None:
-        """`across`: whether the spending of all projects on one content counts together."""
+    def __init__(self, session: Session, project_id: str, *, price: Price = unpriced) -> None:
         super().__init__(session, project_id)
-        self.across = across
         self._price = price
         self._reader = BudgetReader.of(session)
 
@@ -144,7 +135,7 @@ class Budgets(ScopedRepository):
 
     def of_project(self, project_id: str) -> "Budgets":
         """The same of another project."""
-        return Budgets(self.session, project_id, across=self.across, price=self._price)
+        return Budgets(self.session, project_id, price=self._price)
 
     def sharing_ids(self, federation_id: str) -> tuple[str, ...]:
         """The federations whose spending counts together with this one's."""
@@ -165,11 +156,11 @@ class Budgets(ScopedRepository):
         """Locks a federation and its content until the transaction ends: meanwhile no other
         transaction reserves of it, sets a budget on it, deletes or erases it. None where this
         project has no such federation."""
-        return self._reader.hold(self.project_id, self.across, id=federation_id)
+        return self._reader.hold(self.project_id, id=federation_id)
 
     def hold_data(self, fingerprint: str) -> Federation | None:
         """Like `hold`, of the federation with these data."""
-        return self._reader.hold(self.project_id, self.across, fingerprint=fingerprint)
+        return self._reader.hold(self.project_id, fingerprint=fingerprint)
 
     def claim(self, federation_id: str) -> None:
         """A content that no project owns is this project's from now on."""
@@ -341,7 +332,7 @@ class Budgets(ScopedRepository):
                 paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
             self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
             self._change(one, state=SETTLED, spent=paid)
-            self._without_rounding(_key_of(one), one.amount)
+        self._without_rounding([experiment_id], {_place(_key_of(one)): one.amount for one in held})
         return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
@@ -357,8 +348,8 @@ class Budgets(ScopedRepository):
         if back := [nothing | _by_key(one) for one in found]:
             self.session.execute(_BOOK, back)
         self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
-        for key in found:
-            self._without_rounding(key, key.pop("unreserve"))
+        returned = {_place(one): float(one["unreserve"]) for one in found}
+        self._without_rounding(experiment_ids, returned)
         of_epsilon = and_(held, Reservation.figure == "epsilon")
         ids_by_size = defaultdict(list)
         for one in self._all(select(Reservation).where(of_epsilon)):
@@ -453,7 +444,7 @@ class Budgets(ScopedRepository):
         return bool(held)
 
     def _sharing(self, federation_id: str) -> Sharing | None:
-        return self._reader.sharing(self.project_id, self.across, federation_id)
+        return self._reader.sharing(self.project_id, federation_id)
 
     def _pool(self, key: Mapping[str, object]) -> Pool:
         """All that counts together with a budget of this project."""
@@ -560,12 +551,18 @@ class Budgets(ScopedRepository):
         key = _by_key(_key_of(reservation))
         self.session.execute(_BOOK, [{**key, "enlarge": enlarge, **amounts}])
 
-    def _without_rounding(self, key: Mapping[str, object], returned: float) -> None:
-        """Adds up anew what is reserved where less is left than sums of floats may have lost; not
-        always, for that reads all reservations."""
-        left = self.session.scalar(select(FederationBudget.reserved).where(_is_budget(key)))
-        if left and left < 1e-9 * returned:
-            self._book_anew(key, spend=0.0)
+    def _without_rounding(
+        self, experiment_ids: Collection[str], returned: Mapping[tuple[object, ...], float]
+    ) -> None:
+        """Adds up anew what is reserved where less is left than sums of floats may have lost by
+        what these experiments `returned`; not always, for that reads all reservations."""
+        columns, own = [_BUDGET.c[name] for name in BUDGET_KEY], table_of(Reservation).c
+        alike = (own[name] == _BUDGET.c[name] for name in BUDGET_KEY)
+        theirs = own.experiment_id.in_(experiment_ids), _BUDGET.c.reserved > 0
+        left = select(*columns, _BUDGET.c.reserved).where(*alike, *theirs).distinct()
+        for *place, reserved in self.session.execute(left).all():
+            if reserved < 1e-9 * returned.get(tuple(place), 0.0):
+                self._book_anew(dict(zip(BUDGET_KEY, place, strict=True)), spend=0.0)
 
     def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
@@ -590,6 +587,10 @@ def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
 
 def _key_of(reservation: Reservation) -> dict[str, object]:
     return {name: getattr(reservation, name) for name in BUDGET_KEY}
+
+
+def _place(key: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(key[name] for name in BUDGET_KEY)
 
 
 def _by_key(key: Mapping[str, object]) -> dict[str, object]:

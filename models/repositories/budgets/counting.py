@@ -32,11 +32,10 @@ Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit",
 
 @dataclass(frozen=True)
 class Sharing:
-    """The federations whose spending counts together, as one project sees them. With budgets across
-    the service the spending of every project on one content counts together. The project that
-    registered the content first, or was the first to set a budget on it, owns it: its totals hold
-    for all, and another project's hold for itself alone, so that no stranger can stop the owner and
-    none can raise what the owner has set."""
+    """The federations whose spending counts together, as one project sees them: those of every
+    project with the content. The project that registered the content first, or was the first to set
+    a budget on it, owns it: its totals hold for all, and another project's hold for itself alone,
+    so that no stranger can stop the owner and none can raise what the owner has set."""
 
     own_id: str
     owner_id: str | None
@@ -44,6 +43,7 @@ class Sharing:
     ids: tuple[str, ...]
     """Of every project that has the content, the own one included."""
     across: BudgetsAcross
+    """`project` of data that were made up, which are each project's own."""
     forbids_simulation: bool = False
     """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
 
@@ -61,10 +61,6 @@ class Sharing:
     def is_owner(self) -> bool:
         """Whether no other project's totals hold for this one."""
         return self.owner_id in (None, self.own_id)
-
-
-COUNTS_TOGETHER: dict[BudgetsAcross, bool] = {"service": True, "project": False}
-"""Whether the spending of several projects on one content counts together."""
 
 
 @dataclass

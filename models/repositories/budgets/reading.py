@@ -18,7 +18,6 @@ from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
     BOOKED_COLUMNS,
-    COUNTS_TOGETHER,
     POOL,
     BookedBudget,
     BookedEpsilon,
@@ -32,7 +31,7 @@ from models.repositories.budgets.counting import (
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, DeclaredLedger, FederationBudget, Reservation
-from models.values import Budget, BudgetFigure, BudgetsAcross, Gap, LeakageTerms, Uncounted
+from models.values import Budget, BudgetFigure, Gap, LeakageTerms, Uncounted
 from models.vocabulary import ENDED
 
 _SESSION_KEY = "fedaudit.budget_reader"
@@ -92,7 +91,7 @@ class BudgetReader:
         self._federations: dict[str, Federation] = {}
         self._known: set[str] = set()
         """The federations, of other projects as well, of which nothing changes meanwhile."""
-        self._sharings: dict[tuple[str, BudgetsAcross, str], Sharing] = {}
+        self._sharings: dict[tuple[str, str], Sharing] = {}
         self._rows: dict[str, list[BookedBudget]] = {}
         self._made: list[BookedEpsilon] = []
         """Reserved in this transaction; they may not be in the database yet."""
@@ -104,7 +103,7 @@ class BudgetReader:
         found: BudgetReader = session.info.setdefault(_SESSION_KEY, cls(session))
         return found
 
-    def hold(self, project_id: str, across: BudgetsAcross, **by: str) -> Federation | None:
+    def hold(self, project_id: str, **by: str) -> Federation | None:
         """Locks the federation of this `id` or `fingerprint`, and its content, until the
         transaction ends; None where the project has none. The federation before the content,
         everywhere, so that no two wait for each other. The row is as it was when the lock was
@@ -117,19 +116,19 @@ class BudgetReader:
         if found is None:
             return None
         content = self._now(_HELD_CONTENT, fingerprint=found.fingerprint)
-        sharing = self._sharing_of(found, content, across)
+        sharing = self._sharing_of(found, content)
         self._federations[found.id] = found
         self._known.update((found.id, *sharing.ids))
-        self._sharings[project_id, across, found.id] = sharing
+        self._sharings[project_id, found.id] = sharing
         return found
 
     def holds(self, federation_id: str) -> bool:
         """Whether the federation is locked."""
         return federation_id in self._federations
 
-    def sharing(self, project_id: str, across: BudgetsAcross, federation_id: str) -> Sharing | None:
+    def sharing(self, project_id: str, federation_id: str) -> Sharing | None:
         """The federations that count together with one of a project; None without such a one."""
-        asked = (project_id, across, federation_id)
+        asked = (project_id, federation_id)
         if asked in self._sharings:
             return self._sharings[asked]
         mine = (Federation.id == federation_id, Federation.project_id == project_id)
@@ -137,7 +136,7 @@ class BudgetReader:
         if own is None:
             return None
         content = self._now(_CONTENT, fingerprint=own.fingerprint)
-        sharing = self._sharing_of(own, content, across)
+        sharing = self._sharing_of(own, content)
         if federation_id in self._known:
             self._sharings[asked] = sharing
         return sharing
@@ -198,11 +197,9 @@ class BudgetReader:
         if sharings:
             self._sharings.clear()
 
-    def _sharing_of(
-        self, own: Federation, content: Content | None, across: BudgetsAcross
-    ) -> Sharing:
+    def _sharing_of(self, own: Federation, content: Content | None) -> Sharing:
         """`content`: None of data that were made up, which are each project's own."""
-        if content is None or not COUNTS_TOGETHER[across]:
+        if content is None:
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
         rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
         return Sharing.among(own.id, content.owner_project_id, rows)

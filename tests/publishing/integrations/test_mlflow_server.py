@@ -16,7 +16,7 @@ pytest.importorskip("mlflow.server", reason="needs the extra `integrations`: MLf
 import mlflow
 
 from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
-from fedaudit.publishing.publication import from_service
+from fedaudit.publishing.publication import MODEL_FILE, from_service
 from tests.api.ledgers.trainings import CENTRAL, declared
 from tests.publishing.integrations.conftest import called
 
@@ -88,48 +88,36 @@ def printed(there, tracking_uri, tmp_path_factory):
     return called(there, tmp_path_factory.mktemp("mlflow"), "mlflow", there.simulated, *options)
 
 
-def test_a_run_with_figures_by_round_spec_report_and_readings(there, printed, server):
+def test_a_run_with_figures_spec_report_and_readings(there, printed, server):
     assert printed["created"]
     run = server.get_run(printed["run_id"])
     document = there.client.report(there.simulated)
-    rounds = list(there.client.rows(there.simulated, "rounds"))
     tags, metrics = run.data.tags, run.data.metrics
     assert (run.info.run_name, run.info.status) == ("small", "FINISHED")
     assert metrics["utility/validation_loss"] == document["utility"]["validation_loss"]
-    losses = server.get_metric_history(printed["run_id"], "rounds/utility/validation_loss")
-    assert [(one.step, one.value) for one in losses] == [
-        (line["round"], line["validation_loss"]) for line in rounds
-    ]
     # The noise was simulated: whoever sorts runs by what is proven does not find it.
     assert metrics["privacy_not_in_force/leakage_max"] == document["privacy"]["leakage_max"]
-    assert not any(name.startswith(("privacy/", "rounds/privacy/")) for name in metrics)
+    assert not any(name.startswith("privacy/") for name in metrics)
     assert tags["fedaudit.privacy_cost"].startswith("heuristic, not in force: ")
     assert tags["fedaudit.gate.2"].startswith("insufficient_evidence: leakage_max <= 40: ")
     assert min(name for name in tags if name.startswith("fedaudit.")) == "fedaudit.answer"
     assert tags["fedaudit.answer"].startswith("do-not-release: ")
     page = f"{there.service.url}/experiments/{there.simulated}/report"
     assert tags["mlflow.note.content"].startswith(f"[The audit report]({page})\n\n")
-    fetched = mlflow.artifacts.download_artifacts(
-        run_id=run.info.run_id, artifact_path="missing.json", tracking_uri=server.tracking_uri
-    )
-    missing = json.loads(Path(fetched).read_text())
-    assert missing["utility/accuracy"] == document["utility"]["reasons"]["accuracy"]
     home = server.get_experiment(run.info.experiment_id)
     assert home.tags["mlflow.experimentKind"] == "custom_model_development"
     assert run.data.params["privacy.noise_multiplier"] == "3.0"
     # A confidential ledger is not there unless it was asked for.
     names = {one.path for one in server.list_artifacts(printed["run_id"])}
-    assert names == {"missing.json", "readings", "report.html", "report.json"}
+    assert names == {"readings", "report.html", "report.json"}
     assert tags["fedaudit.model"] == printed["model_reason"]
-    assert printed["model_id"] is None
 
 
 def test_publishing_again_writes_nothing_twice(there, publish, printed, server, tracking_uri):
     again = publish("mlflow", there.simulated, "--tracking-uri", tracking_uri, "--with-ledger")
     assert (again["run_id"], again["created"]) == (printed["run_id"], False)
     assert (again["metrics_written"], again["files_written"]) == (0, 1)
-    name = "rounds/utility/validation_loss"
-    assert len(server.get_metric_history(printed["run_id"], name)) == 12
+    assert len(server.get_metric_history(printed["run_id"], "utility/validation_loss")) == 1
     names = {one.path for one in server.list_artifacts(printed["run_id"])}
     assert "ledger.ndjson" in names
 
@@ -158,42 +146,16 @@ def test_a_ledger_is_a_run_that_grows_with_it(there, publish, server, tracking_u
 
 def test_what_an_interruption_left_out_is_added(there, server, tracking_uri):
     with from_service(there.client, there.simulated) as found:
-        rest = found.figures.by_round[5:]
-        del found.figures.by_round[5:]
+        figures, found.figures = found.figures, dict(list(found.figures.items())[:3])
         files, found.files = found.files, found.files[:1]
         half = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="half")
-        found.figures.by_round += rest
-        found.files = files
+        found.figures, found.files = figures, files
         whole = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="half")
         assert whole.run_id == half.run_id
-        assert (whole.metrics, whole.files) == (len(rest), len(files) - 1)
+        assert (whole.metrics, whole.files) == (len(figures) - 3, len(files) - 1)
 
 
-def test_a_model_is_there_where_it_may_leave(there, server, tracking_uri, tmp_path):
-    with from_service(there.client, there.released) as found:
-        written, again = (
-            publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="models")
-            for _ in range(2)
-        )
-    assert again.model_id == written.model_id
-    model = server.get_logged_model(written.model_id)
-    assert (model.status, model.source_run_id) == ("READY", written.run_id)
-    sent = tmp_path / "sent"
-    with sent.open("wb") as file:
-        there.client.download_model(there.released, file)
-    fetched = mlflow.artifacts.download_artifacts(
-        model.tags["fedaudit.model_file"], tracking_uri=tracking_uri
-    )
-    with open(fetched, "rb") as file:
-        assert file.read() == sent.read_bytes()
-    # Models are found by the figures of their reports.
-    home = server.get_run(written.run_id).info.experiment_id
-    wanted = "metrics.`utility/validation_loss` < 1000"
-    found = server.search_logged_models([home], wanted)
-    assert [one.model_id for one in found] == [written.model_id]
-
-
-def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, tracking_uri):
+def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, tracking_uri, tmp_path):
     """A pipeline deploys by the alias: what failed, or was found to fail later, has it no more."""
 
     def published(outcome):
@@ -208,6 +170,12 @@ def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, trackin
     assert published("pass") == "1", "the same run is the same version"
     version = server.get_model_version_by_alias("wards", "champion")
     assert (str(version.version), version.tags["fedaudit.gate_outcome"]) == ("1", "pass")
+    sent = tmp_path / "sent"
+    with sent.open("wb") as file:
+        there.client.download_model(there.released, file)
+    address = server.get_model_version_download_uri("wards", "1")
+    folder = mlflow.artifacts.download_artifacts(address, tracking_uri=tracking_uri)
+    assert (Path(folder) / MODEL_FILE).read_bytes() == sent.read_bytes()
     assert published("insufficient_evidence") == "1"
     assert server.get_registered_model("wards").aliases == {}
 

@@ -24,10 +24,8 @@ class Round:
     selection_loss: float | None = 0.25
     validation_loss: float | None = 0.5
     accuracy: float | None = None
-    separation: float | None = 0.1
     leakage_median: float | None = 1.0
     leakage_max: float | None = 2.0
-    leakage_by_cluster: tuple[dict[str, float], ...] | None = None
     epsilon_max: float | None = None
 
 
@@ -75,7 +73,6 @@ def test_a_run_under_metric_privacy_has_all_its_charts(material):
         "Ratios between groups of group, by round",
         "Loss, by round",
         "Uploads in each cluster, by round",
-        "Separation of the clusters, by round",
     ]
     assert "signature covers" in text
     # n/nu is a convention here: what it charges is no bound on what anybody learns.
@@ -132,14 +129,6 @@ def test_names_of_groups_and_attributes_are_escaped(material):
     text = render(assemble(replace(found, federation=facts)), made(3))
     assert "<b>" not in text
     assert "&lt;b&gt;g1" in text
-
-
-def test_the_final_interval_stands_behind_the_rounds(material):
-    report = assemble(material())
-    assert report["fairness"][0]["metrics"]["demographic_parity_difference"]["interval"]
-    [differences, *_] = charts_of(report, made(5)).fairness[0]
-    assert 'class="w0"' in differences.svg
-    assert "rounds have none" in differences.caption
 
 
 def test_many_rounds_are_thinned_and_the_table_says_so(material):

@@ -127,7 +127,7 @@ def _with_attribute(
 ) -> ReportMaterial:
     """The material with other groups, of which the counts [clients, groups, 4] are."""
     federation = replace(made_up.federation, attributes={"group": values})
-    compared = replace(made_up.result.against_constant, by_group={})
+    compared = replace(made_up.result.against_constant, rows_by_group={})
     result = replace(
         made_up.result, fairness={"group": counts}, scores={}, against_constant=compared
     )

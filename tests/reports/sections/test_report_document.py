@@ -172,13 +172,6 @@ def test_what_is_not_checked_says_why(section) -> None:
     assert callable(section.checked) or len(section.checked.split()) > 3
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_report_says_whether_projects_are_counted_apart(material, apart: bool) -> None:
-    found = " ".join(assemble(material(budgets_apart=apart))["limits"])
-    assert "kept in the federation's budget" in found
-    assert ("another project" in found) is apart
-
-
 SPEC = parse_spec(HOSPITAL)
 
 

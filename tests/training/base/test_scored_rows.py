@@ -380,11 +380,8 @@ def test_the_model_beside_the_constant_is_the_model_of_the_report(name):
         assert found.constant_correct.sum() <= found.rows.sum()
         assert found.constant_correct.sum() >= found.rows.sum() / len(np.unique(target))
     for attribute, scores in result.scores.items():
-        groups = found.by_group[attribute]
         if one.spec.fairness.favourable is None or name in ("rmse", "mse", "classes"):
-            assert (groups.rows.sum(0) == scores.rows.sum(0)).all()
-        if scores.correct is not None:
-            assert (groups.correct.sum(0) == scores.correct.sum(0)).all()
+            assert (found.rows_by_group[attribute] == scores.rows.sum(0)).all()
     assert np.isfinite(result.start_loss)
     if one.spec.training.hypotheses == 1:
         assert found.outcomes is None or len(found.outcomes) == 1

@@ -1,154 +1,23 @@
 """Keep a ledger from within Flower: a strategy around the user's own. Needs the extra `flower`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideFixedClipping,
-    FedAvg,
-    Result,
-    Strategy,
-)
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
-from fedaudit_client.adapters import plain
+from fedaudit_client.adapters.canaries import Canaries
+from fedaudit_client.adapters.flower_canaries import CanaryReplies
+from fedaudit_client.adapters.flower_counts import taken_counts, total_counts
+from fedaudit_client.adapters.flower_nodes import ask_names, say_subject, subject_mod
+from fedaudit_client.adapters.flower_noise import AveragedNoise, averaged_noise, chain, terms_for
 from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
 from fedaudit_client.errors import NotFoundError
 
-PREFIX = "fedaudit/"
-NAMES = ("true_positives", "false_positives", "true_negatives", "false_negatives")
-Counts = dict[tuple[str, str], list[int]]
-
-
-def taken_counts(metrics: MutableMapping[str, Any]) -> Counts:
-    """The counts of one client, by attribute and group; they are taken out of its metrics.
-
-    Raises ValueError for a metric that is none of the form above.
-    """
-    found: Counts = {}
-    for key in [key for key in metrics if key.startswith(PREFIX)]:
-        attribute, _, group = key.removeprefix(PREFIX).partition("/")
-        value = metrics.pop(key)
-        if not (attribute and group and _are_counts(value)):
-            raise ValueError(f"{key} = {value!r}: not four counts as {PREFIX}ATTRIBUTE/GROUP")
-        found[attribute, group] = [int(one) for one in value]
-    return found
-
-
-def total_counts(clients: Iterable[Counts]) -> dict[str, dict[str, dict[str, int]]]:
-    """The sum over clients, as a declared round has it in `groups`."""
-    sums: Counts = {}
-    for counts in clients:
-        for key, values in counts.items():
-            known = sums.get(key, [0] * len(NAMES))
-            sums[key] = [a + b for a, b in zip(known, values, strict=True)]
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for (attribute, group), values in sums.items():
-        found.setdefault(attribute, {})[group] = dict(zip(NAMES, values, strict=True))
-    return found
-
-
-def _are_counts(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == len(NAMES)
-        and all(isinstance(one, int) and one >= 0 for one in value)
-    )
-
-
-_FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping)
-
-
-@dataclass(frozen=True)
-class AveragedNoise:
-    """Noise that the server adds to a mean, of standard deviation multiplier * clip / calibrated.
-
-    A mean of m updates moves by clip / m where one of them does, so fewer than the wrapper
-    assumes have proportionally less noise.
-    """
-
-    multiplier: float
-    calibrated: int
-    """The number of clients that the wrapper assumes."""
-    weight_key: str
-    """The metric by which the mean is weighted: it has to be the same for all."""
-
-    def event(self, count: int, *, drawn: int, population: int | None) -> dict[str, Any]:
-        """What the mean of `count` updates releases; with a population, of a secret sample of
-        `drawn` of them."""
-        if self.multiplier == 0:
-            return {"kind": "none"}
-        multiplier = self.multiplier * count / self.calibrated
-        if population is None:
-            return {"kind": "gaussian", "noise_multiplier": multiplier}
-        sample = {"clients": drawn, "population": population}
-        return {"kind": "fixed-gaussian", **sample, "noise_multiplier": multiplier}
-
-
-def averaged_noise(strategy: Strategy, terms: Mapping[str, Any]) -> AveragedNoise:
-    """The noise of the wrapper with fixed clipping in a strategy.
-
-    Raises ValueError where there is none whose noise is known to be that of a mean, or where the
-    ledger's figures are meant to hold against the server, which adds it.
-    """
-    found = [one for one in _chain(strategy) if isinstance(one, _FIXED)]
-    if len(found) != 1:
-        raise ValueError(
-            "what rounds release is not known: inside the strategy there is "
-            f"{'none' if not found else 'more than one'} of Flower's wrappers with fixed clipping; "
-            'state `event`, such as {"kind": "gaussian", "noise_multiplier": 1.0}, or '
-            '{"kind": "none"} where there is no noise'
-        )
-    [wrapper] = found
-    base = wrapper.strategy
-    if type(base).aggregate_train is not FedAvg.aggregate_train:
-        raise ValueError(
-            f"{type(base).__name__} does not average updates as FedAvg does, so the wrapper's "
-            "noise is not in proportion to what one client moves; state `event`"
-        )
-    if terms["observer"] != "final_model" or terms["unit"] != "client":
-        raise ValueError(
-            "the server adds the noise and sees updates without it, for whole clients; open a "
-            "ledger with the observer final_model and the unit client, or state `event`"
-        )
-    return AveragedNoise(
-        float(wrapper.noise_multiplier), int(wrapper.num_sampled_clients), base.weighted_by_key
-    )
-
-
-def terms_for(
-    strategy: Strategy, *, name: str, population: int, delta: float, budget: float | None = None
-) -> dict[str, Any]:
-    """The terms of a ledger for a strategy with one of Flower's wrappers with fixed clipping.
-
-    `population`: how many clients there are. `budget`: the most epsilon at `delta` that one of
-    them may spend. Raises ValueError where the wrapper's noise is not known to be that of a mean.
-    """
-    terms = plain.terms_for(
-        {"kind": "gaussian"},
-        name=name,
-        population=population,
-        server_adds_noise=True,
-        delta=delta,
-        budget=budget,
-    )
-    averaged_noise(strategy, terms)
-    return terms
-
-
-def _chain(strategy: Strategy) -> Iterator[Any]:
-    found: Any = strategy
-    while found is not None:
-        yield found
-        found = getattr(found, "strategy", None)
-
-
-RECORD = "fedaudit"
-QUERY = "query.fedaudit"
+__all__ = ["FedauditStrategy", "say_subject", "subject_mod", "terms_for"]
 
 
 @dataclass(frozen=True)
@@ -181,6 +50,7 @@ class FedauditStrategy(Strategy):
         ask_subjects: bool = False,
         ask_seconds: float = 60.0,
         group_counts: bool = False,
+        audit: Canaries | None = None,
     ) -> None:
         """`event`: what each round releases; None takes the noise of the
         wrapper with fixed clipping that is found in `inner`.
@@ -189,8 +59,9 @@ class FedauditStrategy(Strategy):
         ledger's population, and secretly. `ask_subjects` asks nodes who they are before they
         train (`say_subject`), those that do not answer within `ask_seconds` once more, and leaves
         out those that do not say. `group_counts` holds each
-        round back until its model was evaluated, to declare how it predicted by group. Raises
-        ValueError where the event is not known, or does not fit.
+        round back until its model was evaluated, to declare how it predicted by group. `audit`:
+        canaries beside each round (`CanaryReplies`). Raises ValueError where the event is not
+        known, or does not fit, or canaries cannot see what it rests on.
         """
         if type(inner).start is not Strategy.start:
             raise ValueError(f"{type(inner).__name__} has its own loop; rounds cannot be observed")
@@ -200,7 +71,7 @@ class FedauditStrategy(Strategy):
         self._noise = None if event is not None else averaged_noise(inner, ledger.terms)
         self._fixed_size = fixed_size_sample
         if fixed_size_sample:
-            *_, innermost = _chain(inner)
+            *_, innermost = chain(inner)
             draws_evenly = type(innermost).configure_train is FedAvg.configure_train
             if self._noise is None or not draws_evenly:
                 raise ValueError(
@@ -208,6 +79,7 @@ class FedauditStrategy(Strategy):
                 )
         self._ask_seconds = ask_seconds if ask_subjects else None
         self._counts = group_counts
+        self._canaries = None if audit is None else CanaryReplies(inner, ledger, audit)
         self._subjects: dict[int, str] = {}
         self._asked: _Asked | None = None
         self._held: dict[str, Any] | None = None
@@ -243,11 +115,13 @@ class FedauditStrategy(Strategy):
         nodes = [int(message.metadata.dst_node_id) for message in messages]
         silent = set[int]()
         if self._ask_seconds is not None:
-            silent = self._ask(nodes, grid, seconds=self._ask_seconds)
+            silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
         names = self._names(number, nodes, silent)
         if self._fixed_size:
             self._check_population(number, len(list(grid.get_node_ids())))
         asked = self._reserved(number, names, drawn=len(messages))
+        if self._canaries is not None:
+            self._canaries.begin(arrays)
         self._asked = asked
         return [one for one in messages if int(one.metadata.dst_node_id) in asked.names]
 
@@ -265,9 +139,13 @@ class FedauditStrategy(Strategy):
         sent = [one for one in received if not one.has_error()]
         if sent:
             self._check_noise(self._asked, self._noise, sent)
+            if self._canaries is not None:
+                self._canaries.send(server_round, sent)
         found = self.inner.aggregate_train(server_round, received)
         if found[0] is None:
             # Flower's wrappers release nothing where a client failed.
+            if self._canaries is not None:
+                self._canaries.planted.forget()
             self._settle()
         else:
             self._declare(sent)
@@ -285,11 +163,14 @@ class FedauditStrategy(Strategy):
             [name for node, name in asked.names.items() if node in nodes],
             [name for node, name in asked.names.items() if node not in nodes],
         )
+        if self._canaries is not None:
+            one |= self._canaries.planted.taken()
+        self._asked = None
         if self._counts:
             self._held = one
         else:
             self.ledger.declare([one])
-        self._asked = None
+            self._stop_on_alarm()
 
     def _check_noise(self, asked: _Asked, noise: AveragedNoise, sent: Sequence[Message]) -> None:
         """Before anything is aggregated. Raises RoundRefused."""
@@ -335,32 +216,6 @@ class FedauditStrategy(Strategy):
             )
 
     # -- who is who --------------------------------------------------------------------------------
-
-    def _ask(self, nodes: Sequence[int], grid: Grid, *, seconds: float) -> set[int]:
-        """Asks nodes whose names are not known; returns those that did not answer.
-
-        Twice: the first question may start them, which takes a minute on a busy machine.
-        """
-        silent = {node for node in nodes if node not in self._subjects}
-        for _ in range(2):
-            questions = [
-                Message(content=RecordDict(), message_type=QUERY, dst_node_id=node)
-                for node in silent
-            ]
-            if questions:
-                for reply in grid.send_and_receive(questions, timeout=seconds):
-                    silent.discard(int(reply.metadata.src_node_id))
-                    self._learn(reply)
-        return silent
-
-    def _learn(self, reply: Message) -> None:
-        """The first name of a node is kept: a client has one budget, not one per name."""
-        if reply.has_error():
-            return
-        record = reply.content.config_records.get(RECORD)
-        name = None if record is None else record.get("subject")
-        if isinstance(name, str) and name:
-            self._subjects.setdefault(int(reply.metadata.src_node_id), name)
 
     def _names(self, number: int, nodes: Sequence[int], silent: set[int]) -> dict[int, str]:
         asks = self._ask_seconds is not None
@@ -411,6 +266,10 @@ class FedauditStrategy(Strategy):
         held, self._held = self._held, None
         if held is not None:
             self.ledger.declare([{**held, "groups": groups or {}}])
+            self._stop_on_alarm()
+
+    def _stop_on_alarm(self) -> None:
+        self.ledger.stop_on_alarm(None if self._canaries is None else self._canaries.planted)
 
     def _settle(self) -> None:
         """Of a round without a result: nothing is charged where the wrapper alone would have
@@ -425,27 +284,3 @@ class FedauditStrategy(Strategy):
         else:
             with suppress(NotFoundError):  # Refused when it was reserved anew.
                 self.ledger.release(asked.number)
-
-
-Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
-
-
-def subject_mod(subject: str | Callable[[Context], str]) -> Mod:
-    """A mod of a ClientApp that adds to each reply whose node it is, under a name that lasts."""
-
-    def with_subject(
-        message: Message, context: Context, call_next: Callable[[Message, Context], Message]
-    ) -> Message:
-        reply = call_next(message, context)
-        if not reply.has_error():
-            name = subject if isinstance(subject, str) else subject(context)
-            reply.content[RECORD] = ConfigRecord({"subject": name})
-        return reply
-
-    return with_subject
-
-
-def say_subject(message: Message, context: Context) -> Message:
-    """What a ClientApp with `subject_mod` answers `ask_subjects` by:
-    `app.query("fedaudit")(say_subject)`."""
-    return Message(content=RecordDict(), reply_to=message)

@@ -7,10 +7,17 @@ rows.
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
+import torch
 from opacus.data_loader import DPDataLoader
-from opacus.optimizers import DPOptimizer
+from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 
+from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
 from fedaudit_client.adapters.plain import Event, Ledger, declared, of_epsilon
+
+_ROWS_AT_ONCE = 16
+_ALIKE = 1e-3
+"""How much of a clip the optimizer's sum may differ from that of clipped gradients."""
 
 
 def terms_for(
@@ -49,8 +56,13 @@ class WatchedSteps:
         subject: str,
         rate: float | None,
         steps_per_round: int,
+        audit: Canaries | None = None,
     ) -> None:
         """`attach` makes one."""
+        self._canaries: CanaryGradients | None = None
+        if audit is not None:
+            clip = float(optimizer.max_grad_norm)
+            self._canaries = CanaryGradients(optimizer, ledger.canaries(audit, clip=clip))
         self._optimizer = optimizer
         self._ledger = ledger
         self._subject = subject
@@ -71,6 +83,8 @@ class WatchedSteps:
     def close(self) -> None:
         """Declare the steps that are left, and leave the optimizer as it was."""
         self._declare()
+        if self._canaries is not None:
+            self._canaries.close()
         if self._optimizer.step_hook == self._stepped:
             self._optimizer.attach_step_hook(self._before)
 
@@ -80,11 +94,14 @@ class WatchedSteps:
         if event != self._event:
             self._declare()
             self._reserve(event)
+        if self._canaries is not None:
+            self._canaries.read()
         self._steps += 1
         if self._before is not None:
             self._before(optimizer)
         if self._steps >= self._steps_per_round:
             self._declare()
+            self._ledger.stop_on_alarm(None if self._canaries is None else self._canaries.planted)
 
     def _event_of(self, optimizer: DPOptimizer) -> dict[str, Any]:
         multiplier = float(optimizer.noise_multiplier)
@@ -109,8 +126,97 @@ class WatchedSteps:
             self._ledger.release(self._ledger.next_round)
         else:
             one = declared(self._ledger.next_round, _with_steps(event, steps), [self._subject])
-            self._ledger.declare([one])
+            shown = {} if self._canaries is None else self._canaries.planted.taken()
+            self._ledger.declare([{**one, **shown}])
         self._event, self._steps = None, 0
+
+
+class CanaryGradients:
+    """Canaries among the gradients of records that an optimizer clips, in every one of its steps.
+
+    It has to see each record's gradient before the clip, what `clip_and_accumulate` makes of all of
+    them, and the noised gradient behind it. What the canaries added is taken out again before the
+    parameters change, so that they cost the training nothing but time and memory.
+    """
+
+    def __init__(self, optimizer: DPOptimizer, planted: PlantedCanaries) -> None:
+        """Raises ValueError where gradients of single records, or one clip for each, cannot be
+        seen: ghost clipping, clips by layer, adaptive clips, several processes."""
+        own = type(optimizer).clip_and_accumulate is not DPOptimizer.clip_and_accumulate
+        if own or isinstance(optimizer, DistributedDPOptimizer):
+            raise ValueError(
+                f"{type(optimizer).__name__}: canaries need each record's gradient and one clip "
+                "for all of it, in one process; use a plain DPOptimizer, or leave `audit` out"
+            )
+        self.planted = planted
+        self._optimizer = optimizer
+        self._clip_all: Callable[[], None] = optimizer.clip_and_accumulate
+        self._known: np.ndarray | float | None = None
+        """The sum of the records' clipped gradients, of the step that is being made."""
+        optimizer.clip_and_accumulate = self._clip
+
+    def close(self) -> None:
+        """Leave the optimizer as it was."""
+        if self._optimizer.__dict__.get("clip_and_accumulate") == self._clip:
+            del self._optimizer.clip_and_accumulate
+
+    def _clip(self) -> None:
+        """Instead of the optimizer's own, for each batch of a step."""
+        first, parameters = self._known is None, self._optimizer.params
+        rows = _flat([one.flatten(1) for one in self._optimizer.grad_samples], dim=1)
+        lengths = np.linalg.norm(rows, axis=1)
+        shorter = np.minimum(1.0, self.planted.clip / np.maximum(lengths, 1e-300))
+        self._known = (0.0 if self._known is None else self._known) + shorter @ rows
+        self._clip_all()
+        if not first:
+            return
+        samples = [one.grad_sample for one in parameters]
+        sent = self.planted.begin(rows.shape[1])
+        for start in range(0, len(sent), _ROWS_AT_ONCE):
+            some = torch.from_numpy(sent[start : start + _ROWS_AT_ONCE])
+            for one, part in zip(parameters, _parts(some, parameters), strict=True):
+                one.grad_sample = part
+            self._clip_all()
+        for one, before in zip(parameters, samples, strict=True):
+            one.grad_sample = before
+
+    def read(self) -> None:
+        """After the noise. Raises ValueError where the optimizer's sum is not that of gradients
+        clipped to its `max_grad_norm`, so that what left cannot be read."""
+        optimizer, known, self._known = self._optimizer, self._known, None
+        if known is None:
+            raise ValueError("a step was made that clipped nothing: canaries cannot be read")
+        scale = 1.0
+        if optimizer.loss_reduction == "mean":
+            scale = float(optimizer.expected_batch_size * optimizer.accumulated_iterations)
+        parameters = optimizer.params
+        left = _flat([one.grad for one in parameters]) * scale
+        added = self.planted.end(left - known)
+        summed = _flat([one.summed_grad for one in parameters])
+        if np.abs(summed - known - added).max() > _ALIKE * self.planted.clip:
+            raise ValueError(
+                "the optimizer's sum is not that of gradients clipped to its max_grad_norm, so "
+                "canaries cannot be read; `fedaudit_client.replay` names the stage"
+            )
+        taken = torch.from_numpy(added / scale)
+        for one, part in zip(parameters, _parts(taken[None], parameters), strict=True):
+            one.grad -= part[0]
+
+
+def _flat(parts: list[torch.Tensor], *, dim: int = 0) -> np.ndarray:
+    """Side by side, in double precision."""
+    whole = [one.detach() if dim else one.detach().flatten() for one in parts]
+    found: np.ndarray = torch.cat([one.cpu().double() for one in whole], dim=dim).numpy()
+    return found
+
+
+def _parts(rows: torch.Tensor, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Rows [rows, n] as gradients of each parameter."""
+    split = torch.split(rows, [one.numel() for one in parameters], dim=1)
+    return [
+        part.reshape(-1, *one.shape).to(device=one.device, dtype=one.dtype)
+        for part, one in zip(split, parameters, strict=True)
+    ]
 
 
 def attach(
@@ -120,6 +226,7 @@ def attach(
     *,
     subject: str,
     steps_per_round: int | None = None,
+    audit: Canaries | None = None,
 ) -> WatchedSteps:
     """Declare the steps of an optimizer for the client `subject`, whose rows it trains on.
 
@@ -127,8 +234,10 @@ def attach(
     hook, which belongs to Opacus' accountant, is called as before. A round is an epoch, or
     `steps_per_round` steps of the same noise and rate: reserved before its first step, which
     raises RoundRefused and changes nothing where there is no room, and declared behind its last.
-    A loader that does not sample by Poisson's coins is declared without amplification. Raises
-    ValueError where the ledger's figures are not of records, or the optimizer is none of Opacus'.
+    A loader that does not sample by Poisson's coins is declared without amplification. `audit`:
+    canaries in the gradients of every step (`CanaryGradients`). Raises ValueError where the
+    ledger's figures are not of records, the optimizer is none of Opacus', or canaries cannot see
+    its gradients.
     """
     _check(optimizer)
     if ledger.terms["unit"] != "record":
@@ -139,7 +248,12 @@ def attach(
         # The first is the engine's figure, and that of its accountants.
         rate = max(1 / epoch, float(data_loader.sample_rate))
     return WatchedSteps(
-        optimizer, ledger, subject=subject, rate=rate, steps_per_round=steps_per_round or epoch
+        optimizer,
+        ledger,
+        subject=subject,
+        rate=rate,
+        steps_per_round=steps_per_round or epoch,
+        audit=audit,
     )
 
 

@@ -3,11 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+from warnings import warn
 
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ClientError
 from fedaudit_client.wire import Json
+
+if TYPE_CHECKING:
+    from fedaudit_client.adapters.canaries import Canaries, PlantedCanaries
 
 Event = Mapping[str, Any]
 """What a round releases, as the ledger's rounds state it: `kind` and the fields that go with it."""
@@ -77,6 +81,12 @@ class Admission:
     """Why each of the others is not."""
 
 
+_CONTRADICTED = (
+    "canaries contradict the noise that is declared: the training adds less of it, or clips less "
+    "tightly"
+)
+
+
 class Ledger:
     """A ledger of the service, as the one training that declares its rounds here sees it.
 
@@ -93,6 +103,8 @@ class Ledger:
         self.id = ledger_id
         self.next_round: int = self.terms["last_round"] + 1
         """The number that comes behind the last declared round."""
+        self.alarm_round: int | None = self.terms.get("alarm_round")
+        """The round in which canaries contradicted the declared noise."""
 
     @classmethod
     def open(cls, client: Client, terms: Event) -> Self:
@@ -103,6 +115,16 @@ class Ledger:
     def sees_uploads(self) -> bool:
         """Whether figures hold against the server, so that an upload is a release already."""
         return bool(self.terms["observer"] == "server")
+
+    def canaries(self, audit: "Canaries", *, clip: float) -> "PlantedCanaries":
+        """Canaries for contributions that are clipped to `clip`. Needs numpy. Raises ValueError
+        where the ledger declares no noise that they could test."""
+        from fedaudit_client.adapters.canaries import PlantedCanaries
+
+        if self.terms["delta"] is None:
+            raise ValueError(f"canaries test Gaussian noise, not {self.terms['mechanism']}")
+        replaces = self.terms["adjacency"] == "replace-one"
+        return PlantedCanaries(audit, clip=clip, replaces=replaces)
 
     def reserve(self, round_: int, *, event: Event, participants: Sequence[str]) -> Admission:
         """Reserve a round before training. Raises RoundRefused if no client is admitted."""
@@ -119,23 +141,40 @@ class Ledger:
 
     def declare(self, rounds: Sequence[Mapping[str, Any]]) -> None:
         """Enter rounds that ran, in ascending order. The same again changes nothing."""
-        self._client.declare_rounds(self.id, rounds)
+        answer = self._client.declare_rounds(self.id, rounds)
         self.next_round = max(self.next_round, rounds[-1]["round"] + 1)
+        newest = answer["rounds"][-1].get("alarm_round")
+        if newest is not None and self.alarm_round is None:
+            self.alarm_round = newest
+            warn(f"round {newest} of ledger {self.id}: {_CONTRADICTED}", stacklevel=2)
+
+    def stop_on_alarm(self, canaries: "PlantedCanaries | None") -> None:
+        """Raises NoiseContradicted after an alarm, where the audit asks to `stop`."""
+        if canaries is not None and canaries.audit.stop and self.alarm_round is not None:
+            from fedaudit_client.adapters.canaries import NoiseContradicted
+
+            raise NoiseContradicted(f"round {self.alarm_round}: {_CONTRADICTED}")
 
     @contextmanager
     def round(
-        self, number: int | None = None, *, event: Event, participants: Sequence[str]
+        self,
+        number: int | None = None,
+        *,
+        event: Event,
+        participants: Sequence[str],
+        canaries: "PlantedCanaries | None" = None,
     ) -> Iterator["OpenRound"]:
         """One round: reserved on entry, declared on exit.
 
         An exception in the block declares the round too, with all who did not answer as failures:
         what they sent before it cannot be known here. Only after `withdraw` is nothing charged.
-        The exception has a note that says which. Raises RoundRefused if no client is admitted, and
-        ConflictError where the number is in the chain already; None takes the next one.
+        The exception has a note that says which. `canaries`: that were in its releases. Raises
+        RoundRefused if no client is admitted, and ConflictError where the number is in the chain
+        already; None takes the next one. NoiseContradicted: as `Ledger.stop_on_alarm`.
         """
         number = self.next_round if number is None else number
         admission = self.reserve(number, event=event, participants=participants)
-        opened = OpenRound(self, number, event, admission)
+        opened = OpenRound(self, number, event, admission, canaries)
         try:
             yield opened
         except BaseException as error:
@@ -147,8 +186,16 @@ class Ledger:
 class OpenRound:
     """A round that is reserved."""
 
-    def __init__(self, ledger: Ledger, number: int, event: Event, admission: Admission) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        number: int,
+        event: Event,
+        admission: Admission,
+        canaries: "PlantedCanaries | None" = None,
+    ) -> None:
         self._ledger = ledger
+        self._canaries = canaries
         self._event = event
         self._answered: tuple[str, ...] | None = None
         self._groups: Mapping[str, Any] = {}
@@ -181,6 +228,7 @@ class OpenRound:
             self._ledger.release(self.number)
         else:
             self._declare(self.admitted if self._answered is None else self._answered)
+            self._ledger.stop_on_alarm(self._canaries)
 
     def fail(self, error: BaseException) -> None:
         """The same of a round that broke, with a note on the exception."""
@@ -198,9 +246,8 @@ class OpenRound:
 
     def _declare(self, answered: Sequence[str]) -> None:
         failures = [name for name in self.admitted if name not in set(answered)]
-        self._ledger.declare(
-            [declared(self.number, self._event, answered, failures, groups=self._groups)]
-        )
+        one = declared(self.number, self._event, answered, failures, groups=self._groups)
+        self._ledger.declare([{**one, **(self._canaries.taken() if self._canaries else {})}])
 
 
 def declared(

@@ -1,0 +1,102 @@
+"""What canaries in a training elsewhere show so far, round after round.
+
+Every number is measured in the noise that the ledger declares, whatever it is in each round: a
+canary then comes through with at most the deviation of what is beside it, if the noise is as
+declared. That is tested after each round by likelihood ratios that may be looked at after each
+(`known_noise_e_value`).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from fedaudit.arrays import Bools, Floats
+from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, known_noise_e_value
+from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit
+from fedaudit.spec.declared_ledgers import CanaryScores
+
+CLAIMED = 1.0
+"""What a canary sends, over the deviation of the declared noise, in units of that noise."""
+
+
+@dataclass(frozen=True)
+class CanaryEvidence:
+    """After so many rounds; stored with each of them, and covered by the chain."""
+
+    product: float = 0.0
+    weight: float = 0.0
+    squares: float = 0.0
+    numbers: int = 0
+    """As in `SignalFit`, over all rounds with canaries."""
+    rounds: int = 0
+    """With canaries in every release."""
+    present: str = ""
+    """The coins of the newest canaries."""
+    scores: tuple[float, ...] = ()
+    releases: int = 0
+    squared_ratio: float = 0.0
+    """Of these canaries: sums over the releases that they were in, a ratio being the clip over the
+    deviation of the declared noise."""
+    e_value: float = 1.0
+    alarm_round: int | None = None
+    """The first after which the evidence was enough."""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any] | None) -> Self:
+        """As it is stored; None is none."""
+        if stored is None:
+            return cls()
+        return cls(**{**stored, "scores": tuple(stored["scores"])})
+
+    def as_dict(self) -> dict[str, Any]:
+        """To be stored."""
+        return {**asdict(self), "scores": list(self.scores)}
+
+    @property
+    def fit(self) -> SignalFit:
+        """How the canaries come through beside the noise."""
+        return SignalFit(self.product, self.weight, self.squares, self.numbers)
+
+    @property
+    def coins(self) -> Bools:
+        """[canaries]"""
+        return np.array([one == "1" for one in self.present])
+
+    def by_canary(self) -> Floats:
+        """[canaries]: logarithms of likelihood ratios, but for a factor."""
+        return np.array(self.scores)
+
+    def after(self, found: CanaryScores, *, round_: int, multiplier: float, steps: int) -> Self:
+        """With one more round of noise with this multiplier. Canaries with other coins are new
+        ones: each of them is scored by its own releases alone."""
+        variance = multiplier * multiplier
+        same = found.present == self.present
+        before = np.array(self.scores) if same else 0.0
+        fit = SignalFit(self.product, self.weight, self.squares, self.numbers)
+        fit.add(
+            product=found.product / variance,
+            weight=found.weight / variance,
+            squares=found.squares / variance,
+            numbers=found.numbers,
+        )
+        e_value = known_noise_e_value(fit, claimed=CLAIMED)
+        crossed = round_ if e_value >= ENOUGH_ALONE else None
+        return type(self)(
+            **asdict(fit),
+            rounds=self.rounds + (found.releases == steps),
+            present=found.present,
+            scores=tuple((before + np.array(found.scores) / variance).tolist()),
+            releases=found.releases + (self.releases if same else 0),
+            squared_ratio=found.releases / variance + (self.squared_ratio if same else 0.0),
+            e_value=e_value,
+            alarm_round=crossed if self.alarm_round is None else self.alarm_round,
+        )
+
+
+def ratio_of(evidence: CanaryEvidence, *, reach: int) -> float:
+    """How far apart neighbours move all releases of one canary together, over the declared
+    deviation: the mu of Gaussian differential privacy that the declared noise alone gives."""
+    return reach * math.sqrt(evidence.squared_ratio)

@@ -1,0 +1,247 @@
+"""Whether what a trainer declares was tested, by what and with which power, or is contradicted.
+
+Canaries in a training test the *size of its noise* against the clip. How units were sampled, which
+data were used and what else left the training remain as declared, and a test that finds nothing is
+no proof.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedaudit.privacy.declared.canary_evidence import CLAIMED, CanaryEvidence, ratio_of
+from fedaudit.privacy.lower_bounds.e_values import (
+    ENOUGH_ALONE,
+    known_noise_alarm_power,
+    one_look_level,
+)
+from fedaudit.privacy.lower_bounds.epsilon_bounds import (
+    most_canaries,
+    one_run_epsilon,
+    one_run_p_value,
+    refutes,
+)
+from fedaudit.privacy.lower_bounds.guess_tests import f_dp_epsilon, most_powerful_guesses
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_epsilon
+from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
+from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, Alarm, CanaryBound
+from fedaudit.reports.sections.part import Part, Section, Share
+from fedaudit.spec.declared_ledgers import LedgerTerms
+
+FigureStatus = Literal["declared", "tested", "contradicted"]
+_SIGNIFICANCE = 0.01
+_SHARES = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
+
+
+class TestedNoise(Part):
+    """What is known of the declared noise besides the trainer's word."""
+
+    status: FigureStatus
+    """Of the declared figures: `tested` where every round has canaries and noise half as large
+    would likely have raised an alarm; `contradicted` where what was declared is refuted."""
+    reason: str
+    test: Literal["canaries"] | None = None
+    """None where nothing was tested."""
+    power: Share | None = None
+    """The chance that noise half of what is declared would have raised an alarm by now."""
+    rounds: Annotated[int, Field(ge=0)] = 0
+    """Declared rounds with canaries in each of their releases."""
+    canaries: Annotated[int, Field(ge=0)] = 0
+    releases: Annotated[int, Field(ge=0)] = 0
+    """That each of them was in."""
+    claim: float | None = None
+    """The epsilon that noise of the declared size gives these releases without any sampling."""
+    bounds: list[CanaryBound]
+    e_value: float | None = None
+    alarm: Alarm | None = None
+    alarm_round: int | None = None
+
+
+def _tested(material: DeclaredMaterial) -> TestedNoise:
+    found, terms = material.canaries, material.terms
+    rounds = [one for one in material.rounds if one.event["kind"] != "none"]
+    if found is None or terms.delta is None or terms.adjacency is None:
+        return TestedNoise(
+            status="contradicted" if material.contradicted else "declared",
+            reason="no canaries were declared, so nothing tests the noise",
+            bounds=[],
+        )
+    power = known_noise_alarm_power(
+        claimed=CLAIMED, true=2 * CLAIMED, weight=found.weight, numbers=found.numbers, share=None
+    )
+    status, reason = _status(material, found, power, rounds=len(rounds))
+    law = _law(found, terms)
+    claim = gaussian_epsilon(law.mu, terms.delta)
+    return TestedNoise(
+        status=status,
+        reason=reason,
+        test="canaries",
+        power=power,
+        rounds=found.rounds,
+        canaries=len(found.present),
+        releases=found.releases,
+        claim=claim,
+        bounds=list(_bounds(found, law, delta=terms.delta, claim=claim, power=power)),
+        e_value=found.e_value,
+        alarm=_alarm(found),
+        alarm_round=found.alarm_round,
+    )
+
+
+def _status(
+    material: DeclaredMaterial, found: CanaryEvidence, power: float, *, rounds: int
+) -> tuple[FigureStatus, str]:
+    if found.alarm_round is not None:
+        return (
+            "contradicted",
+            f"canaries contradict the declared noise in round {found.alarm_round}",
+        )
+    if material.contradicted:
+        return "contradicted", "what was declared contradicts itself"
+    if found.rounds < rounds or len(material.rounds) > rounds:
+        return "declared", f"canaries were in {found.rounds} of {len(material.rounds)} rounds only"
+    if power < SUFFICIENT_POWER:
+        return "declared", (
+            "noise half of what is declared would have raised an alarm with a chance of "
+            f"{chance_words(power)} only: that none was raised is no all-clear"
+        )
+    return "tested", (
+        "canaries in every round raised no alarm, and noise half of what is declared would have "
+        f"with a chance of {chance_words(power)}. That is evidence of the size of the noise and no "
+        "proof; sampling and data are as declared"
+    )
+
+
+def _alarm(found: CanaryEvidence) -> Alarm | None:
+    if found.alarm_round is None:
+        return None
+    return Alarm(
+        claim="Gaussian noise of the declared multiplier on sums of clipped contributions",
+        evidence=(
+            f"in round {found.alarm_round} likelihood ratios against it reached {ENOUGH_ALONE:g}, "
+            f"which they ever do in at most {1 / ENOUGH_ALONE:.1%} of trainings whose noise is as "
+            "declared"
+        ),
+    )
+
+
+def _law(found: CanaryEvidence, terms: LedgerTerms) -> ReleaseLaw:
+    reach = 2 if terms.adjacency == "replace-one" else 1
+    return ReleaseLaw(
+        ratio=ratio_of(found, reach=reach),
+        rate=1.0,
+        compositions=1,
+        adjacency=terms.adjacency or "add-or-remove-one",
+    )
+
+
+def _bounds(
+    found: CanaryEvidence, law: ReleaseLaw, *, delta: float, claim: float, power: float
+) -> Iterator[CanaryBound]:
+    """Each holds for one look, at its share of the significance; the alarm for all looks together.
+
+    Which coins are guessed follows from what is declared alone, and from no score.
+    """
+    share = {name: part * _SIGNIFICANCE for name, part in _SHARES.items()}
+    level = {name: one_look_level(part) for name, part in _SHARES.items()}
+    ratio = found.fit.least_ratio(share["known-noise"]) * law.ratio
+    yield CanaryBound(
+        name="known-noise",
+        epsilon_lower_bound=gaussian_epsilon(ratio, delta),
+        significance=share["known-noise"],
+        power=power,
+        assumption=(
+            "the noise is Gaussian, alike and independent in every number that is released; what "
+            "the others sent is known to the adapter"
+        ),
+        canaries=len(found.present),
+        all_clear=_no_all_clear(power),
+        e_value=found.e_value,
+    )
+    scores, coins, curve = found.by_canary(), found.coins, law.curve()
+    by_curve = most_powerful_guesses(
+        law,
+        len(coins),
+        lambda count, guesses, correct: refutes(
+            curve, canaries=count, guesses=guesses, correct=correct, significance=level["f-dp"]
+        ),
+    )
+    yield CanaryBound(
+        name="f-dp",
+        epsilon_lower_bound=f_dp_epsilon(
+            law, delta, by_curve.counts(scores, coins), significance=share["f-dp"]
+        ),
+        significance=share["f-dp"],
+        power=by_curve.power,
+        assumption=(
+            "the mechanism is at most as revealing as Gaussian noise of some size; coins are fair "
+            "and independent"
+        ),
+        canaries=by_curve.canaries,
+        all_clear=_no_all_clear(by_curve.power),
+    )
+    few = max(2, min(len(coins), most_canaries(delta) or len(coins)))
+    by_epsilon = most_powerful_guesses(
+        law,
+        few,
+        lambda count, guesses, correct: (
+            one_run_p_value(
+                canaries=count, guesses=guesses, correct=correct, epsilon=claim, delta=delta
+            )
+            <= level["one-run"]
+        ),
+    )
+    yield CanaryBound(
+        name="one-run",
+        epsilon_lower_bound=one_run_epsilon(
+            **by_epsilon.counts(scores, coins), delta=delta, significance=share["one-run"]
+        ),
+        significance=share["one-run"],
+        power=by_epsilon.power,
+        assumption="nothing but the definition of (epsilon, delta)-privacy and fair coins",
+        canaries=by_epsilon.canaries,
+        all_clear=_no_all_clear(by_epsilon.power),
+    )
+
+
+def chance_words(power: float) -> str:
+    """A power: never certainty."""
+    return "over 99%" if power > 0.99 else f"{power:.0%}"
+
+
+def _no_all_clear(power: float) -> str | None:
+    if power >= SUFFICIENT_POWER:
+        return None
+    return (
+        "noise half of what is declared would have shown with a chance of "
+        f"{chance_words(power)} only, so silence is no all-clear"
+    )
+
+
+def _limits(material: DeclaredMaterial) -> Iterator[str]:
+    if material.canaries is None:
+        return
+    yield (
+        "Canaries were planted, and their scores sent, by the trainer's own process: they detect "
+        "faults, and no trainer that sends false scores."
+    )
+    yield (
+        "Canaries test how large the noise is beside one contribution, in each release. They do "
+        "not test how units were sampled, which data were used, or noise that depends over "
+        "releases; these are as declared."
+    )
+
+
+TESTED = Section[DeclaredMaterial, DeclaredEvidence](
+    "tests",
+    _tested,
+    "entries hold no scores: the service compares them with what the chain holds",
+    _limits,
+)
+
+
+def status_of(report: object) -> FigureStatus:
+    """The status of a declared report's figures; `declared` of earlier versions."""
+    tests = report.get("tests") if isinstance(report, dict) else None
+    return tests["status"] if tests else "declared"
