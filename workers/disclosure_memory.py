@@ -78,11 +78,10 @@ class Memory:
         return [DisclosedRows(self._opened(*one[:2]), self._opened(*one[2:])) for one in stored]
 
     def _opened(self, digest: str, rows: bytes) -> RowSet:
-        found = self.opened.get((self.numbering, digest))
-        if found is None:
-            found = RowSet.from_bytes(rows, digest=digest)
-            self.opened[self.numbering, digest] = found
-        return found
+        key = self.numbering, digest
+        if key not in self.opened:
+            self.opened[key] = RowSet.from_bytes(rows, digest=digest)
+        return self.opened[key]
 
     def count(self, session: Session) -> int:
         """How many sets were disclosed before; never fewer later."""

@@ -211,9 +211,10 @@ class Neighbourhood:
 
     def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
         """Whether `is_near` is true of any of them."""
-        bounds = self._bound(np.maximum(others.widths, one.rows.width))
         differing = others.sizes + one.rows.rows - 2 * others.shared(one.rows)
-        close = np.flatnonzero(differing < bounds)
+        beyond = _BITS * np.maximum(others.widths, one.rows.width) - len(self._client_of)
+        most = self._most + np.maximum(0, beyond)
+        close = np.flatnonzero((differing < self._rows) | (differing <= most))
         if self._clients > 1:
             # The clients that only one of the two has differ in any case.
             own = self._clients_of(SetsBeside([one]), np.zeros(1, dtype=np.int64))
@@ -228,27 +229,14 @@ class Neighbourhood:
     def _clients_of(self, sets: SetsBeside, some: Ints) -> NDArray[np.uint8]:
         return sets.clients(self._client_of, self._known_clients, some)
 
-    def _bound(self, width: Ints) -> Ints:
-        """Sets of so many words at most [...] that differ in so many rows are not near: [...]."""
-        beyond = np.maximum(0, _BITS * width - len(self._client_of))
-        found: Ints = np.maximum(self._rows, self._most + beyond + 1)
-        return found
-
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
         """Of two sets that are not equal, even if all rows that differ share their numbers with
         rows of both."""
-        bound = int(self._bound(np.array(max(one.width, other.width))))
-        if abs(one.rows - other.rows) >= bound:
-            return False
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self._rows:
             return True
-        if self._clients < 2 or differing.rows >= bound:
-            return False
         known = known_clients(differing.numbers, self._client_of)
-        if self._clients == 2:
-            return not (known[1:] != known[:1]).any()
-        return len(np.unique(known)) < self._clients
+        return self._clients > 1 and len(np.unique(known)) < self._clients
 
 
 def disclosed_sets(
