@@ -96,6 +96,11 @@ class RowSet:
         words[other.places] ^= other.words
         return self._of_words(words)
 
+    def within(self, other: "RowSet") -> "RowSet":
+        """The rows that both have, without a digest."""
+        words = self.spread(max(self.width, other.width))
+        return self._of_words(words & other.spread(len(words)))
+
     @property
     def numbers(self) -> Ints:
         """Its rows, ascending."""
@@ -129,17 +134,15 @@ class SetsBeside:
         self.sets = sets
         self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
         """[sets]: rows of each."""
-        self.widths = np.array([one.rows.width for one in sets], dtype=np.int64)
-        """[sets]: words of each, up to the last row."""
-        self._clients: NDArray[np.uint8] | None = None
-        self._has_clients = np.zeros(len(sets), dtype=np.bool_)
+        self._known: Ints | None = None
+        self._width = max((one.rows.width for one in sets), default=0)
         self._owners = np.repeat(np.arange(len(sets)), [len(one.rows.words) for one in sets])
         self._places = np.concatenate([_NO_PLACES, *(one.rows.places for one in sets)])
         self._words = np.concatenate([_NO_WORDS, *(one.rows.words for one in sets)])
 
     def shared(self, one: RowSet) -> Ints:
         """How many rows of one each of the sets has: [sets]."""
-        own = one.spread(max(one.width, int(self.widths.max(initial=0))))
+        own = one.spread(max(one.width, self._width))
         found = np.zeros(len(self.sets), dtype=np.int64)
         for first in range(0, len(self._words), _WORDS_AT_ONCE):
             part = slice(first, first + _WORDS_AT_ONCE)
@@ -148,18 +151,11 @@ class SetsBeside:
             np.add.at(found, self._owners[part][some], np.bitwise_count(both[some]))
         return found
 
-    def clients(self, client_of: Ints, clients: int, some: Ints) -> NDArray[np.uint8]:
-        """The clients known of the rows of the sets at some places, packed: [some, bytes]; computed
-        once. `client_of` [row numbers]: each below `clients`, or -1; the same in each call."""
-        if self._clients is None:
-            self._clients = np.zeros((len(self.sets), -(-clients // 8)), dtype=np.uint8)
-        for place in some[~self._has_clients[some]].tolist():
-            bits = np.zeros(clients, dtype=np.bool_)
-            bits[known_clients(self.sets[place].rows.numbers, client_of)] = True
-            self._clients[place] = np.packbits(bits)
-            self._has_clients[place] = True
-        found: NDArray[np.uint8] = self._clients[some]
-        return found
+    def known(self, rows: RowSet) -> Ints:
+        """`shared` of rows that are the same in each call, computed once."""
+        if self._known is None:
+            self._known = self.shared(rows)
+        return self._known
 
     def parts_of(self, one: RowSet) -> RowSet | None:
         """The union of a set's proper subsets; None where it has none."""
@@ -177,13 +173,6 @@ class SetsBeside:
             yield self.sets[place].rows, RowSet.union(inside)
 
 
-def known_clients(rows: Ints, client_of: Ints) -> Ints:
-    """The client of each row by its number, where it is known. `client_of` [row numbers]: -1 where
-    it is not."""
-    clients = client_of[rows[rows < len(client_of)]]
-    return clients[clients >= 0]
-
-
 class Neighbourhood:
     """When figures of two sets of rows are too near to each other to be disclosed both."""
 
@@ -194,11 +183,10 @@ class Neighbourhood:
         that the spec leaves out.
         """
         self._rows, self._clients, self._client_of = rows, clients, client_of
-        known = client_of[client_of >= 0]
-        longest = int(np.bincount(known).max(initial=0))
-        self._known_clients = int(known.max(initial=-1)) + 1
-        self._most = len(client_of) - len(known) + (clients - 1) * longest
-        """Rows that fewer than so many clients can have, with all rows of unknown clients."""
+        self._known = RowSet.of(np.flatnonzero(client_of >= 0))
+        longest = int(np.bincount(client_of[client_of >= 0]).max(initial=0))
+        self._most = (clients - 1) * longest
+        """Rows of known clients that fewer than so many clients can have."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether they differ, and only in few rows; or are the same rows, judged alike but for
@@ -212,22 +200,15 @@ class Neighbourhood:
     def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
         """Whether `is_near` is true of any of them."""
         differing = others.sizes + one.rows.rows - 2 * others.shared(one.rows)
-        beyond = _BITS * np.maximum(others.widths, one.rows.width) - len(self._client_of)
-        most = self._most + np.maximum(0, beyond)
-        close = np.flatnonzero((differing < self._rows) | (differing <= most))
-        if self._clients > 1:
-            # The clients that only one of the two has differ in any case.
-            own = self._clients_of(SetsBeside([one]), np.zeros(1, dtype=np.int64))
-            apart = np.bitwise_count(self._clients_of(others, close) ^ own).sum(axis=1)
-            close = close[(differing[close] < max(1, self._rows)) | (apart < self._clients)]
+        known = one.rows.within(self._known)
+        of_known = others.known(self._known) + known.rows - 2 * others.shared(known)
+        near = (differing < max(1, self._rows)) | (of_known <= self._most)
+        close = np.flatnonzero(near)
         return any(self.is_near(one, others.sets[place]) for place in close.tolist())
 
     def leaves_few(self, whole: RowSet, parts: RowSet) -> bool:
         """Whether a set has more than its parts, and only few rows more."""
         return whole.rows > parts.rows and self._differ_in_few(whole, parts)
-
-    def _clients_of(self, sets: SetsBeside, some: Ints) -> NDArray[np.uint8]:
-        return sets.clients(self._client_of, self._known_clients, some)
 
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
         """Of two sets that are not equal, even if all rows that differ share their numbers with
@@ -235,7 +216,7 @@ class Neighbourhood:
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self._rows:
             return True
-        known = known_clients(differing.numbers, self._client_of)
+        known = self._client_of[differing.within(self._known).numbers]
         return self._clients > 1 and len(np.unique(known)) < self._clients
 
 
