@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.problems import ProblemError
 from api.pages.spec_preview import as_yaml
-from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, as_picture, faults_by_field
+from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, as_picture
 from api.pages.wording import NONE, cost, figure, small_number, whole
-from api.services.attacks import ask_for_attacks, cancel_attacks, judged_document, later_list
+from api.services.attacks import cancel_attacks, judged_document, later_list
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
@@ -29,8 +27,6 @@ from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.report import has_present_form
 from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.spec.attacks.attack_spec import attack_titles
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
 from models.clock import utc_now
@@ -367,30 +363,21 @@ def _best(report: dict[str, Any] | None) -> Any:
     return None if report is None else report["utility"]["best_round"]
 
 
-_NUMBERS = {"canaries": "count", "membership": "shadows", "gradient-leakage": "images"}
-"""What an attack of a kind counts, as a spec names it."""
-_METHODS = [
-    ("", "as usual for the kind"),
-    *((one, f"membership: {one}") for one in ("threshold", "likelihood-ratio")),
-    *(
-        (one, f"gradient-leakage: {one}")
-        for one in ("lbfgs", "adam-cosine", "first-layer", "features")
-    ),
-]
-_SHOWN_ABOVE = (409, 410, 429)
-
-
 @router.get("/attacks")
 def attacks_page(experiment_id: str, visit: ExperimentsVisit) -> HTMLResponse:
-    """The attacks after the report, and the form; the page reloads itself while one is open."""
-    return _attacks(visit, experiment_id, {})
-
-
-@router.post("/attacks")
-async def post_attack(experiment_id: str, form: ExperimentsForm) -> Response:
-    """Ask for one attack; the same form does it once. A faulty form is shown again."""
-    # The run's data are loaded, which may take long.
-    return await form.run(partial(_answer, form, experiment_id))
+    """The attacks after the report; the page reloads itself while one is open."""
+    with visit.reading() as session:
+        experiment = find_experiment(session, visit.caller, experiment_id)
+        find_report(session, visit.caller, experiment_id)
+    asked = later_list(visit.call, experiment_id).items
+    is_open = any(one.status in OPEN for one in asked)
+    return visit.page(
+        "attacks.html",
+        experiment=experiment,
+        # What attacks found is for readers of reports.
+        asked=asked if visit.may("reports:read") else [],
+        refresh_seconds=_REFRESH_SECONDS if is_open else None,
+    )
 
 
 @router.post("/attacks/later/{later_id}/cancel")
@@ -400,74 +387,3 @@ def post_cancel_attacks(
     """Ask for their end; what they have found by then stays."""
     cancel_attacks(form.call, experiment_id, later_id)
     return form.to(f"/experiments/{experiment_id}/attacks")
-
-
-def _answer(form: Visit, experiment_id: str) -> Response:
-    typed, address = form.texts("kind", "method", "number"), f"/experiments/{experiment_id}/attacks"
-    with form.reading() as session:
-        mechanism = find_experiment(session, form.caller, experiment_id).mechanism
-    value = {"attacks": [_attack(typed, mechanism)]}
-    again = IdempotentRequest.of(form.once, f"POST {address}", value)
-    try:
-        asked = ask_for_attacks(form.call, experiment_id, value, again)
-    except InvalidInputError as error:
-        return _attacks(
-            form, experiment_id, typed, faults=faults_by_field(error, _field_of), status=422
-        )
-    except ProblemError as error:
-        if error.status not in _SHOWN_ABOVE:
-            raise
-        faults = {"": error.detail}
-        return _attacks(form, experiment_id, typed, faults=faults, status=error.status)
-    return form.to(address, asked.unit_message)
-
-
-def _attack(typed: dict[str, str], mechanism: str) -> dict[str, Any]:
-    """What was typed, as a spec has it; empty fields are left out."""
-    kind, number = typed["kind"], typed["number"]
-    value: dict[str, Any] = {"kind": kind}
-    if kind == "canaries":
-        # Another unit than the mechanism's is refused in any case.
-        value["unit"] = "record" if mechanism == "record-personalised" else "client"
-    if typed["method"]:
-        value["method"] = typed["method"]
-    if number:
-        whole = number.isdecimal() and len(number) < 10
-        value[_NUMBERS.get(kind, "number")] = int(number) if whole else number
-    return value
-
-
-def _field_of(pointer: str) -> str:
-    names = {"kind": "kind", "method": "method", **dict.fromkeys(_NUMBERS.values(), "number")}
-    return names.get(pointer.rpartition("/")[2], "")
-
-
-def _attacks(
-    visit: Visit,
-    experiment_id: str,
-    typed: dict[str, str],
-    *,
-    faults: dict[str, str] | None = None,
-    status: int = 200,
-) -> HTMLResponse:
-    with visit.reading() as session:
-        experiment = find_experiment(session, visit.caller, experiment_id)
-        find_report(session, visit.caller, experiment_id)
-    asked = later_list(visit.call, experiment_id).items
-    is_open = any(one.status in OPEN for one in asked)
-    return visit.page(
-        "attacks.html",
-        status=status,
-        experiment=experiment,
-        # What attacks found is for readers of reports.
-        asked=asked if visit.may("reports:read") else [],
-        open_ones=OPEN,
-        going_on=is_open,
-        may_ask=visit.may("experiments:write") and not is_open,
-        kinds=[(kind, title.partition(":")[0]) for kind, title in attack_titles().items()],
-        questions=attack_titles().values(),
-        methods=_METHODS,
-        typed=typed,
-        faults=faults or {},
-        refresh_seconds=_REFRESH_SECONDS if is_open and visit.request.method == "GET" else None,
-    )

@@ -3,10 +3,8 @@
 Filters are GET forms; pages go by cursor.
 """
 
-import csv
-import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, assert_never
@@ -20,16 +18,8 @@ from api.http.answers import SmallInteger, decode_cursor, encode_cursor
 from api.http.bodies import validated
 from api.pages.session import require
 from api.pages.templates import home
-from api.pages.visits import (
-    AnyVisit,
-    Cursor,
-    ExperimentsVisit,
-    ReportsVisit,
-    Visit,
-    as_file,
-    visiting,
-)
-from api.pages.wording import cost, figure, iso, small_number
+from api.pages.visits import AnyVisit, Cursor, ExperimentsVisit, ReportsVisit, Visit, visiting
+from api.pages.wording import cost, figure, small_number
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
@@ -51,7 +41,6 @@ from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
-from fedaudit.spreadsheet import plain_text
 from models.repositories import (
     AuditRepository,
     DeclaredLedgerRepository,
@@ -203,7 +192,6 @@ def _utility(experiment: ExperimentBody) -> Shown | None:
 router = APIRouter()
 
 _ON_A_PAGE, _FEDERATIONS_ON_A_PAGE, _ARTIFACTS_ON_A_PAGE = 25, 24, 50
-_LINES_AT_ONCE = 500
 _OF_ERASURES: TypeAdapter[Any] = TypeAdapter(tuple[datetime, Text, SmallInteger])
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
@@ -243,11 +231,6 @@ _OF_REPORTS = (
     *("search", "person", "federation_id", "label", "in_force"),
     *("finished_after", "finished_before", "sign_off", "sort"),
 )
-_COLUMNS = (
-    *("id", "name", "federation_id", "federation", "finished_at", "submitted_by", "key"),
-    *("verdict", "degenerate", "guarantee", "largest_gap", "gap_metric", "gap_attribute"),
-    *("unmeasured", "gate_outcome", "sign_off", "signed_off_by", "signed_off_at", "report_hash"),
-)
 
 
 @router.get("/experiments")
@@ -285,9 +268,7 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    found = report_page(
-        visit.resources, visit.project_id, _report_parameters(asked, limit=_ON_A_PAGE)
-    )
+    found = report_page(visit.resources, visit.project_id, _report_parameters(asked))
     names = visit.federation_names()
     with visit.reading() as session:
         reports = ReportListRepository(session, visit.project_id)
@@ -301,72 +282,19 @@ def reports_list(visit: ReportsVisit) -> HTMLResponse:
         in_force=_IN_FORCE,
         sign_off_states=_SIGN_OFFS,
         sorts=_SORTS,
-        table=_address("/reports.csv", _filters(asked)),
         people=[("", "any person"), *((name, name) for name in people)],
         federations=[("", "any"), *((id_, names.get(id_, id_)) for id_ in federations)],
     )
 
 
-@router.get("/reports.csv")
-def reports_table(visit: ReportsVisit) -> Response:
-    """All reports that fit the list's filters, read page by page while they are sent."""
-    # Filters that the list refuses are refused before the first line.
-    first = _report_parameters(_filters(visit.asked()), limit=_LINES_AT_ONCE)
-    return as_file(_lines(visit, first, visit.federation_names()), "reports.csv", "text/csv")
-
-
-def _lines(visit: Visit, asked: ReportParameters, names: Mapping[str, str]) -> Iterator[str]:
-    yield _line(_COLUMNS)
-    while True:
-        found = report_page(visit.resources, visit.project_id, asked)
-        yield "".join(_line(_cells(one, names)) for one in found.items)
-        if found.next_cursor is None:
-            return
-        asked = asked.model_copy(update={"cursor": found.next_cursor})
-
-
-def _cells(report: ReportBody, names: Mapping[str, str]) -> list[object]:
-    experiment, gap, by = report.experiment, report.largest_gap, report.experiment.created_by
-    row, signed = report_row(report, names.get(experiment.federation_id)), report.sign_off
-    cells: list[object] = [
-        experiment.id,
-        plain_text(experiment.name),
-        experiment.federation_id,
-        plain_text(row.federation or ""),
-        "" if experiment.finished_at is None else iso(experiment.finished_at),
-        "" if by is None or by.person is None else plain_text(by.person),
-        "" if by is None else plain_text(by.key_name),
-        plain_text(row.verdict),
-        {True: "yes", False: "no", None: "not known"}[report.degenerate],
-        row.guarantee,
-    ]
-    if gap is None:
-        cells += [""] * 4
-    else:
-        unmeasured = plain_text(", ".join(gap.unmeasured))
-        cells += [gap.value, gap.figure, plain_text(gap.attribute), unmeasured]
-    cells.append(report.gate_outcome or "no gates")
-    if signed is None:
-        cells += [""] * 3
-    else:
-        cells += [signed.decision, plain_text(signed.person), iso(signed.signed_off_at)]
-    return [*cells, report.report_hash]
-
-
-def _line(cells: Sequence[object]) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow(cells)
-    return line.getvalue()
-
-
-def _report_parameters(asked: Mapping[str, str], *, limit: int) -> ReportParameters:
+def _report_parameters(asked: Mapping[str, str]) -> ReportParameters:
     """A day as an upper bound includes the whole of it."""
     upper = {
         name: f"{value}T23:59:59.999999Z"
         for name, value in asked.items()
         if name.endswith("_before") and _DAY.fullmatch(value)
     }
-    return validated(ReportParameters, {"limit": limit, **asked, **upper})
+    return validated(ReportParameters, {"limit": _ON_A_PAGE, **asked, **upper})
 
 
 def _filters(asked: Mapping[str, str]) -> dict[str, str]:

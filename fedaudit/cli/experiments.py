@@ -35,15 +35,7 @@ from fedaudit.cli.output import (
     write_json,
     write_line,
 )
-from fedaudit.cli.remote import (
-    MAX_PAGE,
-    Commands,
-    Given,
-    argument,
-    checked_key,
-    connected,
-    first_of,
-)
+from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of
 from fedaudit_client.client import Client, experiment_page, report_page
 from fedaudit_client.errors import ProblemError
 
@@ -79,60 +71,58 @@ def submit(
         raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
-def _listed(
-    client: Client,
+@app.command("list")
+def list_experiments(
     *,
-    federation: str | None,
-    where: list[str] | None,
-    sort: str | None,
-    most: int,
-    **filters: str | None,
-) -> list[Json]:
-    asked = {**filters, "federation_id": federation, **query_parameters(where)}
-    found = client.list(**asked, sort=sort, limit=min(most, MAX_PAGE))
-    return first_of(found, most, what="experiments")
+    status: Annotated[
+        str | None,
+        typer.Option(help="queued, running, cancelling, cancelled, succeeded or failed."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Exactly this name.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Those with this tag.")] = None,
+    federation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Those on this federation's data.")
+    ] = None,
+    mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
+    where: Where = None,
+    sort: Sort = None,
+    most: Most = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List experiments in every state, newest first."""
+    asked = {"status": status, "name": name, "tag": tag, "mechanism": mechanism}
+    asked |= {"federation_id": federation, **query_parameters(where)}
+    with connected() as client:
+        listed = client.list(**asked, sort=sort, limit=min(most, MAX_PAGE))
+        found = first_of(listed, most, what="experiments")
+    if as_json:
+        write_json(found)
+    else:
+        show_experiments(found)
 
 
-def _cancelled(experiment: Json) -> str:
-    id_ = experiment["id"]
-    if experiment["status"] == "cancelled":
-        return f"{id_} is cancelled; what it has spent stays spent"
-    return f"{id_} ends after its round; to wait for it: fedaudit watch {id_}"
+@app.command()
+def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """Show how an experiment stands, and its main figures once it has ended."""
+    with connected() as client:
+        one = client.get(experiment_id)
+    if as_json:
+        write_json(one)
+    else:
+        show_experiment(one, page=experiment_page(client.url, one["id"]))
 
 
-_remote = Commands(app)
-_EXPERIMENT = argument("ID", "The experiment's id.")
-_remote.add(
-    "list",
-    "List experiments in every state, newest first.",
-    _listed,
-    show=lambda client, found: show_experiments(found),
-    status="queued, running, cancelling, cancelled, succeeded or failed.",
-    name="Exactly this name.",
-    tag="Those with this tag.",
-    federation=Given(
-        Annotated[str | None, typer.Option(metavar="ID", help="Those on this federation's data.")],
-        None,
-    ),
-    mechanism="As laplace-l2.",
-    where=Given(Where, None),
-    sort=Given(Sort, None),
-    most=Given(Most, 50),
-)
-_remote.add(
-    "show",
-    "Show how an experiment stands, and its main figures once it has ended.",
-    "get",
-    show=lambda client, one: show_experiment(one, page=experiment_page(client.url, one["id"])),
-    experiment_id=_EXPERIMENT,
-)
-_remote.add(
-    "cancel",
-    "End an experiment that is queued or runs; what it has spent stays spent.",
-    "cancel",
-    show=lambda client, one: say(_cancelled(one)),
-    experiment_id=_EXPERIMENT,
-)
+@app.command()
+def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """End an experiment that is queued or runs; what it has spent stays spent."""
+    with connected() as client:
+        one = client.cancel(experiment_id)
+    if as_json:
+        write_json(one)
+    elif one["status"] == "cancelled":
+        say(f"{one['id']} is cancelled; what it has spent stays spent")
+    else:
+        say(f"{one['id']} ends after its round; to wait for it: fedaudit watch {one['id']}")
 
 
 @app.command()

@@ -1,9 +1,8 @@
-"""The commands under `federations`, and `budget`: the data, and what may be spent on them."""
+"""The commands under `federations`, `propose` and `budget`: the data, and what they may cost."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,13 +24,11 @@ from fedaudit.cli.output import (
     write_line,
     write_text,
 )
-from fedaudit.cli.remote import Commands, argument, confirm, connected
+from fedaudit.cli.remote import confirm, connected
 from fedaudit.number_text import bound_text, exact_text, room_text
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
-from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.labels import label_of
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
-from fedaudit_client.client import Client
 
 Json = Mapping[str, Any]
 FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
@@ -39,12 +36,10 @@ FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation'
 app = typer.Typer()
 federations = typer.Typer(no_args_is_help=True)
 app.add_typer(federations, name="federations")
-_remote = Commands(federations, "federations")
 
 _MAX_SCAFFOLD_ROWS = 1_000_000
 _SHOWN = 12
 """Names in a line; a table may have thousands of columns."""
-_FIGURES = ("leakage", "log_ratio", "epsilon")
 
 
 def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
@@ -283,10 +278,6 @@ def federations_scaffold(
     say(f"  fedaudit federations add {file} --registration {out}")
 
 
-def _shown(client: Client, federation: Json) -> None:
-    show(federation, client.budgets(federation["id"]))
-
-
 @app.command("propose")
 def propose(
     federation_id: FederationId,
@@ -325,63 +316,38 @@ def propose(
         raise typer.Exit(ExitCode.NO_EVIDENCE)
 
 
-_FEDERATION = argument("ID", "The federation's id.")
-_remote.add(
-    "list",
-    "List the project's federations, newest first.",
-    "federations",
-    line=lambda one: f"{one['id']}  {one['status']:9}  {one['source']:16}  {one['name']}",
-)
-_remote.add(
-    "show",
-    "Show a federation and its profile.",
-    "federation",
-    show=_shown,
-    federation_id=_FEDERATION,
-)
-_remote.add(
-    "remove",
-    "Delete a federation's file and profile; what was spent on the data stays.",
-    "delete_federation",
-    said="deleted {federation_id}; what was spent on its data stays spent",
-    question=lambda client, federation_id: (
-        f"delete {client.federation(federation_id)['name']!r} and its file for good?"
-    ),
-    federation_id=_FEDERATION,
-)
-
-
-@federations.command("disclosure")
-def federations_disclosure(
-    federation_id: FederationId,
-    *,
-    policy: Annotated[
-        str | None,
-        typer.Option("--set", help="A YAML or JSON file of the whole policy; - is stdin."),
-    ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Take the policy back.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show, or set, what may be asked of a federation's groups."""
-    if policy is not None and clear:
-        raise usage_error("federations disclosure: give --set or --clear, not both")
-    value: Any = {} if clear else None if policy is None else read_value(policy)
-    if value is not None:
-        # Here first: what is wrong need not be sent.
-        parse_disclosure_policy(value)
+@federations.command("list")
+def federations_list(*, as_json: AsJson = False) -> None:
+    """List the project's federations, newest first."""
     with connected() as client:
-        if value is None:
-            found = client.disclosure(federation_id)
-        else:
-            found = client.set_disclosure(federation_id, value)
+        found = list(client.federations())
     if as_json:
         write_json(found)
         return
-    for name, demanded in found.items():
-        if name not in ("floor", "set_at") and demanded is not None:
-            write_line(f"{name}: {json.dumps(demanded, ensure_ascii=False)}")
-    for name, least in found["floor"].items():
-        write_line(f"{name} of the service: {least}")
+    for one in found:
+        write_line(f"{one['id']}  {one['status']:9}  {one['source']:16}  {one['name']}")
+
+
+@federations.command("show")
+def federations_show(federation_id: FederationId, *, as_json: AsJson = False) -> None:
+    """Show a federation and its profile."""
+    with connected() as client:
+        found = client.federation(federation_id)
+        if as_json:
+            write_json(found)
+        else:
+            show(found, client.budgets(found["id"]))
+
+
+@federations.command("remove")
+def federations_remove(federation_id: FederationId, *, yes: Yes = False) -> None:
+    """Delete a federation's file and profile; what was spent on the data stays."""
+    with connected() as client:
+        if not yes:
+            name = client.federation(federation_id)["name"]
+            confirm(f"delete {name!r} and its file for good?", command="federations remove")
+        client.delete_federation(federation_id)
+    say(f"deleted {federation_id}; what was spent on its data stays spent")
 
 
 @federations.command("erase")
@@ -468,35 +434,20 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Show what may be spent on a federation's data, and what was; or set one total."""
-    terms = {
-        "delta": delta,
-        "adjacency": adjacency,
-        "observer": observer,
-        "radius": radius,
-        "clip": clip,
-        "unit_key": unit_key,
-    }
+    terms = {"delta": delta, "adjacency": adjacency, "observer": observer}
+    terms |= {"radius": radius, "clip": clip, "unit_key": unit_key}
     given: dict[str, Any] = {name: one for name, one in terms.items() if one is not None}
     if total is None and given:
         raise usage_error(f"budget: --{next(iter(given)).replace('_', '-')} goes with --set")
     if radius not in (None, "adaptive"):
-        try:
-            given["radius"] = float(str(radius))
-        except ValueError:
-            raise usage_error(
-                f"--radius: {radius!r} is neither `adaptive` nor a distance"
-            ) from None
-    setting = None if total is None else {**_setting(total, noise), **given}
-    missing = [f"--{name}" for name in ("delta", "adjacency", "observer") if name not in given]
-    if missing and setting is not None and setting["figure"] == "epsilon":
-        raise usage_error(
-            f"--set: an epsilon means something only with {', '.join(missing)}; as --set "
-            "epsilon=3 --delta 1e-5 --adjacency add-or-remove-one --observer final_model"
-        )
+        given["radius"] = _amount("--radius", str(radius))
     with connected() as client:
-        if setting is None:
+        if total is None:
             found = client.budgets(federation_id)
         else:
+            figure, _, amount = total.partition("=")
+            bound = None if amount == "none" else _amount("--set", amount)
+            setting = {"book": noise, "figure": figure, "total": bound, **given}
             found = client.set_budget(federation_id, setting)
     if as_json:
         write_json(list(found))
@@ -508,17 +459,11 @@ def budget(
     _warn(found)
 
 
-def _setting(total: str, noise: NoiseMode) -> dict[str, Any]:
-    figure, _, amount = total.partition("=")
-    if figure not in _FIGURES:
-        raise usage_error(f"--set: {figure!r} is not one of {', '.join(_FIGURES)}; as leakage=40")
+def _amount(option: str, text: str) -> float:
     try:
-        bound = None if amount == "none" else float(amount)
+        return float(text)
     except ValueError:
-        bound = nan
-    if bound is not None and not isfinite(bound):
-        raise usage_error(f"--set: {amount!r} is no number; as {figure}=40, or {figure}=none")
-    return {"book": noise, "figure": figure, "total": bound}
+        raise usage_error(f"{option}: {text!r} is no number") from None
 
 
 def _warn(budgets: Sequence[Mapping[str, Any]]) -> None:

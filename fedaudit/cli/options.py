@@ -26,6 +26,7 @@ GateForm = Literal["text", "json", "junit", "markdown"]
 TableName = Literal["ledger", "rounds", "fairness", "records"]
 TableForm = Literal["csv", "ndjson", "parquet"]
 SweepTableForm = Literal["text", "json", "csv", "markdown"]
+Decision = Literal["approved", "rejected", "needs-changes"]
 NoiseMode = Literal["release", "simulation"]
 AdjacencyName = Literal["add-or-remove-one", "replace-one"]
 
@@ -52,9 +53,6 @@ IdempotencyKey = Annotated[
     str | None, typer.Option(help="Submitting again with the same key starts nothing new.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Without asking.")]
-OverlapHours = Annotated[
-    int, typer.Option(min=0, max=168, help="For how long the old secret is good too.")
-]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file.")]
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
 _CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|=)\s*(.+?)\s*", re.DOTALL)

@@ -163,15 +163,6 @@ def write_json(value: Any, *, pretty: bool = True) -> None:
     write_line(json_text(value, pretty=pretty))
 
 
-def write_each(found: Any, line: "Callable[[Any], str] | None", *, as_json: bool) -> None:
-    """A document, or each of a list, on a line of its own as `line` words it; or all as JSON."""
-    if as_json or line is None:
-        write_json(found)
-    else:
-        for one in [found] if isinstance(found, Mapping) else found:
-            write_line(line(one))
-
-
 def json_text(value: Any, *, pretty: bool = True) -> str:
     """JSON without NaN; `pretty` puts a field on a line."""
     import json

@@ -1,18 +1,17 @@
-"""The service at FEDAUDIT_URL, and commands that are one call of its client: a row each."""
+"""The service at FEDAUDIT_URL, and any call of its interface."""
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from inspect import Parameter, Signature
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from fedaudit.cli.options import AsJson, OverlapHours, Yes
-from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_each
+from fedaudit.cli.options import Out, read_value, readable
+from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, whole_file
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
 
@@ -22,6 +21,7 @@ _CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
 _IDEMPOTENCY_KEY = re.compile("[ -~]{1,255}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _Item = TypeVar("_Item")
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @contextmanager
@@ -72,94 +72,31 @@ def confirm(question: str, *, command: str) -> None:
         raise CommandError("nothing was done")
 
 
-@dataclass(frozen=True)
-class Given:
-    """One parameter of a command, as Typer has to know it."""
-
-    kind: Any
-    """Its type, annotated with `typer.Option` or `typer.Argument`."""
-    default: Any = Parameter.empty
+app = typer.Typer()
 
 
-def argument(metavar: str, words: str) -> Given:
-    """A text that has to be given."""
-    return Given(Annotated[str, typer.Argument(metavar=metavar, help=words)])
-
-
-def option(words: str, *names: str, kind: Any = str | None, default: Any = None) -> Given:
-    """A text that may be given, or what `kind` is."""
-    return Given(Annotated[kind, typer.Option(*names, help=words)], default)
-
-
-OVERLAP = Given(OverlapHours, 24)
-
-
-class Commands:
-    """The commands of a group, or those of no group, as `app` has them."""
-
-    def __init__(self, app: typer.Typer, group: str = "") -> None:
-        self.app, self._group = app, group
-
-    def add(
-        self,
-        name: str,
-        words: str,
-        call: str | Callable[..., Any],
-        /,
-        *,
-        line: Callable[[Any], str] | None = None,
-        show: Callable[[Client, Any], None] | None = None,
-        said: str | Callable[[Any], str] = "",
-        question: Callable[..., str] | None = None,
-        **takes: Given | str,
-    ) -> None:
-        """Add the command that gives each parameter of `takes` by its name to `call`.
-
-        That is a method of the client, or a function that takes a client before them.
-
-        A parameter that is a text is an option with this help. For people `line` words the answer,
-        or each item of a list, or `show` prints it; without both the answer is JSON. `said` is a
-        remark: of the answer, or with the parameters' names in braces. `question`, called as
-        `call` is, says what to ask first, unless `--yes` is given.
-        """
-        whole_name = f"{self._group} {name}".strip()
-        if isinstance(call, str) and not hasattr(Client, call):
-            raise AttributeError(f"{whole_name}: the client has no call {call!r}")
-
-        def command(*, as_json: bool = False, yes: bool = True, **given: Any) -> None:
-            with connected() as client:
-                if question is not None and not yes:
-                    confirm(question(client, **given), command=whole_name)
-                if isinstance(call, str):
-                    found = getattr(client, call)(**given)
-                else:
-                    found = call(client, **given)
-                if found is not None and not isinstance(found, Mapping):
-                    found = list(found)
-                if show is not None and not as_json:
-                    show(client, found)
-            if found is not None and (show is None or as_json):
-                write_each(found, line, as_json=as_json)
-            remark = said.format(**given) if isinstance(said, str) else said(found)
-            if remark and not as_json:
-                say(remark)
-
-        parameters = {
-            name: option(one) if isinstance(one, str) else one for name, one in takes.items()
-        }
-        parameters |= {"yes": Given(Yes, False)} if question else {}
-        parameters |= {"as_json": Given(AsJson, False)} if line or show else {}
-        vars(command)["__signature__"] = Signature(
-            [
-                Parameter(name, Parameter.KEYWORD_ONLY, annotation=one.kind, default=one.default)
-                for name, one in parameters.items()
-            ]
-        )
-        self.app.command(name, help=words)(command)
-
-
-def group(app: typer.Typer, name: str) -> Commands:
-    """A group of commands below an application."""
-    made = typer.Typer(no_args_is_help=True)
-    app.add_typer(made, name=name)
-    return Commands(made, name)
+@app.command()
+def api(
+    method: Annotated[Method, typer.Argument(metavar="METHOD", help="As GET.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="Below /v1, with its query: as ledgers/ID.")
+    ],
+    *,
+    body: Annotated[
+        str | None, typer.Option(metavar="FILE", help="YAML or JSON, sent as JSON; - is stdin.")
+    ] = None,
+    content: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file that is sent as it is.")
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Make any call of the HTTP interface, and print its answer."""
+    value = None if body is None else read_value(body)
+    with ExitStack() as stack:
+        data = None
+        if content is not None:
+            data = stack.enter_context(readable(content, option="--content: ")).read()
+        client, file = stack.enter_context(connected()), stack.enter_context(whole_file(out))
+        file.writelines(client.call(method, path, json=value, content=data))
+        if out is None and sys.stdout.isatty():
+            file.write(b"\n")

@@ -1,4 +1,4 @@
-"""The commands on reports: one in several forms, a list by figures, some side by side."""
+"""The commands on reports: one in several forms, and what it claims."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,26 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
-from fedaudit.cli.options import (
-    AsJson,
-    ExperimentId,
-    Most,
-    Out,
-    ReportForm,
-    Sort,
-    Where,
-    query_parameters,
-)
-from fedaudit.cli.output import (
-    json_text,
-    printed,
-    say,
-    usage_error,
-    write_bytes,
-    write_json,
-    yaml_text,
-)
-from fedaudit.cli.remote import MAX_PAGE, Commands, Given, connected, first_of, option
+from fedaudit.cli.options import ExperimentId, Out, ReportForm
+from fedaudit.cli.output import json_text, printed, say, usage_error, write_bytes, yaml_text
+from fedaudit.cli.remote import connected
 from fedaudit.publishing.later_found import later_found
 
 if TYPE_CHECKING:
@@ -43,23 +26,6 @@ def _known_reading(name: str | None) -> str | None:
     if name not in READINGS:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")
     return name
-
-
-@app.command()
-def clients(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
-    """Show what each client of an ended experiment paid, and how it fares.
-
-    Confidential: needs the scope ledger:read.
-    """
-    with connected() as client:
-        found = list(client.clients(experiment_id))
-    if as_json:
-        write_json(found)
-        return
-    # Only now: rich takes a while to import.
-    from fedaudit.cli.report_tables import show_clients
-
-    show_clients(found)
 
 
 @app.command()
@@ -125,12 +91,6 @@ def _show(report: Mapping[str, Any]) -> None:
     show(report)
 
 
-def _show_comparison(found: Mapping[str, Any]) -> None:
-    from fedaudit.cli.report_tables import show_comparison
-
-    show_comparison(found)
-
-
 def _write_reading(experiment_id: str, reading: "ReadingName", *, out: Path | None) -> None:
     """As YAML where the file's name ends so."""
     with connected() as client:
@@ -142,43 +102,3 @@ def _write_reading(experiment_id: str, reading: "ReadingName", *, out: Path | No
     else:
         text = f"{json_text(found)}\n"
     write_bytes(text.encode(), out)
-
-
-@app.command()
-def reports(
-    *, where: Where = None, sort: Sort = None, most: Most = 50, as_json: AsJson = False
-) -> None:
-    """List reports by any of their figures."""
-    filters = query_parameters(where)
-    with connected() as client:
-        asked = client.reports(**filters, sort=sort, limit=min(most, MAX_PAGE))
-        shown = first_of(asked, most, what="reports")
-    if as_json:
-        write_json(shown)
-    else:
-        named = [name.partition("[")[0] for name in filters]
-        from fedaudit.cli.report_tables import show_reports
-
-        show_reports(shown, [*named, (sort or "").removeprefix("-")])
-
-
-def _several(experiment_ids: list[str]) -> list[str]:
-    if len(experiment_ids) < 2:
-        raise usage_error("compare: name two experiments or more")
-    return experiment_ids
-
-
-Commands(app).add(
-    "compare",
-    "Put reports side by side: figures, specs and Pareto fronts.",
-    "compare",
-    show=lambda client, found: _show_comparison(found),
-    experiment_ids=Given(
-        Annotated[
-            list[str],
-            typer.Argument(metavar="ID...", help="Two to fifty experiments.", callback=_several),
-        ]
-    ),
-    fairness=option("The fairness figure of the Pareto fronts."),
-    utility=option("Their utility figure: validation_loss or accuracy."),
-)

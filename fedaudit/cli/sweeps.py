@@ -25,7 +25,7 @@ from fedaudit.cli.output import (
     write_json,
     write_line,
 )
-from fedaudit.cli.remote import MAX_PAGE, Given, argument, checked_key, connected, first_of, group
+from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import waits_for_registration
 from fedaudit.spec.sweeps import SweepSpec, expand, parse_cells, parse_sweep
@@ -172,56 +172,53 @@ def _broken(head: str) -> str:
 
 
 app = typer.Typer()
-_remote = group(app, "sweeps")
-sweeps = _remote.app
+sweeps = typer.Typer(no_args_is_help=True)
+app.add_typer(sweeps, name="sweeps")
 SweepId = Annotated[str, typer.Argument(metavar="ID", help="The sweep's id.")]
 Everything = Annotated[
     bool, typer.Option("--all", help="Every figure, and not only the leading ones.")
 ]
 
 
-def _listed(client: Client, most: int) -> list[Json]:
-    with closing(client.sweeps(limit=min(most, MAX_PAGE))) as asked:
-        return first_of(asked, most, what="sweeps")
-
-
-def _show_listed(client: Client, found: Sequence[Json]) -> None:
+@sweeps.command("list")
+def sweeps_list(*, most: Most = 50, as_json: AsJson = False) -> None:
+    """List sweeps, newest first."""
+    with connected() as client, closing(client.sweeps(limit=min(most, MAX_PAGE))) as asked:
+        found = first_of(asked, most, what="sweeps")
+    if as_json:
+        write_json(found)
+        return
     for one in found:
         show_sweep(one)
     if not found:
         say("there is no sweep")
 
 
-def _show(client: Client, sweep: Json) -> None:
-    show_sweep(sweep)
-    show_cells(sweep)
-    show_costs(sweep["costs"], sweep["facts"])
-    write_line(f"page: {sweep_page(client.url, sweep['id'])}")
+@sweeps.command("show")
+def sweeps_show(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
+    """Show how a sweep and its cells stand, and what it costs together."""
+    with connected() as client:
+        found = client.sweep(sweep_id)
+    if as_json:
+        write_json(found)
+        return
+    show_sweep(found)
+    show_cells(found)
+    show_costs(found["costs"], found["facts"])
+    write_line(f"page: {sweep_page(client.url, found['id'])}")
 
 
-def _show_cancelled(client: Client, sweep: Json) -> None:
-    if sweep["progress"]["ended"] == sweep["progress"]["cells"]:
+@sweeps.command("cancel")
+def sweeps_cancel(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
+    """End every cell that is queued or runs; what was spent stays spent."""
+    with connected() as client:
+        found = client.cancel_sweep(sweep_id)
+    if as_json:
+        write_json(found)
+    elif found["progress"]["ended"] == found["progress"]["cells"]:
         say("all cells have ended; what they have spent stays spent")
     else:
-        say(f"cells that run end after their round; to wait: fedaudit sweeps watch {sweep['id']}")
-
-
-_SWEEP = argument("ID", "The sweep's id.")
-_remote.add("list", "List sweeps, newest first.", _listed, show=_show_listed, most=Given(Most, 50))
-_remote.add(
-    "show",
-    "Show how a sweep and its cells stand, and what it costs together.",
-    "sweep",
-    show=_show,
-    sweep_id=_SWEEP,
-)
-_remote.add(
-    "cancel",
-    "End every cell that is queued or runs; what was spent stays spent.",
-    "cancel_sweep",
-    show=_show_cancelled,
-    sweep_id=_SWEEP,
-)
+        say(f"cells that run end after their round; to wait: fedaudit sweeps watch {sweep_id}")
 
 
 @sweeps.command("watch")

@@ -147,7 +147,7 @@ def with_start(cell: Cell, open_artifact: OpenArtifact) -> Cell:
     data = open_artifact(start.artifact)
     if data is None:
         raise _fault(
-            "is not known here; upload the file first (`fedaudit artifacts add FILE`), or hand it "
+            "is not known here; upload the file first (POST /v1/artifacts), or hand it "
             "to `fedaudit run` by --artifact"
         )
     if hashlib.sha256(data).hexdigest() != start.artifact:

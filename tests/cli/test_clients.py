@@ -84,11 +84,16 @@ def submit(call, tmp_path, request) -> Iterator[Any]:
     return submitted
 
 
+def clients_of(call: Any, id_: str) -> list[dict[str, Any]]:
+    done = call("api", "GET", f"experiments/{id_}/clients")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+    return found
+
+
 def test_what_each_site_paid_and_how_it_fares(call, service, submit):
     id_ = submit()
-    done = call("clients", id_, "--json")
-    assert done.returncode == 0, done.stderr
-    found = {one["client"]: one for one in json.loads(done.stdout)}
+    found = {one["client"]: one for one in clients_of(call, id_)}
     assert list(found) == list(SITES)
 
     ledger = call("export", id_, "--what", "ledger").stdout.splitlines()
@@ -122,8 +127,6 @@ def test_what_each_site_paid_and_how_it_fares(call, service, submit):
         assert len(hidden) == 2, "another one, from which it would follow"
     assert known
 
-    text = call("clients", id_)
-    assert "trained, not scored" in text.stdout
     url = f"{service.url}/v1/experiments/{id_}/clients"
     bearer = {"Authorization": f"Bearer {service.api_key}"}
     first = httpx.get(url, params={"limit": 4}, headers=bearer).json()
@@ -184,19 +187,20 @@ def test_all_six_train_and_are_measured_where_rows_are_held_out(call, service, s
 def test_a_client_has_no_accuracy_where_few_of_its_rows_are_not_scored(call, submit, few):
     """Less that of a report that scores them all, it would be that of these rows."""
     changes: dict[str, Any] = {}
+    disclosure = ("api", "PUT", f"federations/{submit.federation}/disclosure", "--body", "-")
     fairness: dict[str, Any] = {"sensitive": ["sex"]}
     if few == "left out":
         fairness = {"sensitive": ["site", "sex"], "exclude": {"site": ["Celle"]}}
         policy = json.dumps({"exclude": fairness["exclude"]})
-        fixed = call("federations", "disclosure", submit.federation, "--set", "-", stdin=policy)
+        fixed = call(*disclosure, stdin=policy)
         assert fixed.returncode == 0, fixed.stderr
     else:
         changes = {"scoring": {"method": "split", "fraction": 0.9}}
     try:
         id_ = submit(name=few, seed=11, fairness=fairness, federation_changes=changes)
     finally:
-        call("federations", "disclosure", submit.federation, "--clear")
-    found = json.loads(call("clients", id_, "--json").stdout)
+        call(*disclosure, stdin="{}")
+    found = clients_of(call, id_)
     assert all(one["accuracy"] is None for one in found)
     assert any("not all rows of the client are scored" in one["reason"] for one in found)
 
@@ -272,7 +276,7 @@ def _held_out(seed: int) -> set[str]:
     ],
 )
 def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
-    found = json.loads(call("clients", submit(privacy=privacy), "--json").stdout)
+    found = clients_of(call, submit(privacy=privacy))
     assert [one["client"] for one in found] == sorted(SITES)
     trained = [one for one in found if "did not train" not in one["reason"]]
     assert len(trained) == 2
@@ -310,7 +314,7 @@ def test_what_is_not_known_has_its_reason(call, submit, privacy, reason, pays):
 def test_no_accuracy_is_shown_that_would_escape_what_the_report_hides(
     call, submit, changes, reason
 ):
-    found = json.loads(call("clients", submit(**changes), "--json").stdout)
+    found = clients_of(call, submit(**changes))
     assert [one["accuracy"] for one in found] == [None] * len(SITES)
     assert Counter(reason in one["reason"] for one in found) == {True: 4, False: 2}
     assert Counter(one["spent"] is not None for one in found) == {True: 2, False: 4}

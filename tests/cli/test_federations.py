@@ -67,15 +67,16 @@ def test_a_federation_from_upload_to_removal(call, data):
 def _bind_and_free(call, federation_id, spec):
     """Sets a disclosure policy that refuses the spec, and takes it back."""
     policy = _text({"minimum_group_size": 31, "edges": {}})
-    done = call("federations", "disclosure", federation_id, "--set", "-", stdin=policy)
+    path = ("api", "PUT", f"federations/{federation_id}/disclosure", "--body", "-")
+    done = call(*path, stdin=policy)
     assert done.returncode == 0, done.stderr
-    assert "minimum_group_size: 31\nedges: {}\n" in done.stdout
+    assert json.loads(done.stdout)["minimum_group_size"] == 31
     refused = call("submit", "-", stdin=_text(spec))
     assert refused.returncode == 2
     assert "/fairness/minimum_group_size" in refused.stderr
-    wrong = call("federations", "disclosure", federation_id, "--set", "-", stdin="size: 3")
+    wrong = call(*path, stdin="size: 3")
     assert (wrong.returncode, "/size" in wrong.stderr) == (2, True)
-    done = call("federations", "disclosure", federation_id, "--clear", "--json")
+    done = call(*path, stdin="{}")
     assert json.loads(done.stdout)["minimum_group_size"] is None
 
 

@@ -1,4 +1,4 @@
-"""`fedaudit ledgers`, against a real service whose sweeper signs."""
+"""A ledger of a training elsewhere by `fedaudit api`; the sweeper of a real service signs it."""
 
 import json
 
@@ -20,27 +20,24 @@ TERMS = {
 
 def test_a_training_elsewhere_is_declared_and_its_bundle_is_valid(command, service, tmp_path):
     def call(*arguments, stdin=""):
-        return command("ledgers", *arguments, stdin=stdin, env=service.environment)
+        done = command("api", *arguments, stdin=stdin, env=service.environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
-    created = call("create", "-", stdin=yaml.safe_dump(TERMS))
-    assert created.returncode == 0, created.stderr
-    ledger = created.stdout.strip()
+    ledger = call("POST", "ledgers", "--body", "-", stdin=yaml.safe_dump(TERMS))["id"]
     event = {"kind": "gaussian", "noise_multiplier": 8}
     rounds = {"rounds": [{"round": 1, "event": event, "participants": ["a", "b"]}]}
-    posted = call("post", ledger, "-", stdin=json.dumps(rounds))
-    assert posted.stdout.startswith("round 1: participants charged, ")
-    shown = call("show", ledger)
-    assert "as declared by the trainer" in shown.stdout
-    assert ledger in call("list").stdout
+    path = f"ledgers/{ledger}"
+    posted = call("POST", f"{path}/rounds", "--body", "-", stdin=json.dumps(rounds))
+    assert posted["rounds"][0]["charged"] == "participants"
 
     def signature():
-        return json.loads(call("report", ledger, "--json").stdout)["integrity"]["signature"]
+        return call("GET", f"{path}/report")["integrity"]["signature"]
 
     wait_until(signature, "the sweeper to sign", pause=0.5)
-    page, bundle = tmp_path / "report.html", tmp_path / "bundle.zip"
-    written = call("report", ledger, "--out", str(page), "--bundle", str(bundle))
-    assert written.returncode == 0, written.stderr
-    assert "As declared by the trainer" in page.read_text()
+    bundle = tmp_path / "bundle.zip"
+    saved = command("api", "GET", f"{path}/bundle", "--out", bundle, env=service.environment)
+    assert saved.returncode == 0, saved.stderr
     key = service.data_dir / "signing-key.pem.pub"
     verified = command("verify", str(bundle), "--public-key", str(key))
     assert verified.returncode == 0, verified.stdout
@@ -55,6 +52,8 @@ def test_a_training_elsewhere_is_declared_and_its_bundle_is_valid(command, servi
         "not verified: clips, noise, samples and counts are as the trainer declared" in by_id.stdout
     )
     assert command("verify", str(kept), "--public-key", str(key)).stdout == verified.stdout
-    refused = call("post", ledger, "-", stdin=json.dumps({"rounds": [{"round": 2}]}))
+    faulty = json.dumps({"rounds": [{"round": 2}]})
+    asked = ("api", "POST", f"{path}/rounds", "--body", "-")
+    refused = command(*asked, stdin=faulty, env=service.environment)
     assert refused.returncode == 2
     assert "/rounds/0/event" in refused.stderr

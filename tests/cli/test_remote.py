@@ -121,12 +121,10 @@ def test_keys(call, service, command):
     )
     key = json.loads(made.stdout)
     assert (key["project"], key["scopes"]) == ("default", ["experiments:read", "federations:read"])
-    listed = json.loads(call("keys", "list", "--json").stdout)
-    [found] = [one for one in listed if one["id"] == key["id"]]
+    listed = call("api", "GET", "api-keys").stdout
+    [found] = [one for one in json.loads(listed)["items"] if one["id"] == key["id"]]
     assert found["person"] == {"name": "Ada Lovelace", "email": None, "role": "officer"}
-    assert f"{key['id']}  valid" in (shown := call("keys", "list").stdout)
-    assert "Ada Lovelace" in shown
-    assert key["key"] not in call("keys", "list", "--json").stdout
+    assert key["key"] not in listed
     reader = {**service.environment, "FEDAUDIT_API_KEY": key["key"]}
     nameless = command(
         *("keys", "create", "--project", "default", "--scopes", "experiments:read"),
@@ -134,10 +132,9 @@ def test_keys(call, service, command):
     )
     assert nameless.returncode == 1
     assert "give --person as well" in nameless.stderr
-    assert command("keys", "list", env=reader).returncode == 2  # a scope that it lacks
-    unasked = call("keys", "revoke", key["id"])
-    assert (unasked.returncode, "say --yes" in unasked.stderr) == (2, True)
-    assert call("keys", "revoke", key["id"], "--yes").returncode == 0
+    # A scope that it lacks.
+    assert command("api", "GET", "api-keys", env=reader).returncode == 2
+    assert call("api", "DELETE", f"api-keys/{key['id']}").returncode == 0
     refused = command("watch", "x", env=reader)
     assert refused.returncode == 2
     assert "unauthorised" in refused.stderr
@@ -157,6 +154,19 @@ def test_a_key_for_a_folder_without_a_service(command, tmp_path):
     assert done.returncode == 1
     assert "file is not a database" in done.stderr
     assert "sqlalche" not in done.stderr
+
+
+def test_any_call_of_the_interface(call, finished, service, tmp_path):
+    found = call("api", "GET", "reports?leakage_max[lte]=1e9&attribute=group&limit=1")
+    assert [one["experiment"]["id"] for one in json.loads(found.stdout)["items"]]
+    saved = call("api", "GET", f"experiments/{finished['id']}/report.html", "--out", "page.html")
+    assert saved.returncode == 0, saved.stderr
+    content = tmp_path / "parameters"
+    content.write_bytes(b"none")
+    sent = call("api", "POST", "artifacts", "--content", content)
+    assert (sent.returncode, "safetensors" in sent.stderr) == (2, True)
+    missing = call("api", "POST", "artifacts", "--content", tmp_path / "nothing")
+    assert (missing.returncode, "--content: cannot read" in missing.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["watch", "budget"])

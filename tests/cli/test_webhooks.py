@@ -1,4 +1,4 @@
-"""`fedaudit webhooks`, and the receiver of docs/webhooks.md as it is shown."""
+"""Webhooks by `fedaudit api`, and the receiver of docs/webhooks.md as it is shown."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 from typer.testing import CliRunner
 
@@ -44,10 +45,12 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    def call(*words: str) -> str:
-        done = CliRunner().invoke(app, ["webhooks", *words])
+    def call(method: str, path: str = "", body: Any = None) -> Any:
+        sent = ("--body", "-") if body else ()
+        asked = ("api", method, f"webhooks{path}", *sent)
+        done = CliRunner().invoke(app, asked, input=json.dumps(body))
         assert done.exit_code == 0, (done.output, done.exception)
-        return done.stdout
+        return json.loads(done.stdout or "null")
 
     settings = settings_for(sqlite_url, tmp_path, webhooks_allow_private=True)
     with running_api(settings) as api, served(api) as url:
@@ -55,26 +58,27 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
         monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)
         dispatcher = WebhookDispatcher(api.settings, api.database)
         address = f"http://127.0.0.1:{port}/"
-        made = json.loads(call("add", address, "--event", "gate.failed", "--json"))
-        id_ = made["id"]
-        changed = call("change", id_, "--event", "budget.low", "--description", "pipeline")
-        assert "budget.low" in changed
-        assert "secret" not in json.loads(call("list", "--json"))[0]
-        rotated = json.loads(call("rotate-secret", id_, "--json"))
-        call("test", id_)
+        made = call("POST", body={"url": address, "events": ["gate.failed"]})
+        id_ = f"/{made['id']}"
+        changed = call("PATCH", id_, {"events": ["budget.low"], "description": "pipeline"})
+        assert changed["events"] == ["budget.low"]
+        assert "secret" not in call("GET")["items"][0]
+        rotated = call("POST", f"{id_}/rotate-secret")
+        call("POST", f"{id_}/test")
         [sent] = deliver(api, dispatcher, made)
         assert (sent["state"], sent["status_code"]) == ("waiting", None)
-        assert "Connection refused" in call("deliveries", id_)
+        [listed] = call("GET", f"{id_}/deliveries")["items"]
+        assert "Connection refused" in listed["error"]
         with shown_receiver(rotated["secret"], port) as receiver:
-            call("redeliver", id_, sent["id"])
+            call("POST", f"{id_}/deliveries/{sent['id']}/redeliver")
             [sent] = deliver(api, dispatcher, made)
             assert (sent["state"], sent["status_code"], sent["attempts"]) == ("delivered", 204, 2)
             line = receiver.stdout.readline()
         assert line.startswith(f"{sent['message_id']} webhook.test {{'project': 'hospital'")
         with shown_receiver("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", port):
-            call("test", id_)
+            call("POST", f"{id_}/test")
             assert deliver(api, dispatcher, made)[0]["status_code"] == 401
-        call("change", id_, "--disable")
-        assert "disabled by tests" in call("list")
-        call("remove", id_, "--yes")
-        assert call("list") == ""
+        call("PATCH", id_, {"enabled": False})
+        assert call("GET", id_)["disabled_reason"] == "disabled by tests"
+        call("DELETE", id_)
+        assert call("GET")["items"] == []

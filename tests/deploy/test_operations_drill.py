@@ -173,7 +173,7 @@ def hooked(drill: Drill, receiver: Receiver) -> str:
     file.write_text(new + old)
     sweeper = drill.service.sweeper()
     wait_until(lambda: "sweeper ready" in sweeper.output, "a sweeper with both keys")
-    drill.command("webhooks", "encrypt-anew")
+    drill.command("keys", "encrypt-anew")
     file.write_text(new)
     return str(secret)
 

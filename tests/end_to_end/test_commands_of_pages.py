@@ -36,19 +36,18 @@ NOT_RUN = {
     r"^fedaudit signing-keys rotate": "tests/cli does, and other pages verify with the first key",
     r"^fedaudit sweep examples/sweep.yaml$": "minutes",
     r"^fedaudit audit-log verify .*--kept?": "tests/cli does, after the log was signed",
-    r"^fedaudit webhooks test": "the address answers nobody",
 }
 ENDS_WITH = {
     r"^fedaudit gate": {0, 1, 3},
     # Without a key that the reader trusts.
     r"^fedaudit verify ID --out": {3},
-    r"^fedaudit ledgers report": {0, 3},
 }
 KINDS = {
     r"^fedaudit (federations|budget|propose)\b": "federations",
-    r"^fedaudit ledgers\b": "ledgers",
+    r"^fedaudit api \w+ ledgers\b": "ledgers",
+    r"^fedaudit api \w+ federations\b": "federations",
     r"^fedaudit sweeps\b": "sweeps",
-    r"^fedaudit webhooks\b": "webhooks",
+    r"^fedaudit api \w+ webhooks\b": "webhooks",
     r"--out audit.zip": "audits",
     r"^fedaudit": "experiments",
 }
@@ -88,6 +87,8 @@ def folder(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
     [terms] = re.findall(r"```yaml\n(name: .*?)```", (DOCS / "ledgers.md").read_text(), re.DOTALL)
     (made / "terms.yaml").write_text(terms)
     (made / "rounds.yaml").write_text(ROUNDS)
+    hook = {"url": "https://hooks.example.org/fedaudit", "events": ["gate.failed"]}
+    (made / "webhook.yaml").write_text(yaml.safe_dump(hook))
     (made / "attacks.yaml").write_text(yaml.safe_dump(ATTACKS))
     spec = yaml.safe_load((ROOT / "examples/federated-averaging.yaml").read_text())
     spec["attacks"] = ATTACKS

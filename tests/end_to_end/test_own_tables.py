@@ -183,10 +183,9 @@ def test_by_commands(service, key, client, name, tmp_path, monkeypatch, capsys):
     same_shape_other_values(client, federation, registration, table, asked=proposed)
     experiment_id = json.loads(call("submit", "spec.yaml", "--wait", "--json"))["id"]
     assert json.loads(call("report", experiment_id))["experiment"]["id"] == experiment_id
-    found = {one["experiment"]["id"]: one for one in json.loads(call("reports", "--json"))}
+    listed = json.loads(call("api", "GET", "reports"))["items"]
+    found = {one["experiment"]["id"]: one for one in listed}
     assert (found[experiment_id]["degenerate"] is True) is table.degenerate
-    useless = sum(one["degenerate"] is True for one in found.values())
-    assert call("reports").count("DEGENERATE") == useless
     check(client, experiment_id, table)
     call("sign-off", experiment_id, "--decision", "rejected", "--note", "No guarantee.")
     assert "Ada Lovelace" in call("sign-off", experiment_id)

@@ -1,6 +1,8 @@
 """The service's HTTP interface as Python calls."""
 
-from typing import Self
+from collections.abc import Generator
+from typing import Any, Self
+from urllib.parse import parse_qs
 
 import httpx
 
@@ -15,7 +17,8 @@ from fedaudit_client.projects import (
     WebhookCalls,
 )
 from fedaudit_client.reports import AttackCalls, AuditCalls, GateCalls, ReportCalls, TableCalls
-from fedaudit_client.wire import Connection, Retries, Wire, path_of
+from fedaudit_client.wire import Connection, Request, Retries, Wire, path_of
+from fedaudit_client.wire import content as bytes_of
 
 
 class Client(
@@ -66,6 +69,25 @@ class Client(
     def from_environment(cls) -> Self:
         """From FEDAUDIT_URL and FEDAUDIT_API_KEY. Raises NotConfiguredError if one is not set."""
         return cls()
+
+    def call(
+        self, method: str, path: str, *, json: Any = None, content: bytes | None = None
+    ) -> Generator[bytes, None, None]:
+        """Any call of the interface: the bytes of its answer, as they arrive.
+
+        `path` is below `/v1`, with its query. Only a GET is repeated after a lost answer.
+        """
+        where, _, query = path.lstrip("/").partition("?")
+        body: dict[str, Any] = {"json": json} if content is None else {"content": content}
+        headers = {} if content is None else {"Content-Type": "application/octet-stream"}
+        request = Request(
+            method, where, bytes_of, parse_qs(query), headers, {} if method == "GET" else body
+        )
+        if method == "GET":
+            yield from self._wire.read(request)
+            return
+        with self._wire.opened(request) as chunks:
+            yield from chunks
 
     def __enter__(self) -> Self:
         return self

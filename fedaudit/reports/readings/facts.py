@@ -8,14 +8,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from fedaudit.number_text import number as shown
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.outcome_words import derived_outcome
+from fedaudit.reports.sections.part import Part
 
 Document = Mapping[str, Any]
 
@@ -23,13 +22,7 @@ NOT_STATED = "Not stated by this run"
 """Prefix of every text for a person to replace."""
 
 
-class ReadingPart(BaseModel):
-    """A part of a reading that is JSON."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class ReportName(ReadingPart):
+class ReportName(Part):
     """Which report was read."""
 
     experiment_id: str | None

@@ -15,7 +15,6 @@ from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     Document,
-    ReadingPart,
     ReportName,
     number_at,
     parts_at,
@@ -24,7 +23,7 @@ from fedaudit.reports.readings.facts import (
     texts_at,
 )
 from fedaudit.reports.readings.reading import ReportReading
-from fedaudit.reports.sections.part import Share
+from fedaudit.reports.sections.part import Part, Share
 
 NOTICE = (
     "A table of figures, not legal advice and no bias audit: the law asks for an independent "
@@ -41,7 +40,7 @@ _WHICH_ROWS = {
 Reading = Literal["below four fifths", "at least four fifths"]
 
 
-class ImpactRatioCategory(ReadingPart):
+class ImpactRatioCategory(Part):
     """One row of a table; a suppressed category shows its name alone."""
 
     category: str
@@ -56,7 +55,7 @@ class ImpactRatioCategory(ReadingPart):
     reason: str | None
 
 
-class ImpactRatioTable(ReadingPart):
+class ImpactRatioTable(Part):
     """The categories of one attribute."""
 
     attribute: str
@@ -70,7 +69,7 @@ class ImpactRatioTable(ReadingPart):
     """Rows of the whole federation without a value; None where the report does not state it."""
 
 
-class ImpactRatioReading(ReadingPart):
+class ImpactRatioReading(Part):
     """A report's rates as tables of impact ratios."""
 
     reading: Literal["impact-ratio"] = "impact-ratio"

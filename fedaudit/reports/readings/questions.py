@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     Document,
-    ReadingPart,
     ReportName,
     figure,
     number_at,
@@ -18,6 +17,7 @@ from fedaudit.reports.readings.facts import (
 )
 from fedaudit.reports.readings.reading import ReportReading, rendered
 from fedaudit.reports.sections.guarantee import charges_everyone
+from fedaudit.reports.sections.part import Part
 
 Status = Literal["answered", "answered in part", "not shown by this run"]
 ANSWERED: Final = "answered"
@@ -25,7 +25,7 @@ IN_PART: Final = "answered in part"
 NOT_SHOWN: Final = "not shown by this run"
 
 
-class AnsweredQuestion(ReadingPart):
+class AnsweredQuestion(Part):
     """One question, and what the report answers."""
 
     question: str
@@ -33,7 +33,7 @@ class AnsweredQuestion(ReadingPart):
     statement: str
 
 
-class Topic(ReadingPart):
+class Topic(Part):
     """Questions that belong together."""
 
     topic: str
@@ -42,7 +42,7 @@ class Topic(ReadingPart):
     statements: list[AnsweredQuestion]
 
 
-class QuestionsReading(ReadingPart):
+class QuestionsReading(Part):
     """A report read by the questions that a text puts."""
 
     reading: Literal["annex-iv", "edpb-28-2024"]

@@ -17,7 +17,6 @@ from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     NOT_STATED,
     Document,
-    ReadingPart,
     ReportName,
     number_at,
     part_at,
@@ -30,6 +29,7 @@ from fedaudit.reports.readings.impact_ratio import IMPACT_RATIO
 from fedaudit.reports.readings.questions import Topic, asked, questions_reading
 from fedaudit.reports.readings.reading import ReportReading, bullets, rendered
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
+from fedaudit.reports.sections.part import Part
 from fedaudit.spec.metrics import RATES
 
 NOTICE = (
@@ -44,7 +44,7 @@ class NistTopic(Topic):
     layer: Literal["top", "middle", "base"]
 
 
-class NistReading(ReadingPart):
+class NistReading(Part):
     """A report read by NIST SP 800-226."""
 
     reading: Literal["nist-800-226"] = "nist-800-226"

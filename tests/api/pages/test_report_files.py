@@ -1,8 +1,6 @@
 """What can be taken away from the pages."""
 
-import csv
 import html
-import io
 import re
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,7 @@ import yaml
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.readings.readings import READINGS
 from tests.api.pages.browser import signed_in
-from tests.api.people.keys import key_of
 from tests.api.service import Api, finish, spec
-from tests.api.stored_reports import Reports, gaps
 
 
 def _finished(api: Api, name: str = "one", key: str = "") -> str:
@@ -63,22 +59,3 @@ def test_the_bundle_is_offered_to_those_who_may_have_it(api: Api) -> None:
     for page in ("report", "verification"):
         assert "bundle.zip" not in officer.get(f"{base}/{page}").text
     assert officer.get(f"{base}/bundle.zip").status_code == 403
-
-
-def test_the_list_is_a_table_under_the_same_filters(api: Api) -> None:
-    stored = Reports(api)
-    stored.add(gaps(sex=0.1, age=0.31, town=None), name="several")
-    _finished(api, '=HYPERLINK("x")', key=key_of(api, "Ada"))
-    officer = signed_in(api, "reports:read")
-    [link] = _links(officer.get("/reports?search=several").text)
-    [row] = csv.DictReader(io.StringIO(officer.get(link).text))
-    assert (row["name"], row["largest_gap"], row["gap_attribute"]) == ("several", "0.31", "age")
-    assert row["unmeasured"] == "town"
-    rows = list(csv.DictReader(io.StringIO(officer.get("/reports.csv?person=Ada").text)))
-    assert [(one["name"][0], one["submitted_by"], one["guarantee"]) for one in rows] == [
-        ("'", "Ada", "heuristic, not in force")
-    ]
-    everything = csv.DictReader(io.StringIO(officer.get("/reports.csv").text))
-    assert len(list(everything)) == 3
-    refused = officer.get("/reports.csv?beauty=1")
-    assert refused.status_code == 422

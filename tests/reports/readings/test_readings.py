@@ -341,12 +341,6 @@ def test_a_simulated_run_says_first_that_it_protects_nothing(material, noise, wa
         assert ("not for release" in text) == warned
 
 
-@pytest.mark.parametrize("spec", [NOTHING, WITHOUT_NOISE])
-def test_without_a_guarantee_nobody_is_said_to_add_noise(material, spec):
-    found = registry(assemble(material(spec)))["deployment"]["deployment_model"]
-    assert found["model_name_details"] == "Data stay with the clients. No noise is added."
-
-
 def test_what_the_run_cannot_know_is_not_made_up_and_is_listed(material):
     record = registry(documents(material)["adaptive"])
     notes = record["deployment"]["administrative"]["notes"]

@@ -1,0 +1,216 @@
+"""The commands on keys, and on what is signed: sign-offs of reports, and the audit log."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedaudit.cli.installation import SCOPES, Installation, signing_key
+from fedaudit.cli.options import AsJson, DataDir, Decision, ExperimentId
+from fedaudit.cli.output import ExitCode, say, usage_error, write_json, write_line
+from fedaudit.cli.remote import connected
+
+app = typer.Typer()
+
+
+@app.command("sign-off")
+def sign_off(
+    experiment_id: ExperimentId,
+    *,
+    decision: Annotated[
+        Decision | None, typer.Option(help="Without it, what there is is listed.")
+    ] = None,
+    note: Annotated[
+        str, typer.Option(help="Why; needed where gates did not pass or nothing is in force.")
+    ] = "",
+    role: Annotated[
+        str | None, typer.Option(help="In what capacity; the key's person's unless given.")
+    ] = None,
+    report_hash: Annotated[
+        str | None, typer.Option(help="Of the report that you read; refused for another one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a report off; it cannot be changed or taken back. Needs the scope reports:sign."""
+    if decision is None and (note or role or report_hash):
+        raise usage_error("--decision: is needed with --note, --role and --report-hash")
+    with connected() as client:
+        if decision is None:
+            found = list(client.sign_offs(experiment_id))
+        else:
+            made = client.sign_off(
+                experiment_id, decision, note=note, role=role, report_hash=report_hash
+            )
+            found = [made]
+    if as_json:
+        write_json(found if decision is None else found[0])
+        return
+    for one in found:
+        write_line(_sign_off(one))
+    if decision is not None:
+        say("the service signs it within seconds; the bundle then has it")
+
+
+def _sign_off(one: Mapping[str, Any]) -> str:
+    role = f", {one['role']}" if one["role"] else ""
+    lines = [f"{one['number']}. {one['decision']} by {one['person']}{role}, {one['signed_off_at']}"]
+    if one["concerns"]:
+        lines.append(f"   although: {', '.join(one['concerns']).replace('-', ' ')}")
+    if one["by_submitter"]:
+        lines.append("   by the key or name that submitted the experiment")
+    if one["note"]:
+        lines.append(f"   {one['note']}")
+    return "\n".join([*lines, f"   report {one['report_hash']}"])
+
+
+_audit_log = typer.Typer(no_args_is_help=True)
+_keys = typer.Typer(no_args_is_help=True)
+_signing_keys = typer.Typer(no_args_is_help=True)
+app.add_typer(_audit_log, name="audit-log")
+app.add_typer(_keys, name="keys")
+app.add_typer(_signing_keys, name="signing-keys")
+
+
+@_audit_log.command("verify")
+def audit_log_verify(
+    *,
+    public_key: Annotated[
+        Path | None, typer.Option("--public-key", help="The service's, received another way.")
+    ] = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(help="A signed head of earlier, which the log must still contain."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Write the newest signed head to this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the whole log and compute its chain here.
+
+    0: it holds, under a key that you gave; 1: it was altered; 3: it holds, and no key that you
+    trust signed how far it reaches.
+    """
+    from fedaudit.cli.verify import checked
+
+    earlier = None if kept is None else _head_in(kept)
+    with connected() as client:
+        # The head first: entries that come meanwhile stand behind it.
+        told = client.verify_audit_log()
+        entries = list(client.audit_log())[::-1]
+    found = checked(told, entries, public_key=public_key, earlier=earlier)
+    if as_json:
+        write_json(found)
+    else:
+        write_line(f"{found['entries']} entries, {found['signed_entries']} signed")
+        for fault in found["faults"]:
+            write_line(f"FAIL  {fault}")
+    if found["faults"]:
+        raise typer.Exit(ExitCode.FAILED)
+    if keep is not None and told["signed_head"] is not None:
+        keep.write_text(json.dumps(told["signed_head"]) + "\n", "utf-8")
+        say(f"kept the signed head in {keep}")
+    if not found["trusted"]:
+        say("the chain holds; give --public-key to know that the service signed it")
+        raise typer.Exit(ExitCode.NO_EVIDENCE)
+
+
+def _head_in(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise usage_error(f"--kept: {path} cannot be read: {error}") from None
+
+
+@_keys.command("create")
+def keys_create(
+    *,
+    scopes: Annotated[
+        list[str],
+        typer.Option("--scopes", "--scope", help="As experiments:read; by commas, or repeated."),
+    ],
+    project: Annotated[str, typer.Option(help="The project that the key opens.")] = "default",
+    name: Annotated[str, typer.Option(help="For the list of keys.")] = "command line",
+    person: Annotated[
+        str | None, typer.Option(help="Whom it is for: what they do is recorded in this name.")
+    ] = None,
+    person_email: Annotated[str | None, typer.Option(help="Their mail address.")] = None,
+    person_role: Annotated[str | None, typer.Option(help="As: data protection officer.")] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key. It is shown once and stored as a hash."""
+    wanted = [scope.strip() for scope in ",".join(scopes).split(",") if scope.strip()]
+    if not wanted or not set(wanted) <= set(SCOPES):
+        raise usage_error(f"--scopes: name one or more of {', '.join(SCOPES)}")
+    who = {"person": person, "person-email": person_email, "person-role": person_role}
+    created = Installation.choose(data_dir).create_key(
+        project=project, scopes=wanted, name=name, person=who
+    )
+    if as_json:
+        write_json(created, pretty=False)
+    else:
+        write_line(created["key"])
+        say(f"keep it: it opens project {project} and is not shown again")
+
+
+@_keys.command("signing")
+def keys_signing(
+    *, out: Annotated[Path, typer.Option("--out", help="The private key; FILE.pub is public.")]
+) -> None:
+    """Make the key that ledgers and reports are signed with; one that is there is never touched."""
+    write_line(signing_key("create", out))
+    say(f"keep {out} secret, give it to workers and sweepers alone, and hand out the public key")
+
+
+@_keys.command("encrypt-anew")
+def keys_encrypt_anew(*, data_dir: DataDir = None) -> None:
+    """Encrypt every webhook's secret with the first key of FEDAUDIT_SECRETS_KEY_FILE.
+
+    It works on the database itself. The secrets stay what they are.
+    """
+    count = Installation.choose(data_dir).encrypt_secrets_anew()
+    say(f"secrets of {count} webhooks are encrypted with the first key; remove the other lines")
+
+
+@_signing_keys.command("rotate")
+def signing_keys_rotate(
+    *,
+    file: Annotated[
+        Path | None, typer.Option(help="The private key; else that of FEDAUDIT_SIGNING_KEY_FILE.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Exchange the key for a new one. Running workers and sweepers take it up by themselves."""
+    path = file or Installation.choose(data_dir).private_key
+    write_line(signing_key("rotate", path))
+    say(
+        f"{path} is a new key. The old one is in the file above: delete it once every worker and "
+        f"sweeper has the new one. {path}.pub has both public keys: hand it out"
+    )
+
+
+@_signing_keys.command("compromised")
+def signing_keys_compromised(
+    key_id: Annotated[
+        str, typer.Argument(metavar="KEY_ID", help="As `api GET signing-keys` shows it.")
+    ],
+    *,
+    since: Annotated[
+        str | None, typer.Option(help="From when on, as 2026-01-31T12:00:00Z; else from now on.")
+    ] = None,
+    note: Annotated[str | None, typer.Option(help="What happened, for readers.")] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say that others may have a key: verification then says so. It cannot be taken back."""
+    marked = Installation.choose(data_dir).mark_compromised(key_id, since=since, note=note)
+    if as_json:
+        write_json(marked)
+    else:
+        write_line(f"{marked['key_id']}  compromised since {marked['compromised_at']}")
+    if marked["in_use"]:
+        say("it is still in use: exchange it now with `fedaudit signing-keys rotate`")
+    say("remove it from every file of keys that you trust (--public-key)")
