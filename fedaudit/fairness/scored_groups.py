@@ -27,6 +27,11 @@ from fedaudit.spec.experiment import ExperimentSpec
 _BITS = 64
 
 
+def _packed(words: NDArray[np.uint64]) -> bytes:
+    """A bit for every number, from 0 up; without zeros behind the last row."""
+    return words.tobytes().rstrip(b"\0")
+
+
 @dataclass(frozen=True, eq=False)
 class RowSet:
     """Some rows of the data, by their numbers. Confidential."""
@@ -41,21 +46,17 @@ class RowSet:
     @classmethod
     def of(cls, row_ids: Ints, keys: NDArray[np.uint64] | None = None) -> "RowSet":
         """The rows with these numbers, each at least 0; `keys` where rows may share a number."""
-        bits = np.zeros(int(row_ids.max(initial=-1)) + 1, dtype=np.bool_)
+        bits = np.zeros(-(-(int(row_ids.max(initial=-1)) + 1) // _BITS) * _BITS, dtype=np.bool_)
         bits[row_ids] = True
-        packed = np.packbits(bits)
-        named = packed if keys is None else np.sort(keys).astype("<u8")
-        return cls._of_packed(packed, hashlib.sha256(named.tobytes()).hexdigest())
+        words = np.packbits(bits).view(np.uint64)
+        named = _packed(words) if keys is None else np.sort(keys).astype("<u8").tobytes()
+        return cls._of_words(words, hashlib.sha256(named).hexdigest())
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
         """What `as_bytes` made. Raises zlib.error for anything else."""
-        return cls._of_packed(np.frombuffer(zlib.decompress(stored), dtype=np.uint8), digest)
-
-    @classmethod
-    def _of_packed(cls, packed: NDArray[np.uint8], digest: str) -> "RowSet":
-        padded = np.pad(packed, (0, -len(packed) % 8))
-        return cls._of_words(padded.view(np.uint64), digest)
+        packed = zlib.decompress(stored)
+        return cls._of_words(np.frombuffer(packed + bytes(-len(packed) % 8), np.uint64), digest)
 
     @classmethod
     def _of_words(cls, words: NDArray[np.uint64], digest: str = "") -> "RowSet":
@@ -71,8 +72,8 @@ class RowSet:
         return cls._of_words(words)
 
     def as_bytes(self) -> bytes:
-        """To be stored: a bit for every number, from 0 up, without zeros behind the last row."""
-        return zlib.compress(self.spread(self.width).tobytes().rstrip(b"\0"), level=1)
+        """To be stored."""
+        return zlib.compress(_packed(self.spread(self.width)), level=1)
 
     def spread(self, width: int) -> NDArray[np.uint64]:
         """All words [width, at least its own]."""
