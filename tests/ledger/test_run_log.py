@@ -85,6 +85,7 @@ def digest_of(id_: str) -> str:
 class Service:
     """A database with runs on one federation, and the signer that appends to their log."""
 
+    origin: str = "fedaudit/x"
     log: list[LogEntry] = field(default_factory=list)
     runs: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -102,7 +103,7 @@ class Service:
 
     def head(self) -> str:
         tree = LogTree.of(one.encoded() for one in self.log)
-        return LogHead("fedaudit/x", tree.size, tree.root).signed(KEY)
+        return LogHead(self.origin, tree.size, tree.root).signed(KEY)
 
     def step(self, draw: random.Random) -> None:
         """One honest thing that happens."""
@@ -119,6 +120,10 @@ class Service:
         if not self.runs:
             return True  # there is an earlier head, and no bundle to go on from it
         begun = sum(one.kind == BEGUN for one in self.log)
+        return begun != len(self.runs) or self.outcomes(earlier) != {"pass"}
+
+    def outcomes(self, earlier: str) -> set[str]:
+        """Of all checks of all bundles."""
         log = {"entries": [one.fields() for one in self.log], "checkpoint": self.head()}
         empty = Evidence("", SPEC, [], None, [], [], log=log)
         checks = []
@@ -126,7 +131,7 @@ class Service:
             evidence = replace(empty, experiment_id=id_, checkpoints=made)
             read = ReadCheckpoints.read(made, Checkpoint.of, what="{}")
             checks += log_checks(evidence, read, KEYRING, earlier=[earlier])
-        return begun != len(self.runs) or any(one.outcome != "pass" for one in checks)
+        return {one.outcome for one in checks}
 
 
 def _ended(made: list[Any]) -> bool:
@@ -177,3 +182,11 @@ def test_deletions_set_backs_and_restarts_are_all_found_and_none_invented(histor
         _tampered(service, before, draw)
         missed += not service.found(earlier)
     assert (missed, invented) == (0, 0)
+
+
+def test_a_head_of_the_log_of_other_data_proves_nothing() -> None:
+    service, other = Service(), Service(origin="fedaudit/y")
+    for one in (service, other):
+        one.begin("a")
+        one.sign("a", "succeeded", 1)
+    assert service.outcomes(other.head()) == {"pass", "unchecked"}

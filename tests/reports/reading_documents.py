@@ -12,7 +12,7 @@ Material = Callable[..., ReportMaterial]
 
 NAMES = (*("registry", "nist-800-226", "impact-ratio", "model-card"), *("annex-iv", "edpb-28-2024"))
 ONE_HYPOTHESIS = {"loss": "rmse", "hypotheses": 1, "rounds": 50}
-GAUSSIAN = {
+GAUSSIAN: dict[str, Any] = {
     "privacy": {
         "mechanism": "gaussian-central",
         "noise_multiplier": 2,
@@ -47,14 +47,17 @@ WITHOUT_NOISE = {
 PROVENANCE = {"finished_at": "2030-01-02T03:04:05+00:00", "code_version": "0.1.0"}
 
 
-def gaussian(material: Material, **privacy: Any) -> dict[str, Any]:
-    """The report of a run of gaussian-central that played 41 rounds."""
-    spec = {**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], **privacy}}
+def gaussian(
+    material: Material, *, cohort: dict[str, Any] = GAUSSIAN["training"]["cohort"], **privacy: Any
+) -> dict[str, Any]:
+    """The report of a run of gaussian-central, or another, that played 41 rounds."""
+    training = {**ONE_HYPOTHESIS, "cohort": cohort}
+    spec = {**GAUSSIAN, "training": training, "privacy": {**GAUSSIAN["privacy"], **privacy}}
     made = material(spec)
     plan = mechanism_of(made.spec).spending_plan(training_clients=30)
-    return assemble(
-        material(spec, plan=plan, compositions={"final_model": 41}, provenance=PROVENANCE)
-    )
+    assert plan is not None
+    played = dict.fromkeys(plan.observers, 41)
+    return assemble(material(spec, plan=plan, compositions=played, provenance=PROVENANCE))
 
 
 def documents(material: Material) -> dict[str, dict[str, Any]]:

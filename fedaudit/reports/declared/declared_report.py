@@ -20,7 +20,7 @@ from fedaudit.reports.declared.declared_sections import (
     counted,
 )
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
-from fedaudit.reports.declared.tested_noise import TESTED, TestedNoise, status_of
+from fedaudit.reports.declared.tested_noise import TESTED, TestedNoise, chance_words, status_of
 from fedaudit.reports.sections.attacks import Alarm, alarm_words
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
@@ -181,7 +181,8 @@ def _verdict(
     if answer.outcome == "do-not-release":
         yield f"Reasons not to release: {'; '.join(one.text for one in answer.reasons)}."
     elif (tests := sections["tests"])["status"] == "tested":
-        yield f"Its noise was tested by canaries, with a power of {tests['power']:.0%}: no proof."
+        power = chance_words(tests["power"])
+        yield f"Its noise was tested by canaries, with a power of {power}: that is no proof."
     ledger = sections["ledger"]
     if ledger["missing_rounds"]:
         missing = counted(ledger["missing_rounds"], "number")

@@ -104,12 +104,12 @@ def _status(
     if power < SUFFICIENT_POWER:
         return "declared", (
             "noise half of what is declared would have raised an alarm with a chance of "
-            f"{power:.0%} only: that none was raised is no all-clear"
+            f"{chance_words(power)} only: that none was raised is no all-clear"
         )
     return "tested", (
-        f"canaries in every round raised no alarm, and noise half of what is declared would have "
-        f"with a chance of {power:.0%}. That is evidence of the size of the noise and no proof; "
-        "sampling and data are as declared"
+        "canaries in every round raised no alarm, and noise half of what is declared would have "
+        f"with a chance of {chance_words(power)}. That is evidence of the size of the noise and no "
+        "proof; sampling and data are as declared"
     )
 
 
@@ -205,12 +205,17 @@ def _bounds(
     )
 
 
+def chance_words(power: float) -> str:
+    """A power: never certainty."""
+    return "over 99%" if power > 0.99 else f"{power:.0%}"
+
+
 def _no_all_clear(power: float) -> str | None:
     if power >= SUFFICIENT_POWER:
         return None
     return (
-        f"noise half of what is declared would have shown with a chance of {power:.0%} only, so "
-        "silence is no all-clear"
+        "noise half of what is declared would have shown with a chance of "
+        f"{chance_words(power)} only, so silence is no all-clear"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import Keyring, link_of
-from fedaudit.reports.checks import Check, canonical_hash, check, value_at
+from fedaudit.reports.checks import Check, canonical_hash, check, unchecked, value_at
 from fedaudit.reports.verification.checkpoints import ReadCheckpoints
 
 
@@ -93,7 +93,7 @@ def _checkpoints(evidence: Evidence, entries: Sequence[LogEntry], found: ReadChe
     return check(
         "log.checkpoints",
         [kind for kind, _ in logged[:1]] == [BEGUN] and logged[1:] == here,
-        good=f"the log has the {len(here)} checkpoints of the run, and no other",
+        good=f"the log has every checkpoint of the run, {len(here)} in all, and no other",
         bad=f"{missing} signed checkpoints of the run are missing here: it was set back, or begun "
         "again"
         if missing
@@ -106,10 +106,13 @@ def _continued(entries: Sequence[LogEntry], head: LogHead, note: object, keyring
         before, _ = LogHead.read(note, keyring)
     except ValueError as error:
         return check("log.earlier", False, good="", bad=f"the earlier head {error}")
+    if before.origin != head.origin:
+        # A mistake of the caller's, or a log that was begun anew: never valid, and no proof.
+        return unchecked("log.earlier", f"the earlier head is of another log: {before.origin}")
     tree = LogTree.of(one.encoded() for one in entries[: before.size])
     return check(
         "log.earlier",
-        (before.origin, before.size, before.root) == (head.origin, tree.size, tree.root),
+        (before.size, before.root) == (tree.size, tree.root),
         good=f"the log goes on from the {before.size} entries that it had earlier",
         bad=f"the log does not go on from the {before.size} entries that it had: runs were "
         "deleted, set back or begun again"

@@ -8,6 +8,7 @@ import torch
 from opacus.optimizers import DPOptimizer, DPPerLayerOptimizer
 
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.reports.page.html import render_declared
 from fedaudit.spec.declared_ledgers import DeclaredRound
 from fedaudit_client import Client
 from fedaudit_client.adapters.canaries import Canaries, NoiseContradicted, PlantedCanaries
@@ -74,6 +75,8 @@ def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(
     page = client.ledger_report_page(halved.id)
     assert "contradict" in page
     assert "power" in client.ledger_report_page(honest.id)
+    earlier = {name: one for name, one in reports[0].items() if name not in ("tests", "answer")}
+    assert "What was tested" not in render_declared(earlier)
 
 
 @pytest.mark.filterwarnings("ignore:round 1 of ledger")

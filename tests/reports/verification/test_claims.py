@@ -23,13 +23,14 @@ from securesystemslib.signer import SSlibKey
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, claim_lines, opened_bundle
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Keyring, SigningKey
+from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.checks import Check, check, unchecked
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFICATION, claims_of
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
 from tests.reports.conftest import SPEC
-from tests.reports.reading_documents import WITHOUT_NOISE, documents
+from tests.reports.reading_documents import WITHOUT_NOISE, documents, gaussian
 
 KEY = SigningKey.generate()
 PUBLIC = ClaimsKey(KEY).public
@@ -78,6 +79,7 @@ def evidence(material) -> dict[str, Evidence]:
     attacked = {"attacks": [LOWER_BOUND], "model": section}
     return {
         **found,
+        "local": evidence_of(gaussian(material, mechanism="gaussian-local", cohort={"clients": 7})),
         "record": evidence_of(assemble(material(WITHOUT_NOISE))),
         "model": evidence_of(model, **attacked),
     }
@@ -104,6 +106,8 @@ def changed(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_claims_of_every_mechanism_are_accepted_and_a_changed_one_is_named(evidence):
+    mechanisms = {one.spec["privacy"]["mechanism"] for one in evidence.values()}
+    assert mechanisms == {one.facts.name for one in MECHANISMS}
     for one in evidence.values():
         assert {found.outcome for found in checked(one).values()} == {"pass"}
         for place, claim in enumerate(one.claims):

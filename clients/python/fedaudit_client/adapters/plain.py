@@ -103,7 +103,7 @@ class Ledger:
         self.id = ledger_id
         self.next_round: int = self.terms["last_round"] + 1
         """The number that comes behind the last declared round."""
-        self.alarm_round: int | None = self.terms["alarm_round"]
+        self.alarm_round: int | None = self.terms.get("alarm_round")
         """The round in which canaries contradicted the declared noise."""
 
     @classmethod
@@ -143,7 +143,7 @@ class Ledger:
         """Enter rounds that ran, in ascending order. The same again changes nothing."""
         answer = self._client.declare_rounds(self.id, rounds)
         self.next_round = max(self.next_round, rounds[-1]["round"] + 1)
-        newest = answer["rounds"][-1]["alarm_round"]
+        newest = answer["rounds"][-1].get("alarm_round")
         if newest is not None and self.alarm_round is None:
             self.alarm_round = newest
             warn(f"round {newest} of ledger {self.id}: {_CONTRADICTED}", stacklevel=2)
