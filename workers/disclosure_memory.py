@@ -49,8 +49,8 @@ _COUNTED_BEFORE = (
 
 Opened = dict[tuple[str, str], RowSet]
 """Sets by their numbering and digest."""
-Known = Sequence[list[DisclosedRows]]
-"""Of each memory, what it held."""
+Held = tuple[Numbered, list[DisclosedRows]]
+"""What a memory held, under its numbering."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,18 +71,19 @@ class Memory:
         """The keys to be locked before it is added to."""
         return {self.key, _EVERY_ANCHORED} if self.anchors else {self.key}
 
-    def earlier(self, session: Session) -> list[DisclosedRows]:
+    def earlier(self, session: Session) -> Held:
         """What was disclosed before."""
         disclosed = DisclosureRepository(session)
         stored = disclosed.sets(self._keys(disclosed), numbering=self._numbering)
-        return [DisclosedRows(self._opened(*one[:2]), self._opened(*one[2:])) for one in stored]
+        return self.rows, [
+            DisclosedRows(self._opened(*one[:2]), self._opened(*one[2:])) for one in stored
+        ]
 
     def _opened(self, digest: str, rows: bytes) -> RowSet:
-        found = self.opened.get((self.numbering, digest))
-        if found is None:
-            found = RowSet.from_bytes(rows, digest=digest)
-            self.opened[self.numbering, digest] = found
-        return found
+        key = self.numbering, digest
+        if key not in self.opened:
+            self.opened[key] = RowSet.from_bytes(rows, digest=digest)
+        return self.opened[key]
 
     def count(self, session: Session) -> int:
         """How many sets were disclosed before; never fewer later."""
@@ -106,17 +107,11 @@ class Memory:
         return hashlib.sha256(self.numbering.encode()).hexdigest()
 
 
-def decide(groups: ScoredGroups, memories: Sequence[Memory], known: Known) -> DisclosureDecision:
-    """What is withheld beside all of them together."""
-    rows = [memory.rows for memory in memories]
-    return groups.decide_beside(list(zip(rows, known, strict=True)))
-
-
 def remember(
     session: Session,
     groups: ScoredGroups,
     memories: Sequence[Memory],
-    known: Known,
+    known: Sequence[Held],
     decision: DisclosureDecision,
 ) -> frozenset[str]:
     """Adds what is disclosed; decided anew where another report was quicker than `known`.
@@ -128,11 +123,10 @@ def remember(
     # In one order, so that two that lock the same memories do not wait for each other.
     for key in sorted(set[str]().union(*(memory.locks for memory in memories))):
         disclosed.lock(key)
-    if [memory.count(session) for memory in memories] != [len(one) for one in known]:
+    if [memory.count(session) for memory in memories] != [len(sets) for _, sets in known]:
         known = [memory.earlier(session) for memory in memories]
-        decision = decide(groups, memories, known)
-    beside = list(zip([memory.rows for memory in memories], known, strict=True))
-    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(beside)):
+        decision = groups.decide_beside(known)
+    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(known)):
         raise error_at("/fairness/exclude", _COUNTED_BEFORE)
     for memory, sets in zip(memories, decision.sets, strict=True):
         memory.add(session, sets)
@@ -144,8 +138,8 @@ def settle_disclosures(
 ) -> frozenset[str]:
     """The attributes that the run withholds; remembers what it discloses. A resumed run keeps its
     decision. Slow work is done before the transaction, and repeated within it only if another run
-    on the same data was quicker. `secret`: for keys of rows. `opened`:
-    sets that earlier experiments of the unit read, to which this adds."""
+    on the same data was quicker. `secret`: for keys of rows. `opened`: of the unit's earlier
+    experiments."""
     cell = experiment.run.cell
     if not is_remembered(cell):
         return frozenset()
@@ -156,7 +150,7 @@ def settle_disclosures(
     groups, memories = scored_groups(cell), _memories(experiment, secret, opened)
     with writer.database.read() as session:
         known = [memory.earlier(session) for memory in memories]
-    decision = decide(groups, memories, known)
+    decision = groups.decide_beside(known)
 
     def settle(session: Session) -> frozenset[str]:
         decided = _decided_before(session, experiment)

@@ -63,7 +63,7 @@ def publish_mlflow(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run: figures, spec, report and readings. Repeating it repeats nothing."""
+    """Write a run: figures by round, spec, report and readings. Repeating it repeats nothing."""
     if alias is not None and registered_model is None:
         raise usage_error("--alias: name the model too, by --registered-model")
     registration = None if registered_model is None else Registration(registered_model, alias)

@@ -27,6 +27,11 @@ from fedaudit.spec.experiment import ExperimentSpec
 _BITS = 64
 
 
+def _packed(words: NDArray[np.uint64]) -> bytes:
+    """A bit for every number, from 0 up; without zeros behind the last row."""
+    return words.tobytes().rstrip(b"\0")
+
+
 @dataclass(frozen=True, eq=False)
 class RowSet:
     """Some rows of the data, by their numbers. Confidential."""
@@ -41,21 +46,17 @@ class RowSet:
     @classmethod
     def of(cls, row_ids: Ints, keys: NDArray[np.uint64] | None = None) -> "RowSet":
         """The rows with these numbers, each at least 0; `keys` where rows may share a number."""
-        bits = np.zeros(int(row_ids.max(initial=-1)) + 1, dtype=np.bool_)
+        bits = np.zeros(-(-(int(row_ids.max(initial=-1)) + 1) // _BITS) * _BITS, dtype=np.bool_)
         bits[row_ids] = True
-        packed = np.packbits(bits)
-        named = packed if keys is None else np.sort(keys).astype("<u8")
-        return cls._of_packed(packed, hashlib.sha256(named.tobytes()).hexdigest())
+        words = np.packbits(bits).view(np.uint64)
+        named = _packed(words) if keys is None else np.sort(keys).astype("<u8").tobytes()
+        return cls._of_words(words, hashlib.sha256(named).hexdigest())
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
         """What `as_bytes` made. Raises zlib.error for anything else."""
-        return cls._of_packed(np.frombuffer(zlib.decompress(stored), dtype=np.uint8), digest)
-
-    @classmethod
-    def _of_packed(cls, packed: NDArray[np.uint8], digest: str) -> "RowSet":
-        padded = np.pad(packed, (0, -len(packed) % 8))
-        return cls._of_words(padded.view(np.uint64), digest)
+        packed = zlib.decompress(stored)
+        return cls._of_words(np.frombuffer(packed + bytes(-len(packed) % 8), np.uint64), digest)
 
     @classmethod
     def _of_words(cls, words: NDArray[np.uint64], digest: str = "") -> "RowSet":
@@ -71,8 +72,8 @@ class RowSet:
         return cls._of_words(words)
 
     def as_bytes(self) -> bytes:
-        """To be stored: a bit for every number, from 0 up, without zeros behind the last row."""
-        return zlib.compress(self.spread(self.width).tobytes().rstrip(b"\0"), level=1)
+        """To be stored."""
+        return zlib.compress(_packed(self.spread(self.width)), level=1)
 
     def spread(self, width: int) -> NDArray[np.uint64]:
         """All words [width, at least its own]."""
@@ -95,6 +96,11 @@ class RowSet:
         words = self.spread(max(self.width, other.width))
         words[other.places] ^= other.words
         return self._of_words(words)
+
+    def within(self, other: "RowSet") -> "RowSet":
+        """The rows that both have, without a digest."""
+        words = self.spread(max(self.width, other.width))
+        return self._of_words(words & other.spread(len(words)))
 
     @property
     def numbers(self) -> Ints:
@@ -129,17 +135,15 @@ class SetsBeside:
         self.sets = sets
         self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
         """[sets]: rows of each."""
-        self.widths = np.array([one.rows.width for one in sets], dtype=np.int64)
-        """[sets]: words of each, up to the last row."""
-        self._clients: NDArray[np.uint8] | None = None
-        self._has_clients = np.zeros(len(sets), dtype=np.bool_)
+        self._known: Ints | None = None
+        self._width = max((one.rows.width for one in sets), default=0)
         self._owners = np.repeat(np.arange(len(sets)), [len(one.rows.words) for one in sets])
         self._places = np.concatenate([_NO_PLACES, *(one.rows.places for one in sets)])
         self._words = np.concatenate([_NO_WORDS, *(one.rows.words for one in sets)])
 
     def shared(self, one: RowSet) -> Ints:
         """How many rows of one each of the sets has: [sets]."""
-        own = one.spread(max(one.width, int(self.widths.max(initial=0))))
+        own = one.spread(max(one.width, self._width))
         found = np.zeros(len(self.sets), dtype=np.int64)
         for first in range(0, len(self._words), _WORDS_AT_ONCE):
             part = slice(first, first + _WORDS_AT_ONCE)
@@ -148,18 +152,11 @@ class SetsBeside:
             np.add.at(found, self._owners[part][some], np.bitwise_count(both[some]))
         return found
 
-    def clients(self, client_of: Ints, clients: int, some: Ints) -> NDArray[np.uint8]:
-        """The clients known of the rows of the sets at some places, packed: [some, bytes]; computed
-        once. `client_of` [row numbers]: each below `clients`, or -1; the same in each call."""
-        if self._clients is None:
-            self._clients = np.zeros((len(self.sets), -(-clients // 8)), dtype=np.uint8)
-        for place in some[~self._has_clients[some]].tolist():
-            bits = np.zeros(clients, dtype=np.bool_)
-            bits[known_clients(self.sets[place].rows.numbers, client_of)] = True
-            self._clients[place] = np.packbits(bits)
-            self._has_clients[place] = True
-        found: NDArray[np.uint8] = self._clients[some]
-        return found
+    def known(self, rows: RowSet) -> Ints:
+        """`shared` of rows that are the same in each call, computed once."""
+        if self._known is None:
+            self._known = self.shared(rows)
+        return self._known
 
     def parts_of(self, one: RowSet) -> RowSet | None:
         """The union of a set's proper subsets; None where it has none."""
@@ -177,13 +174,6 @@ class SetsBeside:
             yield self.sets[place].rows, RowSet.union(inside)
 
 
-def known_clients(rows: Ints, client_of: Ints) -> Ints:
-    """The client of each row by its number, where it is known. `client_of` [row numbers]: -1 where
-    it is not."""
-    clients = client_of[rows[rows < len(client_of)]]
-    return clients[clients >= 0]
-
-
 class Neighbourhood:
     """When figures of two sets of rows are too near to each other to be disclosed both."""
 
@@ -194,11 +184,10 @@ class Neighbourhood:
         that the spec leaves out.
         """
         self._rows, self._clients, self._client_of = rows, clients, client_of
-        known = client_of[client_of >= 0]
-        longest = int(np.bincount(known).max(initial=0))
-        self._known_clients = int(known.max(initial=-1)) + 1
-        self._most = len(client_of) - len(known) + (clients - 1) * longest
-        """Rows that fewer than so many clients can have, with all rows of unknown clients."""
+        self._known = RowSet.of(np.flatnonzero(client_of >= 0))
+        longest = int(np.bincount(client_of[client_of >= 0]).max(initial=0))
+        self._most = (clients - 1) * longest
+        """Rows of known clients that fewer than so many clients can have."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether they differ, and only in few rows; or are the same rows, judged alike but for
@@ -211,44 +200,25 @@ class Neighbourhood:
 
     def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
         """Whether `is_near` is true of any of them."""
-        bounds = self._bound(np.maximum(others.widths, one.rows.width))
         differing = others.sizes + one.rows.rows - 2 * others.shared(one.rows)
-        close = np.flatnonzero(differing < bounds)
-        if self._clients > 1:
-            # The clients that only one of the two has differ in any case.
-            own = self._clients_of(SetsBeside([one]), np.zeros(1, dtype=np.int64))
-            apart = np.bitwise_count(self._clients_of(others, close) ^ own).sum(axis=1)
-            close = close[(differing[close] < max(1, self._rows)) | (apart < self._clients)]
+        known = one.rows.within(self._known)
+        of_known = others.known(self._known) + known.rows - 2 * others.shared(known)
+        near = (differing < max(1, self._rows)) | (of_known <= self._most)
+        close = np.flatnonzero(near)
         return any(self.is_near(one, others.sets[place]) for place in close.tolist())
 
     def leaves_few(self, whole: RowSet, parts: RowSet) -> bool:
         """Whether a set has more than its parts, and only few rows more."""
         return whole.rows > parts.rows and self._differ_in_few(whole, parts)
 
-    def _clients_of(self, sets: SetsBeside, some: Ints) -> NDArray[np.uint8]:
-        return sets.clients(self._client_of, self._known_clients, some)
-
-    def _bound(self, width: Ints) -> Ints:
-        """Sets of so many words at most [...] that differ in so many rows are not near: [...]."""
-        beyond = np.maximum(0, _BITS * width - len(self._client_of))
-        found: Ints = np.maximum(self._rows, self._most + beyond + 1)
-        return found
-
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
         """Of two sets that are not equal, even if all rows that differ share their numbers with
         rows of both."""
-        bound = int(self._bound(np.array(max(one.width, other.width))))
-        if abs(one.rows - other.rows) >= bound:
-            return False
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self._rows:
             return True
-        if self._clients < 2 or differing.rows >= bound:
-            return False
-        known = known_clients(differing.numbers, self._client_of)
-        if self._clients == 2:
-            return not (known[1:] != known[:1]).any()
-        return len(np.unique(known)) < self._clients
+        known = self._client_of[differing.within(self._known).numbers]
+        return self._clients > 1 and len(np.unique(known)) < self._clients
 
 
 def disclosed_sets(

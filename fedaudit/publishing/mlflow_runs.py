@@ -114,13 +114,17 @@ def _run(client: Any, home: str, publication: Publication) -> tuple[Any, bool]:
 def _write_entities(mlflow: Any, client: Any, run: Any, publication: Publication) -> int:
     entities, run_id = mlflow.entities, run.info.run_id
     # The same at every time of publishing.
-    time, step = _milliseconds(publication.times[1]) or run.info.start_time, publication.last_round
-    figures = {allowed_name(name): float(one) for name, one in publication.figures.items()}
+    time = _milliseconds(publication.times[1]) or run.info.start_time
+    final = [(name, one, publication.last_round) for name, one in publication.figures.items()]
+    there = {
+        (name, value.step)
+        for name in run.data.metrics
+        for value in client.get_metric_history(run_id, name)
+    }
     metrics = [
-        entities.Metric(name, value, time, step)
-        for name, value in figures.items()
-        if name not in run.data.metrics
-        or all(one.step != step for one in client.get_metric_history(run_id, name))
+        entities.Metric(allowed_name(name), float(value), time, step)
+        for name, value, step in (*publication.by_round, *final)
+        if (allowed_name(name), step) not in there
     ]
     parameters = allowed(spec_parameters(publication.settings), LONGEST_PARAMETER)
     for some in batched(allowed(_tags(publication), LONGEST_TAG).items(), MOST_TAGS):

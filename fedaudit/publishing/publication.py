@@ -6,19 +6,21 @@ that a gate would not count without an exception has another name.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.publishing.declared_ledgers import declared_facts, declared_figures
 from fedaudit.publishing.later_found import LaterFound, later_found
-from fedaudit.reports.figures import COUNTED, figures_of, parsed
+from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
+from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
 from fedaudit.reports.page.html import render, render_declared
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
@@ -54,6 +56,41 @@ def report_figures(document: Mapping[str, Any], report: Report) -> Figures:
         if figure.interval is not None:
             found |= {f"{name}_low": figure.interval.low, f"{name}_high": figure.interval.high}
     return found
+
+
+class RoundFigure(NamedTuple):
+    """A finite figure at the end of a round."""
+
+    name: str
+    """Begins with `rounds/`, and is one of Figures otherwise."""
+    value: float
+    round: int
+
+
+def round_figures(
+    document: Mapping[str, Any],
+    report: Report,
+    *,
+    rounds: Iterable[Mapping[str, Any]],
+    gaps: Iterable[Mapping[str, Any]],
+) -> Iterator[RoundFigure]:
+    """The figures of each round, but for those that the report withholds or suppresses. `rounds`
+    and `gaps` are the service's lines."""
+    withheld = {(one.attribute, one.figure) for one in figures_of(report) if one.value is None}
+    sections = {
+        name: privacy_section(document, name) if name in PRIVACY else "utility"
+        for name in BY_ROUND
+        if (None, name) not in withheld
+    }
+    for line in rounds:
+        for name, section in sections.items():
+            if (value := line.get(name)) is not None and isfinite(value):
+                yield RoundFigure(f"rounds/{section}/{name}", float(value), line["round"])
+    heading = f"rounds/{fairness_section(document)}"
+    for line in gaps:
+        attribute, name, value = line["attribute"], line["metric"], line["value"]
+        if value is not None and (attribute, name) not in withheld:
+            yield RoundFigure(f"{heading}/{attribute}/{name}", float(value), line["round"])
 
 
 def privacy_section(report: Mapping[str, Any], figure: str) -> str:
@@ -129,6 +166,8 @@ class Publication:
     figures: Figures
     last_round: int
     """At which the figures are."""
+    by_round: list[RoundFigure] = field(default_factory=list)
+    """None from a report file."""
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model: Path | None = None
@@ -276,12 +315,18 @@ def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Itera
                     file.writelines(client.export(id, "ledger"))
             found.files.append(ledger)
         if not declared:
-            _add_model(client, found, folder / MODEL_FILE)
+            _add_run(client, found, folder / MODEL_FILE)
         yield found
 
 
-def _add_model(client: Client, found: Publication, path: Path) -> None:
-    """Add the model of an experiment, where that may leave."""
+def _add_run(client: Client, found: Publication, path: Path) -> None:
+    """Add the rounds of an experiment, and its model where that may leave."""
+    found.by_round += round_figures(
+        found.document,
+        parsed_report(found.document),
+        rounds=client.rows(found.id, "rounds"),
+        gaps=client.rows(found.id, "fairness"),
+    )
     try:
         with path.open("wb") as file:
             client.download_model(found.id, file)

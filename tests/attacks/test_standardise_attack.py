@@ -127,9 +127,7 @@ def right_guesses(document: Option, folder: Path) -> float:
     return float(there - false)
 
 
-@pytest.mark.parametrize(
-    ("privacy", "how"), [(RECORD, "client"), (RECORD, "global"), (CENTRAL, "global")]
-)
+@pytest.mark.parametrize(("privacy", "how"), [(RECORD, "client"), (CENTRAL, "global")])
 def test_declared_constants_leave_nothing_to_guess_by(privacy, how, tmp_path):
     """Standardised, nearly all guesses are right. With constants they are as right as chance: at
     epsilon = 1 at most 0.46 more are right than false (Kairouz et al. 2015), in truth about none

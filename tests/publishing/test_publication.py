@@ -5,7 +5,13 @@ import json
 import pytest
 
 from fedaudit.publishing.declared_ledgers import declared_figures
-from fedaudit.publishing.publication import PublishingError, from_file, publication
+from fedaudit.publishing.publication import (
+    PublishingError,
+    from_file,
+    parsed_report,
+    publication,
+    round_figures,
+)
 from fedaudit.reports.report import assemble, report_hash
 from tests.api.ledgers.trainings import CENTRAL, declared, group, opened, post
 from tests.api.service import running_api, settings_for
@@ -61,6 +67,30 @@ def test_gaps_of_a_model_that_decides_nothing_have_another_name(material, publis
     gaps = {name.split("/")[0] for name in found.figures if "/group/" in name}
     assert gaps == {"fairness_no_evidence"}
     assert found.facts()["model_decides"] == "not shown: one outcome for nearly all rows"
+
+
+def test_what_the_report_withholds_is_not_published_round_by_round(material):
+    spec = {
+        "fairness": {
+            "sensitive": ["group"],
+            "favourable": {"op": "ge", "value": 0},
+            "minimum_group_size": 150,
+        }
+    }
+    document = assemble(material(spec))
+    gap = {"attribute": "group", "metric": "equalized_odds_difference", "value": 0.25}
+    rounds = [
+        {"round": 1, "validation_loss": 3.0, "accuracy": 0.5},
+        {"round": 2, "validation_loss": None},
+        {"round": 3, "validation_loss": float("inf"), "leakage_max": 2.0},
+    ]
+    gaps = [{**gap, "round": number} for number in (1, 2)]
+    found = round_figures(document, parsed_report(document), rounds=rounds, gaps=gaps)
+    # The report's target is a number, so that it has no accuracy; its groups are too small.
+    assert list(found) == [
+        ("rounds/utility/validation_loss", 3.0, 1),
+        ("rounds/privacy_not_in_force/leakage_max", 2.0, 3),
+    ]
 
 
 def test_a_report_file_is_published_as_it_is(material, tmp_path):

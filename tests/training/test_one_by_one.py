@@ -21,7 +21,7 @@ from tests.training.federations import (
     random_federation,
     table_cell,
 )
-from tests.training.gaussian import ADAM, ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
+from tests.training.gaussian import ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.test_stack import fingerprint
 
 
@@ -58,7 +58,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "logistic": {},
     "deep": {"model": DEEP},
     "named layers": {"model": NAMED},
-    "noise of named layers": {"model": NAMED, "privacy__per_layer": True},
     "rmse": {"training__loss": "rmse"},
     "batches": {"training__local": {"epochs": 3, "batch_size": 3, "step_size": 0.1}},
     "steps": {"training__local": {"steps": 8, "batch_size": 2, "step_size": 0.1}},
@@ -78,7 +77,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "reported": {"training__clustering": {"method": "reported"}},
     "one hypothesis": {"training__hypotheses": 1},
     "scored rows": {"federation": scored(0.4)},
-    "scored rows, one hypothesis": {"federation": scored(0.4), "training__hypotheses": 1},
     "sampled validation": {"training__stopping": {"validation_clients": 5, "validate_every": 3}},
     "budget": {"privacy__client_budget": 40.0},
     "noise of clients": ALONE,
@@ -189,12 +187,9 @@ def bits(stack: Stack, cuts: list[int]) -> tuple[object, ...]:
     return fingerprint(records), stack.checkpoint(0), stack.result(0).hypotheses.tobytes()
 
 
-@pytest.mark.parametrize("name", ["laplace", "local", "coins", "adam"])
+@pytest.mark.parametrize("name", ["laplace", "coins"])
 def test_threads_cuts_and_interruptions_do_not_matter(name: str) -> None:
-    own = {
-        "coins": {"training__cohort": {"sampling": "poisson", "rate": 0.5}},
-        "adam": {"training__local": {**ADAM, "epochs": 1, "batch_size": None}},
-    }
+    own = {"coins": {"training__cohort": {"sampling": "poisson", "rate": 0.5}}}
     cell = image_cell(IMAGES, **{**MECHANISMS[name], **own.get(name, {})})
     with threads(1):
         whole = bits(Stack([cell]), [4])

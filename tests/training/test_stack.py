@@ -116,7 +116,7 @@ def test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget() -> N
     assert 1 < len(together[2]) < 30
 
 
-@pytest.mark.parametrize("name", ["linear", "wide", "batches", "coins-wide"])
+@pytest.mark.parametrize("name", ["linear", "wide", "batches"])
 def test_threads_do_not_matter(name: str) -> None:
     spec = groups_spec(**NETWORKS[name])
     before = torch.get_num_threads()

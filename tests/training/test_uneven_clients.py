@@ -177,9 +177,8 @@ def test_threads_cuts_and_interruptions_do_not_matter(changes: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("model", [{"kind": "linear"}, {"kind": "mlp", "hidden": [24]}])
-def test_rows_that_are_left_on_disk_give_the_same_bits(changes, model, monkeypatch):
-    cell = table_cell(uneven(COUNTS), fairness=RULE, **{"model": model, **changes})
+def test_rows_that_are_left_on_disk_give_the_same_bits(changes, monkeypatch):
+    cell = table_cell(uneven(COUNTS), fairness=RULE, **changes)
     records, result = played(cell)
     monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 10)
     assert cell.federation.is_large

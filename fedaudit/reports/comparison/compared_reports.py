@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import (
+    Caution,
     Cell,
     ComparedExperiment,
     ComparedGuarantee,
@@ -23,6 +24,7 @@ from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.guarantee import is_unbounded
+from fedaudit.spec.metrics import is_ratio
 
 
 def compare_reports(
@@ -50,7 +52,7 @@ def compare_reports(
             )
             for report in reports
         ],
-        figures=figure_rows(reports),
+        figures=with_best(figure_rows(reports), reports),
         spec_differences=spec_differences([report.spec for report in reports]),
         warnings=warnings(reports),
         fronts=made,
@@ -137,6 +139,73 @@ def _otherwise(meaning: FigureMeaning, same: Sequence[FigureMeaning]) -> str:
         if of_it != getattr(meaning, name)
     ]
     return f"it has another row: its {', its '.join(stated)}"
+
+
+_TOTALS = ("leakage_max", "log_ratio_max", "epsilon_max")
+_OF_COSTS: frozenset[Caution] = frozenset({"other-radius", "other-model", "early-end"})
+_OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-loss"})
+
+
+def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[FigureRow]:
+    """The rows, with the best cell of each marked where it is best beyond doubt.
+
+    People choose a run by this mark, so it is rare. A run without protection, or with a degenerate
+    model, is never the best. A gap is the best only where its interval is apart from every other; a
+    figure without an interval is not known well enough. A cost is exact, and competes where its
+    guarantee is in force. Nothing is the best where the figures do not mean the same: on other
+    data, for other outcomes, within another radius.
+    """
+    found = []
+    for row in rows:
+        best, cells = _best(row, reports), list(row.cells)
+        if best is not None:
+            cells[best] = cells[best].model_copy(update={"best": True})
+        found.append(row.model_copy(update={"cells": cells}))
+    return found
+
+
+def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
+    competing = [
+        place
+        for place, (cell, report) in enumerate(zip(row.cells, reports, strict=True))
+        if cell.value is not None and _may_win(row, report)
+    ]
+    refused = _OF_COSTS if row.section == "privacy" else _OF_GAPS
+    found = warnings([reports[one] for one in competing])
+    if len(competing) < 2 or any(one.code in refused for one in found):
+        return None
+    ranges = {place: _range(row, row.cells[place]) for place in competing}
+    known = {place: found for place, found in ranges.items() if found is not None}
+    if len(known) < len(ranges):
+        return None
+    best = min(known, key=lambda place: known[place][1])
+    others = (low for place, (low, _) in known.items() if place != best)
+    return best if known[best][1] < min(others) else None
+
+
+def _may_win(row: FigureRow, report: Report) -> bool:
+    if report.guarantee.kind == "none":
+        return False
+    if row.section == "privacy":
+        return report.guarantee.in_force is True
+    return report.utility.degenerate is not True
+
+
+def _range(row: FigureRow, cell: Cell) -> tuple[float, float] | None:
+    """From the best to the worst that the figure may be, less being better; None if not known."""
+    match row.section:
+        case "privacy":
+            exact = cell.value if row.figure in _TOTALS else None
+            return None if exact is None else (exact, exact)
+        case "utility":
+            return None  # losses and accuracies have no interval
+        case "fairness":
+            if cell.interval is None:
+                return None
+            low, high = cell.interval.low, cell.interval.high
+            return (-high, -low) if is_ratio(row.figure) else (low, high)
+        case _:
+            assert_never(row.section)
 
 
 # Every experiment has its own name, which the comparison's head already shows.

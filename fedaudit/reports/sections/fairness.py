@@ -27,6 +27,7 @@ from fedaudit.reports.sections.part import (
     Part,
     Reasons,
     Share,
+    with_rates,
 )
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import RATES
@@ -44,6 +45,7 @@ class MetricSection(Part):
     last_rounds_reason: str | None = "the rounds have the gaps of each round"
 
 
+@with_rates(after="suppressed")
 class GroupSection(Part):
     """The figures of one group; a suppressed group shows none. Counts are confidential."""
 
@@ -51,9 +53,6 @@ class GroupSection(Part):
     label: Annotated[str | None, WHERE_GIVEN] = None
     """What the spec's `federation.labels` call the group; absent where they leave its code."""
     suppressed: bool
-    selection_rate: Share | None
-    true_positive_rate: Share | None
-    false_positive_rate: Share | None
     accuracy: Share | None = None
     baseline_accuracy: Share | None = None
     """This and the next two are in reports of earlier versions alone."""
@@ -176,9 +175,9 @@ def with_rate_intervals(
             if value is None or not np.isfinite(bounds).all():
                 continue
             low, high = outward(min(bounds[0], value), max(bounds[1], value), step)
-            own[name] = IntervalSection(
-                low=max(0.0, low), high=min(1.0, high), level=level, method=method
-            )
+            if RATES[name].is_share:
+                low, high = max(0.0, low), min(1.0, high)
+            own[name] = IntervalSection(low=low, high=high, level=level, method=method)
         kept = {name: why for name, why in group.reasons.items() if name != "rate_intervals"}
         update = {"rate_intervals": own, "reasons": kept} if own else {}
         found.append(group.model_copy(update=update))

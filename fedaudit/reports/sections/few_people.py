@@ -14,6 +14,7 @@ from fedaudit.fairness.intervals import score_ends
 from fedaudit.fairness.noised_counts import outward
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.fairness import ENDS
+from fedaudit.spec.metrics import RATES
 
 
 def least_people(report: Mapping[str, Any]) -> int | None:
@@ -27,7 +28,7 @@ def rests_on_few(group: Mapping[str, Any], rate: str, *, least: int | None) -> b
     """Whether the interval of a group's rate is wider than that of `least` rows drawn one by one
     would be, as it also is where the rows are of few clients that differ; False without one."""
     interval = (group.get("rate_intervals") or {}).get(rate)
-    if interval is None or least is None:
+    if interval is None or least is None or not RATES[rate].is_share:
         return False
     ends = score_ends(np.array(group[rate]), np.array(float(least)), share=1 - interval["level"])
     low, high = outward(float(ends[0]), float(ends[1]), ENDS)

@@ -184,10 +184,18 @@ class Rounding:
 
     def _interval(self, name: str, exact: IntervalSection, value: float) -> IntervalSection:
         """Widened to whole steps, and to the value itself."""
-        is_share = name in (*METRICS, "accuracy_difference")
-        # Shares in steps of the base's rows, losses to two digits.
-        step = self._step if is_share else digit_step(exact.high)
+        step = self._step_of(name, exact.high)
         low, high = outward(min(exact.low, value), max(exact.high, value), step)
-        if is_share:
+        if _is_share(name):
             high = min(1.0, high)
         return exact.model_copy(update={"low": max(0.0, low), "high": high})
+
+    def _step_of(self, name: str, value: float) -> float:
+        """Shares in steps of the base's rows; losses to two digits, other rates at most so."""
+        if _is_share(name):
+            return self._step
+        return max(self._step, digit_step(value)) if name in METRICS else digit_step(value)
+
+
+def _is_share(name: str) -> bool:
+    return name == "accuracy_difference" or (name in METRICS and METRICS[name].is_share)

@@ -1,5 +1,7 @@
 """Every mechanism answers every question, and its answers agree with each other."""
 
+from functools import cache
+
 import pytest
 
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
@@ -10,6 +12,7 @@ from tests.privacy.mechanisms.specs import CLIENTS, SPECS, records_of
 pytestmark = pytest.mark.parametrize("name", SPECS)
 
 
+@cache
 def bound(name: str) -> tuple[PrivacyMechanism, SpendingPlan | None]:
     """The mechanism of a spec, and its plan."""
     spec = SPECS[name]

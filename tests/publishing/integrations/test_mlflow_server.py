@@ -95,9 +95,14 @@ def test_a_run_with_figures_spec_report_and_readings(there, printed, server):
     tags, metrics = run.data.tags, run.data.metrics
     assert (run.info.run_name, run.info.status) == ("small", "FINISHED")
     assert metrics["utility/validation_loss"] == document["utility"]["validation_loss"]
+    losses = server.get_metric_history(printed["run_id"], "rounds/utility/validation_loss")
+    assert [(one.step, one.value) for one in losses] == [
+        (line["round"], line["validation_loss"])
+        for line in there.client.rows(there.simulated, "rounds")
+    ]
     # The noise was simulated: whoever sorts runs by what is proven does not find it.
     assert metrics["privacy_not_in_force/leakage_max"] == document["privacy"]["leakage_max"]
-    assert not any(name.startswith("privacy/") for name in metrics)
+    assert not any(name.startswith(("privacy/", "rounds/privacy/")) for name in metrics)
     assert tags["fedaudit.privacy_cost"].startswith("heuristic, not in force: ")
     assert tags["fedaudit.gate.2"].startswith("insufficient_evidence: leakage_max <= 40: ")
     assert min(name for name in tags if name.startswith("fedaudit.")) == "fedaudit.answer"
@@ -146,13 +151,15 @@ def test_a_ledger_is_a_run_that_grows_with_it(there, publish, server, tracking_u
 
 def test_what_an_interruption_left_out_is_added(there, server, tracking_uri):
     with from_service(there.client, there.simulated) as found:
-        figures, found.figures = found.figures, dict(list(found.figures.items())[:3])
+        rest = found.by_round[5:]
+        del found.by_round[5:]
         files, found.files = found.files, found.files[:1]
         half = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="half")
-        found.figures, found.files = figures, files
+        found.by_round += rest
+        found.files = files
         whole = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="half")
         assert whole.run_id == half.run_id
-        assert (whole.metrics, whole.files) == (len(figures) - 3, len(files) - 1)
+        assert (whole.metrics, whole.files) == (len(rest), len(files) - 1)
 
 
 def test_an_alias_is_only_of_a_version_whose_gates_passed(there, server, tracking_uri, tmp_path):

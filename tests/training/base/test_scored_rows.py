@@ -180,7 +180,7 @@ def test_of_several_classes_more_is_wrong_than_the_outcome() -> None:
 
 def test_accuracy_by_group_adds_up_to_the_accuracy() -> None:
     data = image_federation()  # every row is in a group
-    result, _ = end_of(image_cell(data, training__hypotheses=2))
+    result, _ = end_of(image_cell(data, training__hypotheses=2, training__rounds=1))
     check_consistent(result)
     scores = result.scores["group"]
     assert scores.correct is not None

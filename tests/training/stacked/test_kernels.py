@@ -133,7 +133,7 @@ def test_words_and_samples(seed: int, population: int, round_: int, data: st.Dat
 
 
 RUNS: dict[str, dict[str, Any]] = {
-    **NETWORKS,
+    **{name: one for name, one in NETWORKS.items() if name != "coins-wide"},
     "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
     "deep": {"model": {"kind": "mlp", "hidden": [5, 3]}, "training__local__step_size": 0.01},
     "mse": {"training__loss": "mse", "training__local__step_size": 0.01},
@@ -141,9 +141,9 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @compiled
-@pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS)
-def test_whole_runs(changes: dict[str, Any]) -> None:
-    cells = [cell(groups_spec(**{"seed": seed, **changes})) for seed in range(2)]
+@pytest.mark.parametrize("name", RUNS)
+def test_whole_runs(name: str) -> None:
+    cells = [cell(groups_spec(**{"seed": seed, **RUNS[name]})) for seed in range(2)]
     here, there = both(lambda: run_stacked(cells, 11))
     for position in range(len(cells)):
         assert fingerprint(here[position]) == fingerprint(there[position])
