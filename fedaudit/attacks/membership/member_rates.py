@@ -259,7 +259,7 @@ def claim_of(attacked: AttackedRun) -> Claim | str:
     mechanism, inputs = mechanism_of(run.spec), run.ledger.inputs
     match inputs.cost_kind:
         case "unbounded":
-            return f"there is no claim: {why_unbounded(inputs)}"
+            return why_unbounded(inputs)
         case "leakage":
             return _METRIC
         case "epsilon":

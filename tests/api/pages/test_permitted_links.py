@@ -8,8 +8,9 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from api.shared.page_printer import PagePrinter
 from tests.api.ledgers.trainings import declared, opened, post
-from tests.api.pages.browser import Browser, signed_in
+from tests.api.pages.browser import Browser, printed, signed_in
 from tests.api.service import Api, finish, spec
 
 _REFERENCE = re.compile(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"')
@@ -57,7 +58,10 @@ def filled(shared_api: Api) -> Filled:
     ],
     ids=lambda scopes: "+".join(scopes) or "every scope",
 )
-def test_every_link_leads_somewhere(filled: Filled, scopes: tuple[str, ...]) -> None:
+def test_every_link_leads_somewhere(
+    filled: Filled, scopes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PagePrinter, "pdf", printed)
     api, ids, ledger, sweep = filled
     visitor = signed_in(api, *scopes)
     seen = dict(_crawl(visitor, "/"))

@@ -5,11 +5,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from api.shared.page_printer import PagePrinter
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.reports.readings.readings import READINGS
-from tests.api.pages.browser import signed_in
+from tests.api.pages.browser import printed, signed_in
 from tests.api.service import Api, finish, spec
 
 
@@ -23,7 +25,10 @@ def _links(page: str) -> set[str]:
     return {html.unescape(href) for href in re.findall(r'<a href="([^"]*)" download', page)}
 
 
-def test_every_file_of_a_report_is_what_the_api_says(api: Api, tmp_path: Path) -> None:
+def test_every_file_of_a_report_is_what_the_api_says(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PagePrinter, "pdf", printed)
     base = _finished(api)
     visitor = signed_in(api)
     offered = _links(visitor.get(f"{base}/report").text)

@@ -79,7 +79,7 @@ def test_a_model_that_memorised_gives_its_rows_away(memorised: AttackedRun) -> N
     assert (section.variant, section.variance) == ("online", "per-record")
     # Without a mechanism there is no claim.
     assert section.claim is None
-    assert section.reasons["claim"].startswith("there is no claim")
+    assert section.reasons["claim"].startswith("there is no mechanism")
     assert section.alarm is None
 
 
