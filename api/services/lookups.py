@@ -37,12 +37,6 @@ from models.vocabulary import AuditAction
 Row = TypeVar("Row")
 AnyPage = TypeVar("AnyPage", bound=BaseModel)
 
-_SETTINGS: dict[FileKind, str] = {
-    "artifact": "FEDAUDIT_KEEP_ARTIFACTS_DAYS",
-    "attack-files": "FEDAUDIT_KEEP_RESULTS_DAYS",
-    "model": "FEDAUDIT_KEEP_RESULTS_DAYS",
-    "record-table": "FEDAUDIT_KEEP_RESULTS_DAYS",
-}
 _WHAT: dict[FileKind, str] = {
     "artifact": "the file of parameters",
     "attack-files": "what attacks found",
@@ -131,7 +125,9 @@ def _why_gone(found: ExpiredFile) -> str:
     when, what = f"{found.expired_at:%Y-%m-%d}", _WHAT[found.kind]
     if found.reason == "erased":
         return f"{what} was erased with its federation on {when}"
-    days = f"{found.kept_days} days ({_SETTINGS[found.kind]})"
+    # Files of parameters were removed after a time by earlier versions alone.
+    setting = "" if found.kind == "artifact" else " (FEDAUDIT_KEEP_RESULTS_DAYS)"
+    days = f"{found.kept_days} days{setting}"
     return f"{what} expired on {when}: this service keeps such files for {days}"
 
 

@@ -325,8 +325,8 @@ GroupTallies = Annotated[
 
 MAX_CANARIES = 20_000
 _NUMBERS = Annotated[int, Field(ge=2, le=10**15)]
-Finite = Annotated[float, Field(ge=-1e150, le=1e150)]
-Squared = Annotated[float, Field(gt=0, le=1e150)]
+Finite = Annotated[float, Field(ge=-1e30, le=1e30)]
+Squared = Annotated[float, Field(ge=1e-9, le=1e30)]
 
 
 class CanaryScores(SpecPart):

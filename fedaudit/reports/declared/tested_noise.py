@@ -17,6 +17,7 @@ from fedaudit.privacy.lower_bounds.e_values import (
     one_look_level,
 )
 from fedaudit.privacy.lower_bounds.epsilon_bounds import (
+    SignalFit,
     most_canaries,
     one_run_epsilon,
     one_run_p_value,
@@ -31,6 +32,7 @@ from fedaudit.spec.declared_ledgers import LedgerTerms
 
 FigureStatus = Literal["declared", "tested", "contradicted"]
 _SIGNIFICANCE = 0.01
+_MOST_WEIGHT, _MOST_NUMBERS = 1e6, 10**8
 _SHARES = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
 
 
@@ -67,8 +69,9 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
             reason="no canaries were declared, so nothing tests the noise",
             bounds=[],
         )
+    fit = _thinned(found.fit)
     power = known_noise_alarm_power(
-        claimed=CLAIMED, true=2 * CLAIMED, weight=found.weight, numbers=found.numbers, share=None
+        claimed=CLAIMED, true=2 * CLAIMED, weight=fit.weight, numbers=fit.numbers, share=None
     )
     status, reason = _status(material, found, power, rounds=len(rounds))
     law = _law(found, terms)
@@ -113,6 +116,16 @@ def _status(
     )
 
 
+def _thinned(fit: SignalFit) -> SignalFit:
+    """What a smaller share of very many releases would show, and so no more: Student's t is not
+    computed for any number."""
+    share = min(1.0, _MOST_WEIGHT / fit.weight)
+    numbers, deviation = min(fit.numbers, _MOST_NUMBERS), fit.deviation or 0.0
+    product, weight = share * fit.product, share * fit.weight
+    squares = product**2 / weight + deviation**2 * (numbers - 1)
+    return SignalFit(product, weight, squares, numbers)
+
+
 def _alarm(found: CanaryEvidence) -> Alarm | None:
     if found.alarm_round is None:
         return None
@@ -145,7 +158,7 @@ def _bounds(
     """
     share = {name: part * _SIGNIFICANCE for name, part in _SHARES.items()}
     level = {name: one_look_level(part) for name, part in _SHARES.items()}
-    ratio = found.fit.least_ratio(share["known-noise"]) * law.ratio
+    ratio = _thinned(found.fit).least_ratio(share["known-noise"]) * law.ratio
     yield CanaryBound(
         name="known-noise",
         epsilon_lower_bound=gaussian_epsilon(ratio, delta),
