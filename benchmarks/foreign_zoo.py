@@ -169,12 +169,12 @@ def _of_wrapper(count: int, weights: tuple[int, ...]) -> StepReplay:
 
 
 def honest_flower() -> StepReplay:
-    """Flower's wrapper with as many clients as it is told of, of equal weight."""
+    """Flower's wrapper with as many clients as it assumes, of equal weight."""
     return _of_wrapper(8, (1,) * 8)
 
 
 def fewer_clients() -> StepReplay:
-    """Flower's wrapper told of 8 sampled clients, with a mean of 4."""
+    """Flower's wrapper for 8 sampled clients, with a mean of 4."""
     return _of_wrapper(8, (1,) * 4)
 
 
@@ -203,7 +203,7 @@ _OF_EPSILON_1 = float(np.sqrt(2 * np.log(1.25 / 1e-5)))
 
 
 def local_distance() -> StepReplay:
-    """Flower's `LocalDpMod` with its clip as sensitivity: two updates lie two clips apart."""
+    """Flower's `LocalDpMod` with its clip as sensitivity: two updates are two clips apart."""
     return replay(
         _local(1.0), 100 * _ALONG, -100 * _ALONG, clip=1.0, noise_multiplier=_OF_EPSILON_1
     )

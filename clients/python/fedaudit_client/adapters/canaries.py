@@ -1,4 +1,4 @@
-"""Canaries in a training that runs elsewhere: contributions of the adapter's own, each of which is
+"""Canaries in a training that runs elsewhere: contributions that the adapter adds, each of which is
 there by the fall of a fair coin, and which are searched for in what leaves. Needs numpy.
 
 A canary sends sixteen clips along a direction of the parameters' space, so that the training's own
