@@ -11,6 +11,8 @@ _AS_TIGHT = {"rdp": "rdp", "prv": "pld"}  # Opacus' `mechanism()`: the same boun
 _ALIKE = 0.02  # Of an epsilon above 1, or as a number: other orders, and the 0.01 that `prv` adds.
 _OF_OPACUS = "add-or-remove-one of a record that Poisson's coins draw"
 
+Larger = Literal["ledger", "accountant", "neither"]
+
 
 @dataclass(frozen=True)
 class AccountantComparison:
@@ -21,7 +23,7 @@ class AccountantComparison:
     accountant: float
     neighbours: tuple[str, str]
     """The ledger's, and the accountant's."""
-    larger: Literal["ledger", "accountant", "neither"] | None
+    larger: Larger | None
     """None where the two are figures of different things."""
     reasons: tuple[str, ...]
     """What the two mean or count differently."""
@@ -42,8 +44,8 @@ def compare_accountant(trainer: Any, ledger: Ledger) -> AccountantComparison:
         counted[f"{noise:.6g}", f"{rate:.6g}"] += steps
     theirs = float(own.get_epsilon(shown["delta"])) if counted else 0.0
     [figure] = shown["epsilon"]
-    ours, larger = figure["value"], None
-    reasons = _different_things(shown, figure)
+    ours, reasons = figure["value"], _different_things(shown, figure)
+    larger: Larger | None = None
     if not reasons:
         larger = "ledger" if ours > theirs else "accountant"
         if abs(ours - theirs) <= _ALIKE * max(1.0, ours):
