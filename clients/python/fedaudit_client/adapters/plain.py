@@ -105,11 +105,17 @@ class Ledger:
         """The number that comes behind the last declared round."""
         self.alarm_round: int | None = self.terms.get("alarm_round")
         """The round in which canaries contradicted the declared noise."""
+        self.events: list[Event] = []
+        """Of the rounds that were declared by this object."""
 
     @classmethod
     def open(cls, client: Client, terms: Event) -> Self:
         """A new ledger on these terms. Raises ValidationError for terms that do not fit."""
         return cls(client, client.create_ledger(terms)["id"])
+
+    def current(self) -> Json:
+        """The ledger as it is now."""
+        return self._client.ledger(self.id)
 
     @property
     def sees_uploads(self) -> bool:
@@ -142,6 +148,7 @@ class Ledger:
     def declare(self, rounds: Sequence[Mapping[str, Any]]) -> None:
         """Enter rounds that ran, in ascending order. The same again changes nothing."""
         answer = self._client.declare_rounds(self.id, rounds)
+        self.events += [one["event"] for one in rounds if one["round"] >= self.next_round]
         self.next_round = max(self.next_round, rounds[-1]["round"] + 1)
         newest = answer["rounds"][-1].get("alarm_round")
         if newest is not None and self.alarm_round is None:
