@@ -160,7 +160,8 @@ def _private_step(batch_size: int) -> Any:
         )
         module(features).mean().backward()
         optimizer.pre_step()
-        found: Rows = layer.weight.grad.numpy()[0]
+        [weight] = module.parameters()
+        found: Rows = weight.grad.numpy()[0]
         return found
 
     return step
@@ -175,8 +176,8 @@ def floored_batch() -> StepReplay:
     """opacus#819: the divisor is rounded down, and one row more moves it, of a thousand too."""
     others = np.tile(100 * _ALONG, (1023, 1))
     loud = np.vstack([others, -1_000_000 * _ALONG])
-    asked = {"clip": 1.0, "noise_multiplier": NOISE, "divisor": 256.0}
-    return replay(_private_step(256), loud, others, **asked)
+    step = _private_step(256)
+    return replay(step, loud, others, clip=1.0, noise_multiplier=NOISE, divisor=256.0)
 
 
 def batch_clipped() -> StepReplay:
