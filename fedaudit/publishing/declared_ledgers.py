@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedaudit.number_text import at_most
+from fedaudit.reports.declared.tested_noise import status_of
 from fedaudit.reports.readings import facts
 
 _COUNTS = {
@@ -14,9 +15,10 @@ _COUNTS = {
 
 def declared_figures(document: Mapping[str, Any]) -> dict[str, float]:
     """By name, the figures of a ledger's report that exist. Names have `declared` in them,
-    `declared_contradicted` where the declarations contradict themselves, and `conditional` where
-    gates want an exception for that too."""
-    mark = "declared_contradicted" if document["contradictions"] else "declared"
+    `declared_contradicted` where canaries contradict what was declared, or it does itself, and
+    `conditional` where gates want an exception for that too."""
+    refuted = document["contradictions"] or status_of(document) == "contradicted"
+    mark = "declared_contradicted" if refuted else "declared"
     privacy, conditions = document["privacy"], document["guarantee"]["conditions"]
     found = {}
     for name in ("epsilon_max", "leakage_max", "leakage_median", "log_ratio_max"):

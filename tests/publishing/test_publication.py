@@ -148,5 +148,9 @@ def test_what_a_trainer_declares_is_named_as_its_word(sqlite_url, tmp_path):
     assert (facts["kind"], facts["ledger_id"]) == ("declared-ledger", ledger)
     assert facts["privacy_cost"].startswith("as declared, and not observed: epsilon = ")
     assert (min(facts), found.passed, "subjects" in found.settings) == ("answer", False, False)
-    contradicted = {**found.document, "contradictions": ["c1 came too often"]}
-    assert all("_declared_contradicted/" in name for name in declared_figures(contradicted))
+    for refuted in (
+        {"contradictions": ["c1 came too often"]},
+        {"tests": {"status": "contradicted"}},
+    ):
+        names = declared_figures({**found.document, **refuted})
+        assert all("_declared_contradicted/" in name for name in names)

@@ -7,7 +7,7 @@ declared. That is tested after each round by likelihood ratios that may be looke
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -100,3 +100,32 @@ def ratio_of(evidence: CanaryEvidence, *, reach: int) -> float:
     """How far apart neighbours move all releases of one canary together, over the declared
     deviation: the mu of Gaussian differential privacy that the declared noise alone gives."""
     return reach * math.sqrt(evidence.squared_ratio)
+
+
+@dataclass(frozen=True)
+class RoundEvidence:
+    """What one round added."""
+
+    canaries: float
+    """In each of its releases."""
+    squared_ratio: float
+    """Of a canary that is in all of them."""
+    shown: tuple[str, ...]
+    """Rounds with equal ones measured the same noise."""
+
+
+def by_round(
+    stored: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+) -> Iterator[RoundEvidence]:
+    """Of the events of rounds with canaries and what is stored of these, in order."""
+    before = CanaryEvidence()
+    for event, found in stored:
+        after, variance = CanaryEvidence.of(found), event["noise_multiplier"] ** 2
+        ratio = event["steps"] / variance
+        shown = [getattr(after, one) - getattr(before, one) for one in ("product", "squares")]
+        yield RoundEvidence(
+            canaries=min(len(after.present), (after.weight - before.weight) / ratio),
+            squared_ratio=ratio,
+            shown=tuple(f"{variance * one:.6g}" for one in shown),
+        )
+        before = after

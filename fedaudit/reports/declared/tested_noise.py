@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedaudit.privacy.declared.canary_evidence import CLAIMED, CanaryEvidence, ratio_of
+from fedaudit.privacy.declared.canary_evidence import CLAIMED, CanaryEvidence, by_round, ratio_of
 from fedaudit.privacy.lower_bounds.e_values import (
     ENOUGH_ALONE,
     known_noise_alarm_power,
@@ -69,11 +69,19 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
             reason="no canaries were declared, so nothing tests the noise",
             bounds=[],
         )
+    each = list(by_round([(one.event, one.canaries) for one in rounds if one.canaries]))
     fit = _thinned(found.fit)
+    # As of canaries that are spread evenly: many in one round say nothing of the others' noise.
+    even = min(one.canaries for one in each) * sum(one.squared_ratio for one in each)
     power = known_noise_alarm_power(
-        claimed=CLAIMED, true=2 * CLAIMED, weight=fit.weight, numbers=fit.numbers, share=None
+        claimed=CLAIMED,
+        true=2 * CLAIMED,
+        weight=min(fit.weight, even),
+        numbers=fit.numbers,
+        share=None,
     )
-    status, reason = _status(material, found, power, rounds=len(rounds))
+    fresh = len({one.shown for one in each}) == len(each)
+    status, reason = _status(material, found, power, rounds=len(rounds), fresh=fresh)
     law = _law(found, terms)
     claim = gaussian_epsilon(law.mu, terms.delta)
     return TestedNoise(
@@ -93,7 +101,7 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
 
 
 def _status(
-    material: DeclaredMaterial, found: CanaryEvidence, power: float, *, rounds: int
+    material: DeclaredMaterial, found: CanaryEvidence, power: float, *, rounds: int, fresh: bool
 ) -> tuple[FigureStatus, str]:
     if found.alarm_round is not None:
         return (
@@ -104,6 +112,8 @@ def _status(
         return "contradicted", "what was declared contradicts itself"
     if found.rounds < rounds or len(material.rounds) > rounds:
         return "declared", f"canaries were in {found.rounds} of {len(material.rounds)} rounds only"
+    if not fresh:
+        return "declared", "two rounds have the same scores, as no two measurements of noise do"
     if power < SUFFICIENT_POWER:
         return "declared", (
             "noise half of what is declared would have raised an alarm with a chance of "

@@ -96,6 +96,26 @@ def test_gates_can_demand_that_the_noise_was_tested(api: Api, client: Client) ->
     assert "canaries contradicts the guarantee" in reason
 
 
+def test_canaries_of_one_round_say_nothing_of_the_noise_of_others(api: Api, client: Client) -> None:
+    sums = {"releases": 1, "numbers": N, "squares": N * NOISE**2}
+    many, few = (
+        {"present": "1" * one, "scores": [1.0] * one, "product": one, "weight": one, **sums}
+        for one in (350, 2)
+    )
+    statuses = []
+    for each in ([many], [many, few], [many, many]):
+        ledger = Ledger.open(client, CENTRAL)
+        rounds = [declared(at, ["a"], EVENT, canaries=one) for at, one in enumerate(each, 1)]
+        assert post(api, ledger.id, *rounds).status_code == 200
+        found = client.ledger_report(ledger.id)["tests"]
+        statuses.append((found["status"], found["power"] > 0.8, "same scores" in found["reason"]))
+    assert statuses == [
+        ("tested", True, False),
+        ("declared", False, False),
+        ("declared", True, True),
+    ]
+
+
 class Halved(DPOptimizer):
     """Adds half of the noise that it is asked for, and says nothing of it."""
 
