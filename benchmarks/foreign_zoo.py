@@ -1,10 +1,11 @@
 """Published faults of libraries as they were released, each found by a replay from outside.
 
 `python -m benchmarks.foreign_zoo` prints the table of docs/elsewhere.md; with a name it plays that
-one alone. Needs Opacus and Flower (`make test-integrations` installs both). No code of theirs is
-changed: each fault is a way to use them that they accept.
+one alone. Needs Opacus, Flower and jax_privacy (`make test-integrations` installs them). No code of
+theirs is changed: each fault is a way to use them that they accept.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -64,6 +65,46 @@ def fixed_batches() -> StepReplay:
     return replay_sampler(_epochs(private), population=256, rate=16 / 256)
 
 
+def keras_batches() -> StepReplay:
+    """jax_privacy#272: its accountant assumes Poisson's coins, and by default Keras shuffles."""
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+    import jax
+    import keras
+    from jax_privacy.keras_api import DPKerasConfig, make_private
+
+    seen: list[int] = []
+    batches: list[list[int]] = []
+
+    class Watched(keras.layers.Layer):
+        def call(self, rows: Any) -> Any:
+            jax.debug.callback(lambda row: seen.extend(np.ravel(row).astype(int)), rows)
+            return rows
+
+    class Steps(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            jax.effects_barrier()
+            batches.append(list(seen))
+            seen.clear()
+
+    model = keras.Sequential([keras.Input((1,)), Watched(), keras.layers.Dense(1)])
+    model.compile(loss="mse", optimizer=keras.optimizers.SGD(0.0))
+    config = DPKerasConfig(
+        epsilon=3.0,
+        delta=1e-5,
+        clipping_norm=1.0,
+        batch_size=16,
+        gradient_accumulation_steps=1,
+        train_steps=16 * 20,
+        train_size=256,
+        noise_multiplier=2.0,
+    )
+    rows = np.arange(256, dtype=np.float32)[:, None]
+    private = make_private(model, config)
+    private.fit(rows, rows, batch_size=16, epochs=20, verbose=0, callbacks=[Steps()])
+    epochs = iter([batches[start : start + 16] for start in range(0, len(batches), 16)])
+    return replay_sampler(lambda: next(epochs), population=256, rate=16 / 256)
+
+
 def shuffled_loader() -> StepReplay:
     """A loader of torch that shuffles, accounted as Poisson's coins."""
     loader = DataLoader(
@@ -102,6 +143,41 @@ def honest_opacus() -> StepReplay:
 def seeded_generator() -> StepReplay:
     """Opacus with a generator of noise that is seeded anew for each step."""
     return _of_step(_optimised(seed=3))
+
+
+def _private_step(batch_size: int) -> Any:
+    """A step of all rows by the optimizer that Opacus' engine makes for a loader of these rows."""
+
+    def step(rows: Rows) -> Rows:
+        features = torch.from_numpy(rows).float()
+        layer = torch.nn.Linear(N, 1, bias=False)
+        module, optimizer, _ = PrivacyEngine().make_private(
+            module=layer,
+            optimizer=torch.optim.SGD(layer.parameters(), lr=1.0),
+            data_loader=DataLoader(TensorDataset(features), batch_size=batch_size),
+            noise_multiplier=NOISE,
+            max_grad_norm=1.0,
+        )
+        module(features).mean().backward()
+        optimizer.pre_step()
+        [weight] = module.parameters()
+        found: Rows = weight.grad.numpy()[0]
+        return found
+
+    return step
+
+
+def few_rows() -> StepReplay:
+    """opacus#571: the mean's divisor is the number of rows, which neighbours differ in."""
+    return _of_step(_private_step(8))
+
+
+def floored_batch() -> StepReplay:
+    """opacus#819: the divisor is rounded down, and one row more moves it, of a thousand too."""
+    others = np.tile(100 * _ALONG, (1023, 1))
+    loud = np.vstack([others, -1_000_000 * _ALONG])
+    step = _private_step(256)
+    return replay(step, loud, others, clip=1.0, noise_multiplier=NOISE, divisor=256.0)
 
 
 def batch_clipped() -> StepReplay:
@@ -223,8 +299,11 @@ def local_sensitivity() -> StepReplay:
 
 _FAULTS: dict[str, tuple[str, Callable[[], StepReplay]]] = {
     "opacus-813": ("opacus", weighted_sampler),
+    "opacus-571": ("opacus", few_rows),
+    "opacus-819": ("opacus", floored_batch),
     "opacus-fixed-batches": ("opacus", fixed_batches),
     "opacus-seeded": ("opacus", seeded_generator),
+    "jax-privacy-272": ("jax-privacy", keras_batches),
     "torch-shuffled": ("torch", shuffled_loader),
     "torch-batch-clip": ("torch", batch_clipped),
     "flower-fewer-clients": ("flwr", fewer_clients),

@@ -3,14 +3,18 @@
 import pytest
 
 pytest.importorskip("flwr.serverapp", reason="needs the extra `integrations`: Flower")
+pytest.importorskip("jax_privacy", reason="needs the extra `integrations`: jax_privacy")
 
 from benchmarks.foreign_zoo import names, played
 
 pytestmark = pytest.mark.integrations
 STAGES = {
     "opacus-813": "sampling",
+    "opacus-571": "normaliser",
+    "opacus-819": "normaliser",
     "opacus-fixed-batches": "sampling",
     "opacus-seeded": "noise",
+    "jax-privacy-272": "sampling",
     "torch-shuffled": "sampling",
     "torch-batch-clip": "sum",
     "flower-fewer-clients": "sum",
