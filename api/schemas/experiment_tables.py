@@ -107,7 +107,8 @@ class PostedRound(BaseModel):
     over_budget: int
     """Clients asked that have spent more than their budget with this round."""
     alarm_round: int | None
-    """The round, up to this one, in which canaries contradicted the declared noise."""
+    """The round, up to this one, in which canaries contradicted the declared noise; null too of
+    rounds without canaries."""
     reservation: Literal["none", "reserved", "other", "refused"]
     """`other` where it is not what was reserved; `refused` where it asked clients for whom it had
     been refused."""

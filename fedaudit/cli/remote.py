@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from fedaudit.cli.options import Out, read_value, readable
+from fedaudit.cli.options import Out, Yes, read_value, readable
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, whole_file
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
@@ -89,14 +89,20 @@ def api(
         Path | None, typer.Option(metavar="FILE", help="A file that is sent as it is.")
     ] = None,
     out: Out = None,
+    yes: Yes = False,
 ) -> None:
-    """Make any call of the HTTP interface, and print its answer."""
+    """Make any call of the HTTP interface, and print its answer. A DELETE asks first."""
+    if method == "DELETE" and not yes:
+        confirm(f"DELETE {path} for good?", command="api DELETE")
     value = None if body is None else read_value(body)
     with ExitStack() as stack:
         data = None
         if content is not None:
             data = stack.enter_context(readable(content, option="--content: ")).read()
         client, file = stack.enter_context(connected()), stack.enter_context(whole_file(out))
-        file.writelines(client.call(method, path, json=value, content=data))
+        try:
+            file.writelines(client.call(method, path, json=value, content=data))
+        except ValueError as error:
+            raise usage_error(f"PATH: {error}") from None
         if out is None and sys.stdout.isatty():
             file.write(b"\n")

@@ -113,9 +113,12 @@ def verify_command(
 def _kept_head(path: Path) -> str:
     try:
         with opened_bundle(path) as evidence:
-            return str(value_at(evidence.log, "checkpoint"))
+            head = value_at(evidence.log, "checkpoint")
     except NotABundleError:
         return path.read_text("utf-8", "replace")
+    if head is None:
+        raise usage_error(f"--earlier: {path} is in no log of runs; name a later bundle")
+    return str(head)
 
 
 _CLAIM_FILES = {

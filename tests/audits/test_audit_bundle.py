@@ -71,6 +71,11 @@ def test_the_command_verifies_a_bundle_and_says_what_it_does_not(api, audit, tmp
     assert ended == ExitCode.DONE
     assert f"valid: audit {audit['id']}\n" in told
     assert "not verified: The rows are not here" in told
+    with pytest.raises(CommandError, match="is in no log of runs"):
+        verify_command(str(path), public_key=key_file, earlier=[path])
+    # An audit is in no log either: that nothing was set back is not shown by what is there.
+    assert _verify(str(path), public_key=key_file, earlier=[key_file]) == ExitCode.NO_EVIDENCE
+    capsys.readouterr()
     ended = _verify(str(path), as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert (ended, said["verdict"]) == (ExitCode.NO_EVIDENCE, UNTRUSTED)

@@ -134,7 +134,9 @@ def test_keys(call, service, command):
     assert "give --person as well" in nameless.stderr
     # A scope that it lacks.
     assert command("api", "GET", "api-keys", env=reader).returncode == 2
-    assert call("api", "DELETE", f"api-keys/{key['id']}").returncode == 0
+    delete = ("api", "DELETE", f"api-keys/{key['id']}")
+    assert "say --yes" in call(*delete).stderr
+    assert call(*delete, "--yes").returncode == 0
     refused = command("watch", "x", env=reader)
     assert refused.returncode == 2
     assert "unauthorised" in refused.stderr
@@ -165,6 +167,9 @@ def test_any_call_of_the_interface(call, finished, service, tmp_path):
     content.write_bytes(b"none")
     sent = call("api", "POST", "artifacts", "--content", content)
     assert (sent.returncode, "safetensors" in sent.stderr) == (2, True)
+    for path in (f"{service.url}/v1/experiments", "../metrics", "http:x", "experiments#x"):
+        refused = call("api", "GET", path)
+        assert (refused.returncode, "no path below /v1" in refused.stderr) == (2, True)
     missing = call("api", "POST", "artifacts", "--content", tmp_path / "nothing")
     assert (missing.returncode, "--content: cannot read" in missing.stderr) == (2, True)
 

@@ -47,7 +47,7 @@ def test_from_registration_to_redelivery(sqlite_url, tmp_path, monkeypatch):
 
     def call(method: str, path: str = "", body: Any = None) -> Any:
         sent = ("--body", "-") if body else ()
-        asked = ("api", method, f"webhooks{path}", *sent)
+        asked = ("api", method, f"webhooks{path}", "--yes", *sent)
         done = CliRunner().invoke(app, asked, input=json.dumps(body))
         assert done.exit_code == 0, (done.output, done.exception)
         return json.loads(done.stdout or "null")

@@ -190,3 +190,9 @@ def test_a_head_of_the_log_of_other_data_proves_nothing() -> None:
         one.begin("a")
         one.sign("a", "succeeded", 1)
     assert service.outcomes(other.head()) == {"pass", "unchecked"}
+    # Begun before there was a log, or an audit: no proof, and no fault.
+    empty = Evidence("a", SPEC, [], None, [], [])
+    read = ReadCheckpoints.read([], Checkpoint.of, what="{}")
+    [found] = log_checks(empty, read, KEYRING, earlier=[service.head()])
+    assert (found.name, found.outcome) == ("log.earlier", "unchecked")
+    assert not list(log_checks(empty, read, KEYRING, earlier=[]))

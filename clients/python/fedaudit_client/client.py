@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from typing import Any, Self
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
@@ -75,9 +75,13 @@ class Client(
     ) -> Generator[bytes, None, None]:
         """Any call of the interface: the bytes of its answer, as they arrive.
 
-        `path` is below `/v1`, with its query. Only a GET is repeated after a lost answer.
+        `path` is below `/v1`, with its query. Only a GET is repeated after a lost answer. Raises
+        ValueError for another host's, which must not see the key.
         """
-        where, _, query = path.lstrip("/").partition("?")
+        parts = urlsplit(path := path.lstrip("/"))
+        if parts.scheme or parts.netloc or parts.fragment or ".." in parts.path.split("/"):
+            raise ValueError(f"{path!r} is no path below /v1: leave host, `..` and `#` out")
+        where, _, query = path.partition("?")
         body: dict[str, Any] = {"json": json} if content is None else {"content": content}
         headers = {} if content is None else {"Content-Type": "application/octet-stream"}
         request = Request(

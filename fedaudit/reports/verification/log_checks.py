@@ -24,10 +24,11 @@ def read_log(evidence: Evidence) -> list[LogEntry]:
 def log_checks(
     evidence: Evidence, found: ReadCheckpoints, keyring: Keyring, *, earlier: Sequence[Any]
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; none where the run was never entered.
-    `earlier`: notes that were kept elsewhere."""
+    """The checks, in the order in which they are reported; of a run that was never entered, whether
+    a head is asked for. `earlier`: notes that were kept elsewhere."""
     stated = value_at(evidence.report, "integrity", "run")
-    if evidence.log is None and stated is None and not earlier:
+    if evidence.log is None and stated is None:
+        yield from unlogged(earlier)
         return
     try:
         entries = read_log(evidence)
@@ -46,6 +47,12 @@ def log_checks(
     yield _checkpoints(evidence, entries, found)
     for note in earlier:
         yield _continued(entries, head, note, keyring)
+
+
+def unlogged(earlier: Sequence[Any]) -> Iterator[Check]:
+    """The check of what is in no log, as audits and runs that began before there was one."""
+    if earlier:
+        yield unchecked("log.earlier", "this is in no log of runs, which could go on from the head")
 
 
 def log_signers(evidence: Evidence, keyring: Keyring) -> list[str | None]:

@@ -34,7 +34,7 @@ from fedaudit.reports.verification.checkpoints import (
 from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entries import EntryEpsilons
-from fedaudit.reports.verification.log_checks import log_checks, log_signers
+from fedaudit.reports.verification.log_checks import log_checks, log_signers, unlogged
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -88,7 +88,7 @@ def verify(
     make. `earlier`: signed heads of the log of runs, that were kept elsewhere."""
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
     if is_audit(evidence.spec):
-        return _verify_audit(evidence, keyring, more)
+        return _verify_audit(evidence, keyring, [*more, *unlogged(earlier)])
     checkpoints = ReadCheckpoints.read(evidence.checkpoints, Checkpoint.of, what="checkpoint {}")
     erasure = read_erasure(evidence.erased)
     audit = LedgerAudit(

@@ -116,6 +116,23 @@ def test_canaries_of_one_round_say_nothing_of_the_noise_of_others(api: Api, clie
     ]
 
 
+def test_an_alarm_before_a_round_without_canaries_is_heard(api: Api, client: Client) -> None:
+    ledger = Ledger.open(client, CENTRAL)
+    none = {"product": 350.0, "weight": 350.0, "squares": 350.0, "numbers": N, "releases": 1}
+    shown = {"present": "1" * 350, "scores": [1.0] * 350, **none}
+    with pytest.warns(UserWarning, match="round 1 of ledger"):
+        ledger.declare([declared(1, ["a"], EVENT, canaries=shown), declared(2, ["a"], EVENT)])
+    assert ledger.alarm_round == 1
+
+
+def test_a_training_that_diverges_is_declared_all_the_same(client: Client) -> None:
+    ledger = Ledger.open(client, CENTRAL)
+    planted = ledger.canaries(Canaries(10), clip=1.0)
+    with ledger.round(event=EVENT, participants=["a"], canaries=planted):
+        planted.read(planted.plant(np.full((1, N), np.nan)).sum(axis=0))
+    assert ledger.current()["rounds"] == 1
+
+
 class Halved(DPOptimizer):
     """Adds half of the noise that it is asked for, and says nothing of it."""
 

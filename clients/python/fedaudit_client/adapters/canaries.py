@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 _BEFORE_THE_CLIP = 16.0
+_LEAST, _MOST = 1e-9, 1e30
+"""What the service takes."""
 _TINY = 1e-6
 """In clips, instead of nothing, where a training divides by the length of what it clips."""
 
@@ -147,8 +149,10 @@ class PlantedCanaries:
         self._scores[places] += release.along(seen)[: len(places)]
 
     def taken(self) -> dict[str, Any]:
-        """What the round that ends shows, as it is posted; empty where nothing was planted."""
-        if not self._weight:
+        """What the round that ends shows, as it is posted; empty where nothing was planted, or a
+        training that diverges left no numbers: the round has to be declared all the same."""
+        shown = np.abs([self._product, self._squares, *self._scores])
+        if not self._weight or self._squares < _LEAST or not shown.max() <= _MOST:
             self.forget()
             return {}
         found = {

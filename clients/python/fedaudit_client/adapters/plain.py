@@ -150,10 +150,10 @@ class Ledger:
         answer = self._client.declare_rounds(self.id, rounds)
         self.events += [one["event"] for one in rounds if one["round"] >= self.next_round]
         self.next_round = max(self.next_round, rounds[-1]["round"] + 1)
-        newest = answer["rounds"][-1].get("alarm_round")
-        if newest is not None and self.alarm_round is None:
-            self.alarm_round = newest
-            warn(f"round {newest} of ledger {self.id}: {_CONTRADICTED}", stacklevel=2)
+        alarms = [one["alarm_round"] for one in answer["rounds"] if one.get("alarm_round")]
+        if alarms and self.alarm_round is None:
+            self.alarm_round = alarms[0]
+            warn(f"round {alarms[0]} of ledger {self.id}: {_CONTRADICTED}", stacklevel=2)
 
     def stop_on_alarm(self, canaries: "PlantedCanaries | None") -> None:
         """Raises NoiseContradicted after an alarm, where the audit asks to `stop`."""
