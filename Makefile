@@ -59,7 +59,7 @@ help:
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make test-gpu   run the tests of tensors on cuda:0"
-	@echo "make test-integrations  against MLflow, Flower and verifiers of claims"
+	@echo "make test-integrations  against MLflow, Flower, NVFlare and verifiers of claims"
 	@echo "make golden BASE=main  run the same specs in a commit and in this tree: what differs"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make docs       build the documentation as a site in build/site, with its reference"

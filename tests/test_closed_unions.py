@@ -132,7 +132,7 @@ def test_an_unknown_member_is_refused_at_run_time_as_well() -> None:
 
 
 # What adapters of the client are made for; the service needs none of them.
-_OTHER_FRAMEWORKS = ("flwr", "opacus")
+_OTHER_FRAMEWORKS = ("flwr", "nvflare", "opacus")
 
 
 def _imported(name: str) -> ModuleType | None:

@@ -11,9 +11,9 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from fedaudit_client.adapters.canaries import Canaries
 from fedaudit_client.adapters.flower_canaries import CanaryReplies
-from fedaudit_client.adapters.flower_counts import taken_counts, total_counts
 from fedaudit_client.adapters.flower_nodes import ask_names, say_subject, subject_mod
 from fedaudit_client.adapters.flower_noise import AveragedNoise, averaged_noise, chain, terms_for
+from fedaudit_client.adapters.group_counts import taken_counts, total_counts
 from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
 from fedaudit_client.errors import NotFoundError
 

@@ -1,0 +1,72 @@
+"""NVFlare's own simulator against a real service: who trains, what is declared, what it costs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.ledgers.trainings import declared, epsilon, opened, post
+from tests.api.service import Api
+from tests.client.adapters.simulations import (
+    CENTRAL,
+    EVENT,
+    LOCAL,
+    entries,
+    library,
+    manual_snippet,
+    run_training,
+)
+
+pytest.importorskip("nvflare", reason="needs the extra `integrations`: NVFlare")
+
+pytestmark = pytest.mark.integrations
+
+SILOS = [f"silo-{place}" for place in range(3)]
+Training = Callable[..., tuple[dict[str, Any], dict[int, list[str]]]]
+
+
+@pytest.fixture
+def training(there: tuple[Api, str], tmp_path: Path) -> Training:
+    """Runs NVFlare; gives what came of it, and who trained in which round."""
+
+    def run(terms: Any = CENTRAL, **asked: Any) -> tuple[dict[str, Any], dict[int, list[str]]]:
+        work = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
+        folder = work / "trained"
+        folder.mkdir(parents=True)
+        whole = {"work": str(work), "terms": terms, "event": EVENT, **asked}
+        return run_training("nvflare", there, folder, whole)
+
+    return run
+
+
+def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
+    api, _ = there
+    budget = {"epsilon": library([3.0] * 2) * (1 + 1e-9)}
+    told, trained = training({**CENTRAL, "budget": budget}, snippet=manual_snippet("nvflare"))
+    assert told["error"]
+    assert trained == {0: SILOS, 1: SILOS}
+    shown = api.get(f"/v1/ledgers/{told['ledger']}").json()
+    assert (shown["rounds"], shown["over_budget"]) == (2, 0)
+    assert epsilon(api, told["ledger"]) == pytest.approx(library([3.0] * 2), rel=1e-12)
+    assert "round 3 is refused: no client has enough budget" in told["log"]
+    assert api.key not in told["configuration"]
+
+
+def test_only_sites_with_room_are_asked_and_failures_are_charged(there, training):
+    api, _ = there
+    budget = {"epsilon": library([3.0] * 3) * (1 + 1e-9)}
+    ledger = opened(api, {**LOCAL, "budget": budget})
+    post(api, ledger, *(declared(one, ["silo-1"], EVENT) for one in (1, 2)))
+    more = {"group_counts": True}
+    told, trained = training(ledger=ledger, scattered=True, failing=["silo-2"], least=1, more=more)
+    assert told["error"] is None
+    assert [trained[one] for one in range(3)] == [SILOS, ["silo-0"], ["silo-0"]], told["log"]
+    assert api.get(f"/v1/ledgers/{ledger}").json()["over_budget"] == 0
+    # The site that failed stays connected, and is asked again.
+    lines = entries(api, ledger)
+    charged = {name: [one["round"] for one in lines if one["subject"] == name] for name in SILOS}
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    gap = report["fairness"][0]["metrics"]["demographic_parity_difference"]["value"]
+    assert gap == pytest.approx(55 / 95 - 25 / 75)
+    assert charged == {"silo-0": [3, 4, 5], "silo-1": [1, 2, 3], "silo-2": [3, 4, 5]}
