@@ -21,6 +21,14 @@ from fedaudit.spec.declared_ledgers import CanaryScores
 CLAIMED = 1.0
 """What a canary sends, over the deviation of the declared noise, in units of that noise."""
 
+TOGETHER = 0.9
+"""What is staked on all releases together; the rest is staked on single rounds."""
+
+
+def _share_of_round(number: int) -> float:
+    """Of the stake on single rounds: 1 / (k ln(k)^2), k from 2 up, adds up to less than 2.11."""
+    return 1 / (2.11 * (number + 1) * math.log(number + 1) ** 2)
+
 
 @dataclass(frozen=True)
 class CanaryEvidence:
@@ -40,7 +48,12 @@ class CanaryEvidence:
     squared_ratio: float = 0.0
     """Of these canaries: sums over the releases that they were in, a ratio being the clip over the
     deviation of the declared noise."""
+    singly: float = 1.0
+    """The e-value of single rounds, in each of which noise may be missing that others have."""
+    looks: int = 0
+    """Rounds with any canaries."""
     e_value: float = 1.0
+    """Of all releases together and of single rounds."""
     alarm_round: int | None = None
     """The first after which the evidence was enough."""
 
@@ -76,13 +89,12 @@ class CanaryEvidence:
         same = found.present == self.present
         before = np.array(self.scores) if same else 0.0
         fit = SignalFit(self.product, self.weight, self.squares, self.numbers)
-        fit.add(
-            product=found.product / variance,
-            weight=found.weight / variance,
-            squares=found.squares / variance,
-            numbers=found.numbers,
-        )
-        e_value = known_noise_e_value(fit, claimed=CLAIMED)
+        own = {name: getattr(found, name) / variance for name in ("product", "weight", "squares")}
+        fit.add(**own, numbers=found.numbers)
+        alone = known_noise_e_value(SignalFit(**own, numbers=found.numbers), claimed=CLAIMED)
+        singly = self.singly + _share_of_round(self.looks + 1) * (alone - 1)
+        together = known_noise_e_value(fit, claimed=CLAIMED)
+        e_value = TOGETHER * together + (1 - TOGETHER) * singly
         crossed = round_ if e_value >= ENOUGH_ALONE else None
         return type(self)(
             **asdict(fit),
@@ -91,6 +103,8 @@ class CanaryEvidence:
             scores=tuple((before + np.array(found.scores) / variance).tolist()),
             releases=found.releases + (self.releases if same else 0),
             squared_ratio=found.releases / variance + (self.squared_ratio if same else 0.0),
+            singly=singly,
+            looks=self.looks + 1,
             e_value=e_value,
             alarm_round=crossed if self.alarm_round is None else self.alarm_round,
         )

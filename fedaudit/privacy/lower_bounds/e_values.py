@@ -236,17 +236,24 @@ def known_noise_e_values(along: Floats, weight: Floats, *, numbers: int, claimed
 
 
 def known_noise_alarm_power(
-    *, claimed: float, true: float, weight: float, numbers: int, share: float | None
+    *,
+    claimed: float,
+    true: float,
+    weight: float,
+    numbers: int,
+    share: float | None,
+    stake: float = 1.0,
 ) -> float:
     """The chance that the ratio `true` raises an alarm by this bound alone, as the first attack.
 
     `weight` and `numbers` as in `SignalFit`, expected before the run. `share`: of the attack; None
-    where the likelihood ratios are all of it, by what they come to in the end.
+    where the likelihood ratios are all of it, or have this `stake`, by what they come to in the
+    end.
     """
     if weight <= 0 or numbers < 2:
         return 0.0
     root, freedom = math.sqrt(weight), numbers - 1
-    needed = ENOUGH_ALONE if share is None else 2 * ENOUGH_ALONE / share
+    needed = ENOUGH_ALONE / stake if share is None else 2 * ENOUGH_ALONE / share
 
     def alarms(statistic: float) -> bool:
         cosine = statistic / math.sqrt(freedom + statistic**2)

@@ -10,7 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedaudit.privacy.declared.canary_evidence import CLAIMED, CanaryEvidence, by_round, ratio_of
+from fedaudit.privacy.declared.canary_evidence import (
+    CLAIMED,
+    TOGETHER,
+    CanaryEvidence,
+    by_round,
+    ratio_of,
+)
 from fedaudit.privacy.lower_bounds.e_values import (
     ENOUGH_ALONE,
     known_noise_alarm_power,
@@ -79,6 +85,7 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
         weight=min(fit.weight, even),
         numbers=fit.numbers,
         share=None,
+        stake=TOGETHER,
     )
     fresh = len({one.shown for one in each}) == len(each)
     status, reason = _status(material, found, power, rounds=len(rounds), fresh=fresh)
@@ -250,9 +257,10 @@ def _limits(material: DeclaredMaterial) -> Iterator[str]:
         "faults, and no trainer that sends false scores."
     )
     yield (
-        "Canaries test how large the noise is beside one contribution, in each release. They do "
-        "not test how units were sampled, which data were used, or noise that depends over "
-        "releases; these are as declared."
+        "Canaries test how large the noise is beside one contribution: by all releases together, "
+        "of which the power is, and by single rounds, where noise that is too small in few of many "
+        "may not show. They do not test how units were sampled, which data were used, or noise "
+        "that depends over releases; these are as declared."
     )
 
 

@@ -116,6 +116,19 @@ def test_canaries_of_one_round_say_nothing_of_the_noise_of_others(api: Api, clie
     ]
 
 
+def test_one_round_without_noise_among_many_raises_an_alarm(api: Api, client: Client) -> None:
+    """All releases together show a hundredth less noise, which is none that they could tell."""
+    ledger = Ledger.open(client, CENTRAL)
+    sums = {"present": "1" * 350, "scores": [0.0] * 350, "numbers": N, "releases": 1}
+    sums |= {"product": 350.0, "weight": 350.0}
+    rounds = [
+        declared(at, ["a"], EVENT, canaries={**sums, "squares": 350 + share * N * NOISE**2})
+        for at, share in enumerate([*np.linspace(0.9, 1.1, 99), 0.01], 1)
+    ]
+    assert post(api, ledger.id, *rounds[:99]).json()["rounds"][-1]["alarm_round"] is None
+    assert post(api, ledger.id, rounds[99]).json()["rounds"][0]["alarm_round"] == 100
+
+
 def test_an_alarm_before_a_round_without_canaries_is_heard(api: Api, client: Client) -> None:
     ledger = Ledger.open(client, CENTRAL)
     none = {"product": 350.0, "weight": 350.0, "squares": 350.0, "numbers": N, "releases": 1}
