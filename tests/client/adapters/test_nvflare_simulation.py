@@ -43,12 +43,16 @@ def training(there: tuple[Api, str], tmp_path: Path) -> Training:
 def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
     api, _ = there
     budget = {"epsilon": library([3.0] * 2) * (1 + 1e-9)}
-    told, trained = training({**CENTRAL, "budget": budget}, snippet=manual_snippet("nvflare"))
+    snippet = manual_snippet("nvflare").replace("=event)", "=event, group_counts=True)")
+    told, trained = training({**CENTRAL, "budget": budget}, snippet=snippet)
     assert told["error"]
     assert trained == {0: SILOS, 1: SILOS}
     shown = api.get(f"/v1/ledgers/{told['ledger']}").json()
     assert (shown["rounds"], shown["over_budget"]) == (2, 0)
     assert epsilon(api, told["ledger"]) == pytest.approx(library([3.0] * 2), rel=1e-12)
+    report = api.get(f"/v1/ledgers/{told['ledger']}/report").json()
+    gap = report["fairness"][0]["metrics"]["demographic_parity_difference"]["value"]
+    assert gap == pytest.approx(165 / 285 - 78 / 228)
     assert "round 3 is refused: no client has enough budget" in told["log"]
     assert api.key not in told["configuration"]
 
