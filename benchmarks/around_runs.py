@@ -3,7 +3,7 @@
 Milliseconds of processor time on Postgres: of the worker for a run of the hospital task in a stack,
 and for one more beside these; of the API for a submission, a list of 20, and the end of a sweep of
 1,000 queued cells (in all). `--before` names a checkout of another commit: both are measured in
-turn, each by a service of its own, and the smallest of the turns is shown.
+turn, each by its own service, and the smallest of the turns is shown.
 """
 
 import argparse

@@ -103,7 +103,7 @@ def list_experiments(
 
 @app.command()
 def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
-    """Show how an experiment stands, and its main figures once it has ended."""
+    """Show the state of an experiment, and its main figures once it has ended."""
     with connected() as client:
         one = client.get(experiment_id)
     if as_json:

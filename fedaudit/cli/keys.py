@@ -98,9 +98,9 @@ def audit_log_verify(
     earlier = None if kept is None else _head_in(kept)
     with connected() as client:
         # The head first: entries that come meanwhile stand behind it.
-        told = client.verify_audit_log()
+        stated = client.verify_audit_log()
         entries = list(client.audit_log())[::-1]
-    found = checked(told, entries, public_key=public_key, earlier=earlier)
+    found = checked(stated, entries, public_key=public_key, earlier=earlier)
     if as_json:
         write_json(found)
     else:
@@ -109,8 +109,8 @@ def audit_log_verify(
             write_line(f"FAIL  {fault}")
     if found["faults"]:
         raise typer.Exit(ExitCode.FAILED)
-    if keep is not None and told["signed_head"] is not None:
-        keep.write_text(json.dumps(told["signed_head"]) + "\n", "utf-8")
+    if keep is not None and stated["signed_head"] is not None:
+        keep.write_text(json.dumps(stated["signed_head"]) + "\n", "utf-8")
         say(f"kept the signed head in {keep}")
     if not found["trusted"]:
         say("the chain holds; give --public-key to know that the service signed it")

@@ -2,7 +2,7 @@
 
 A run is entered with its spec and gates before its first round, and with each ledger checkpoint
 that is signed of it. The tree's head is signed after every entry (C2SP tlog-checkpoint, signed
-note): whoever kept an earlier head sees whether the log goes on from it.
+note): a reader who kept an earlier head sees whether the log goes on from it.
 """
 
 import hashlib

@@ -136,7 +136,7 @@ def replay(
     `step` takes a dataset and returns the noised sum of clipped contributions, over `divisor`: one
     that starts from the same parameters each time. The unit in which the neighbours differ has to
     be loud: opposite to the others, and longer than they are together. `louder`: the data
-    with one that is louder still, by which a missing clip is told from a wrong factor.
+    with one that is louder still, which separates a missing clip from a wrong factor.
     `generators`: numpy's or torch's that the step has for itself, or `RecordedDraws`. Raises
     ValueError where the noise cannot be held.
     """

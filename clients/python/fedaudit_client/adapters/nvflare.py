@@ -26,8 +26,8 @@ _WITHOUT_ROUNDS = ("broadcast_forever", "relay", "send")
 class FedauditRounds(Widget):
     """Reserves each round before its task is sent, and declares it once it is aggregated.
 
-    Stands between the job's controllers and their communicators, so it needs neither a controller
-    of its own nor one particular workflow. Sites that are refused get no task. If no site is
+    It is placed between the job's controllers and their communicators, and works with any
+    controller and workflow. Sites that are refused get no task. If no site is
     admitted, or fewer than the controller waits for, the run ends before any site trains.
     """
 
@@ -215,7 +215,7 @@ def keep_ledger(
         )
     _check_event(ledger, event)
     rounds = FedauditRounds(ledger.id, event, task=task, group_counts=group_counts)
-    # A recipe has no method of its own to give its server a component; NVFlare's trackers are
+    # A recipe has no method to give its server a component; NVFlare's trackers are
     # added like this as well.
     getattr(job, "_job", job).to_server(rounds, id="fedaudit")
 
