@@ -52,7 +52,9 @@ def queue(context: WorkerContext) -> RecordingQueue:
 
 @pytest.fixture
 def sweeper(context: WorkerContext, queue: RecordingQueue) -> Sweeper:
-    return Sweeper(context.settings, context.database, queue)
+    # On a busy machine no message is sent again between two ticks.
+    settings = context.settings.model_copy(update={"lease_seconds": 60.0})
+    return Sweeper(settings, context.database, queue)
 
 
 def unit_of(database: Database, submitted: Submitted) -> Unit:
