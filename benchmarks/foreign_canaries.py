@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, 
 from flwr.supercore.task_identity import TaskIdentity
 from opacus.optimizers import DPOptimizer
 
-from fedaudit.privacy.declared.canary_evidence import CanaryEvidence
+from fedaudit.privacy.declared.canary_evidence import TOGETHER, CanaryEvidence
 from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, known_noise_e_values
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.spec.declared_ledgers import CanaryScores
@@ -140,7 +140,7 @@ def power(
     product = weight + deviation * np.sqrt(weight) * random.standard_normal(draws)
     squares = product**2 / weight + deviation**2 * random.chisquare(numbers - 1, draws)
     found = known_noise_e_values(product / np.sqrt(squares), weight, numbers=numbers, claimed=1.0)
-    return float((found >= ENOUGH_ALONE).mean())
+    return float((TOGETHER * found >= ENOUGH_ALONE).mean())
 
 
 def main() -> None:
