@@ -97,7 +97,7 @@ def audit_log_verify(
 
     earlier = None if kept is None else _head_in(kept)
     with connected() as client:
-        # The head first: entries that come meanwhile stand behind it.
+        # The head first: entries that come meanwhile follow it.
         stated = client.verify_audit_log()
         entries = list(client.audit_log())[::-1]
     found = checked(stated, entries, public_key=public_key, earlier=earlier)

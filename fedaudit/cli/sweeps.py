@@ -196,7 +196,7 @@ def sweeps_list(*, most: Most = 50, as_json: AsJson = False) -> None:
 
 @sweeps.command("show")
 def sweeps_show(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
-    """Show how a sweep and its cells stand, and what it costs together."""
+    """Show the state of a sweep and its cells, and what it costs together."""
     with connected() as client:
         found = client.sweep(sweep_id)
     if as_json:

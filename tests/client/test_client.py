@@ -109,6 +109,12 @@ def test_what_is_no_address(url: str) -> None:
         Client(url, "k")
 
 
+def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(NotConfiguredError, match="take these out") as refused:
+        Client("http://ada:sesame@127.0.0.1:1", "k")
+    assert "sesame" not in str(refused.value)
+
+
 def test_the_environment_configures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDAUDIT_URL", raising=False)
     monkeypatch.setenv("FEDAUDIT_API_KEY", "k")

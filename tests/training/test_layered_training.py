@@ -1,4 +1,4 @@
-"""Rounds in which each layer has noise of its own."""
+"""Rounds in which each layer has its own noise."""
 
 from typing import Any
 

@@ -137,7 +137,7 @@ def replay(
     that starts from the same parameters each time. The unit in which the neighbours differ has to
     be loud: opposite to the others, and longer than they are together. `louder`: the data
     with one that is louder still, which separates a missing clip from a wrong factor.
-    `generators`: numpy's or torch's that the step has for itself, or `RecordedDraws`. Raises
+    `generators`: numpy's or torch's that only the step has, or `RecordedDraws`. Raises
     ValueError where the noise cannot be held.
     """
     held, found = _Held(generators), StepReplay()

@@ -203,7 +203,7 @@ def _retry_after(error: BaseException | None) -> float | None:
 @dataclass(frozen=True)
 class Connection:
     """A service and how it is called. Raises UnreachableError for an invalid address, and
-    NotConfiguredError for an invalid key."""
+    NotConfiguredError for an invalid key, or a password in the address."""
 
     url: str
     api_key: str
@@ -285,8 +285,12 @@ def _host(url: str) -> str:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.port != 0
         host = parts.hostname if usable else None
+        named = parts.username is not None
     except ValueError:
-        host = None
+        host, named = None, False
+    if named:
+        # Messages show the address, and httpx would send its password in place of the key.
+        raise NotConfiguredError("the address has a name or password in it; take these out")
     if not host:
         raise UnreachableError(
             f"{url!r} is not an address; give one such as http://127.0.0.1:8000", is_temporary=False

@@ -77,7 +77,7 @@ class Cell(Part):
     """Whether it is a privacy cost that nothing bounds, of a run without protection: not the lack
     of a figure, and never a small one."""
     best: bool = False
-    """Whether it is the best of the row beyond doubt (`best_of_row`)."""
+    """Whether it is the best of the row beyond doubt (`with_best`)."""
 
 
 class FigureMeaning(Part):

@@ -213,7 +213,7 @@ def _explained(names: Collection[str], values: Floats, reasons: Mapping[str, str
 
 
 def group_rankings(material: ScoredMaterial, attribute: str) -> Sequence[Shown] | None:
-    """The AUC of each group of an attribute; None where the run handed nothing over. Raises
+    """The AUC of each group of an attribute; None where the run has none. Raises
     ValueError where the disclosure was not decided from the rows that it covers."""
     found = material.result.against_constant
     if found is None or attribute not in found.rows_by_group:

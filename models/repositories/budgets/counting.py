@@ -34,7 +34,7 @@ Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit",
 class Sharing:
     """The federations whose spending counts together, as one project sees them: those of every
     project with the content. The project that registered the content first, or was the first to set
-    a budget on it, owns it: its totals hold for all, and another project's hold for itself alone,
+    a budget on it, owns it: its totals hold for all, and another project's hold for it alone,
     so that no stranger can stop the owner and none can raise what the owner has set."""
 
     own_id: str

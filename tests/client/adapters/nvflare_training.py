@@ -102,19 +102,19 @@ def trained(asked: dict[str, Any]) -> dict[str, Any]:
         known = asked.get("ledger")
         ledger = Ledger(client, known) if known else Ledger.open(client, asked["terms"])
         keep_ledger(job, ledger, event=asked["event"], **asked.get("more", {}))
-    told: dict[str, Any] = {"ledger": ledger.id, "error": None}
+    ended: dict[str, Any] = {"ledger": ledger.id, "error": None}
     place = str(work / "simulated")
     if isinstance(job, FedJob):
         status = job.simulator_run(place, clients=SITES)
-        told["error"] = status or None
+        ended["error"] = status or None
     else:
         try:
             job.execute(SimEnv(clients=SITES, workspace_root=place))
         except RuntimeError as error:
-            told["error"] = str(error)
+            ended["error"] = str(error)
     [log] = (work / "simulated").rglob("server/log.txt")
     [configuration] = (work / "simulated").rglob("app_server/config/config_fed_server.json")
-    return {**told, "log": log.read_text(), "configuration": configuration.read_text()}
+    return {**ended, "log": log.read_text(), "configuration": configuration.read_text()}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Canaries in loops of one's own and under Opacus, whose scores a real service tests."""
+"""Canaries in plain loops and under Opacus, whose scores a real service tests."""
 
 from typing import Any
 

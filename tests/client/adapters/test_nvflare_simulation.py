@@ -44,17 +44,17 @@ def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
     api, _ = there
     budget = {"epsilon": library([3.0] * 2) * (1 + 1e-9)}
     snippet = manual_snippet("nvflare").replace("=event)", "=event, group_counts=True)")
-    told, trained = training({**CENTRAL, "budget": budget}, snippet=snippet)
-    assert told["error"]
+    ended, trained = training({**CENTRAL, "budget": budget}, snippet=snippet)
+    assert ended["error"]
     assert trained == {0: SILOS, 1: SILOS}
-    shown = api.get(f"/v1/ledgers/{told['ledger']}").json()
+    shown = api.get(f"/v1/ledgers/{ended['ledger']}").json()
     assert (shown["rounds"], shown["over_budget"]) == (2, 0)
-    assert epsilon(api, told["ledger"]) == pytest.approx(library([3.0] * 2), rel=1e-12)
-    report = api.get(f"/v1/ledgers/{told['ledger']}/report").json()
+    assert epsilon(api, ended["ledger"]) == pytest.approx(library([3.0] * 2), rel=1e-12)
+    report = api.get(f"/v1/ledgers/{ended['ledger']}/report").json()
     gap = report["fairness"][0]["metrics"]["demographic_parity_difference"]["value"]
     assert gap == pytest.approx(165 / 285 - 78 / 228)
-    assert "round 3 is refused: no client has enough budget" in told["log"]
-    assert api.key not in told["configuration"]
+    assert "round 3 is refused: no client has enough budget" in ended["log"]
+    assert api.key not in ended["configuration"]
 
 
 def test_only_sites_with_room_are_asked_and_failures_are_charged(there, training):
@@ -63,9 +63,9 @@ def test_only_sites_with_room_are_asked_and_failures_are_charged(there, training
     ledger = opened(api, {**LOCAL, "budget": budget})
     post(api, ledger, *(declared(one, ["silo-1"], EVENT) for one in (1, 2)))
     more = {"group_counts": True}
-    told, trained = training(ledger=ledger, scattered=True, failing=["silo-2"], least=1, more=more)
-    assert told["error"] is None
-    assert [trained[one] for one in range(3)] == [SILOS, ["silo-0"], ["silo-0"]], told["log"]
+    ended, trained = training(ledger=ledger, scattered=True, failing=["silo-2"], least=1, more=more)
+    assert ended["error"] is None
+    assert [trained[one] for one in range(3)] == [SILOS, ["silo-0"], ["silo-0"]], ended["log"]
     assert api.get(f"/v1/ledgers/{ledger}").json()["over_budget"] == 0
     # The site that failed stays connected, and is asked again.
     lines = entries(api, ledger)

@@ -14,7 +14,7 @@ def ended(api: Api) -> str:
     return id_
 
 
-def test_what_was_asked_for_and_found_is_told_on_its_page(api: Api, looks: Looks) -> None:
+def test_what_was_asked_for_and_found_is_shown_on_its_page(api: Api, looks: Looks) -> None:
     id_ = ended(api)
     visitor, path = signed_in(api), f"/experiments/{id_}/attacks"
     assert f'href="{path}"' in visitor.get(f"/experiments/{id_}").text
@@ -23,10 +23,10 @@ def test_what_was_asked_for_and_found_is_told_on_its_page(api: Api, looks: Looks
     assert 'http-equiv="refresh"' in visitor.get(path).text
     looks.alarm = ALARM
     assert work_later(api, later)["status"] == "succeeded"
-    told = visitor.get(path)
-    assert "1. canaries succeeded 1 alarm" in text_of(told)
-    assert "The largest parameter was looked up" in text_of(told)
-    assert 'http-equiv="refresh"' not in told.text
+    shown = visitor.get(path)
+    assert "1. canaries succeeded 1 alarm" in text_of(shown)
+    assert "The largest parameter was looked up" in text_of(shown)
+    assert 'http-equiv="refresh"' not in shown.text
     # One that waits is taken back from the page.
     newest = api.post(f"/v1{path}", json={"attacks": [{"kind": "membership"}]}).json()["id"]
     assert visitor.post(f"{path}/later/{newest}/cancel").status_code == 303

@@ -67,7 +67,7 @@ class FedauditRounds(Widget):
         job.add_component(ctx.comp_id, self, ctx)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Whatever goes wrong ends the run: NVFlare itself would log it and go on."""
+        """Any error ends the run: NVFlare itself would log it and go on."""
         try:
             self._handle(event_type, fl_ctx)
         except Exception as error:
