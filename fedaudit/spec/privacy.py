@@ -103,8 +103,8 @@ def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:
     if training.hypotheses > 1:
         yield refuse_at(
             "/training/hypotheses",
-            f"{mechanism} does not hide which hypothesis a client chose, so its epsilon would not "
-            "hold for several; use 1, or the mechanism `gaussian-central` or `laplace-l2`",
+            f"{mechanism} does not hide which hypothesis a client chose, so nothing that it states "
+            "would hold for several; use 1, or the mechanism `gaussian-central` or `laplace-l2`",
         )
 
 
@@ -442,6 +442,33 @@ class GaussianCentral(GaussianUpdates):
                 assert_never(self.accountant)
 
 
+class GaussianDistance(UpdateMechanism):
+    """The server's noise follows how far apart clients are, which proves nothing: heuristic.
+
+    Sainz-Pardo Diaz et al., "Metric-privacy-inspired noise calibration in federated learning",
+    Knowledge-Based Systems 343 (2026), section 6: clipped updates are averaged, with noise of
+    standard deviation noise_multiplier * clip / (clients * d), d being the largest distance between
+    two clients' models in that round. The server is trusted with every model.
+    """
+
+    gains_from_coins, hides_choices = False, False
+    mechanism: Literal["gaussian-distance"]
+    noise_multiplier: Annotated[GaussianNoise, NU]
+    """Over the clip, at a distance of 1: there is less noise the farther apart clients are."""
+    clip: Annotated[Clip, CLIP]
+    distance_floor: Radius = 1e-6
+    """Public lower bound on the distance: models that are all alike would get endless noise."""
+    noise: Annotated[Noise, NOISE] = "simulation"
+
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        yield from super().disagreements(training=training, federation=federation)
+        if training.asked_clients == 1:
+            yield refuse_at(
+                "/training/cohort/clients",
+                f"{self.mechanism} measures the distance between two clients; draw at least 2",
+            )
+
+
 class GaussianLocal(GaussianUpdates):
     """Each client clips its own update and adds Gaussian noise before it leaves.
 
@@ -594,6 +621,11 @@ class RecordPersonalised(MechanismPart):
 
 
 PrivacySpec = Annotated[
-    NoMechanism | LaplaceL2 | GaussianCentral | GaussianLocal | RecordPersonalised,
+    NoMechanism
+    | LaplaceL2
+    | GaussianCentral
+    | GaussianDistance
+    | GaussianLocal
+    | RecordPersonalised,
     Field(discriminator="mechanism"),
 ]
