@@ -42,8 +42,8 @@ _PAST_RELEASE_BUDGETS = (
 )
 _NO_NOISE = (
     "this federation has a budget for release noise, and nothing bounds what the experiment's "
-    "report and model reveal: it has no noise, or none that is counted. No total counts it; the budget lists it "
-    "in `uncounted`"
+    "report and model reveal: it has no noise, or none that is counted. No total counts it; the "
+    "budget lists it in `uncounted`"
 )
 _SHOWN_SHARES = (0.99, 0.95, 0.9)
 """Coarse, so that files that differ by one row do not disclose whether others have it."""

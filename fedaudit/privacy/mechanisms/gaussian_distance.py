@@ -29,8 +29,8 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.privacy import GaussianDistance
 
 _WHY = (
-    "the noise follows how far apart the clients' models are, which is secret: no theorem bounds "
-    "what a release reveals, and there is no epsilon"
+    "the noise follows how far apart the clients' secret models are: no theorem bounds what a "
+    "release reveals, and there is no epsilon"
 )
 
 
@@ -85,8 +85,10 @@ class GaussianDistanceMechanism(PrivacyMechanism):
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()
     ) -> Projection:
-        """No figure, and the reason."""
-        return unbounded_projection(_WHY)
+        """No cost, and the reason."""
+        found = unbounded_projection(_WHY)
+        reasons = {name: why for name, why in found.reasons.items() if name != "noise_multiplier"}
+        return replace(found, noise_multiplier=self.privacy.noise_multiplier, reasons=reasons)
 
     def guarantee(
         self, *, n: int, epsilons: Epsilons = (), planned: Epsilons = (), layers: Sizes = ()
@@ -117,7 +119,7 @@ class GaussianDistanceMechanism(PrivacyMechanism):
             unit=self.facts.unit,
             adjacency=None,
             delta=None,
-            observers=self.facts.observers,
+            observers=(),
             statement=" ".join(sentences),
             reasons=dict.fromkeys(("adjacency", "delta"), _WHY),
         )
