@@ -29,7 +29,7 @@ from fedaudit.spec.privacy import (
     one_delta,
 )
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import RotationCohort, Training
+from fedaudit.spec.training import QFfl, RotationCohort, Training
 
 BASE_RATE: Final = "base-rate"
 
@@ -184,6 +184,12 @@ class ExperimentSpec(SpecPart):
                 "rotation is retired, with the correlated noise that it was for: at the same "
                 "epsilon neither had a measurable gain; use {sampling: allocation, every: "
                 f"{self.training.cohort.every}}}",
+            )
+        if isinstance(self.training.method, QFfl):
+            yield refuse_at(
+                "/training/method/kind",
+                "q-ffl is retired: it went with `mechanism: none` alone; use `hypotheses`, "
+                "`fine-tuning` or `ditto`",
             )
         if isinstance(self.privacy, GaussianCentral) and self.privacy.correlation is not None:
             yield refuse_at(
