@@ -344,17 +344,6 @@ class SideBySide(Engine):
         return kept[1]
 
 
-def score_rounds(engine: Engine, asked: Scoring, *, by_client: bool) -> Figures:
-    """`Engine.score` of several rounds, counted over all clients of a round or by client.
-
-    By client an engine counts one round at a time.
-    """
-    if not by_client:
-        return engine.score(asked)
-    rows = [slice(row, row + 1) for row in range(len(asked.positions))]
-    return joined_figures([engine.score(asked.of(row), per_client=True) for row in rows])
-
-
 def build_engines(
     cells: Sequence[Cell], splits: Splits, device: torch.device
 ) -> tuple[Engine, Engine]:

@@ -41,13 +41,7 @@ from fedaudit.randomness import (
     sample_without_replacement,
 )
 from fedaudit.reproducible import fixed_order_sum, one_thread, prepared_device
-from fedaudit.training.base.cell import (
-    Cell,
-    counts_clients,
-    draws_in_secret,
-    first_hypotheses,
-    length_classes,
-)
+from fedaudit.training.base.cell import Cell, draws_in_secret, first_hypotheses, length_classes
 from fedaudit.training.base.cohort import drawn_clients
 from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
@@ -447,9 +441,7 @@ class PersonalisedRun:
                 population=clients,
                 count=size,
             )
-        return self._validator.score(
-            self._theta, chosen=chosen, per_client=counts_clients(self._spec)
-        )
+        return self._validator.score(self._theta, chosen=chosen)
 
     def _observe(self, number: int, figures: Figures | None) -> None:
         """Counts the round in, keeps the model with the smallest selection loss, and may end."""

@@ -17,7 +17,6 @@ from fedaudit.reproducible import prepared_device
 from fedaudit.training.base.cell import (
     Cell,
     charges_population,
-    counts_clients,
     draws_in_secret,
     split_cells,
     stack_key,
@@ -35,7 +34,7 @@ from fedaudit.training.base.rounds import (
     Trainer,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.engine import build_engines, score_rounds
+from fedaudit.training.engine import build_engines
 from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Scoring, build_draws
 from fedaudit.training.stacked.stack_state import (
@@ -245,15 +244,13 @@ class Stack:
             clients = np.tile(self._splits.validation[self._running], (len(steps), 1))
         else:
             clients = np.concatenate(block.validation[steps])
-        return score_rounds(
-            self._scorer,
+        return self._scorer.score(
             Scoring(
                 joined([part.hypotheses for part in played]),
                 clients,
                 self._running.tolist() * len(steps),
                 joined([part.sizes for part in played]),
-            ),
-            by_client=counts_clients(self._cells[0].spec),
+            )
         )
 
     def result(self, position: int) -> FinalResult:

@@ -198,8 +198,6 @@ class EarlyStopping:
 
 _OF_SUBJECTS = ("subjects", "outcomes", "radii", "releases", "chosen", "clusters")
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
-_POOLED = 3
-"""Axes of the counts of rounds over all clients: rounds, groups and the four counts."""
 
 
 @dataclass(frozen=True)
@@ -244,9 +242,6 @@ class RoundRecord:
     compositions: Mapping[Observer, Ints32] = field(default_factory=dict)
     """What each subject has been charged against each observer, up to and including this round.
     Empty where there is only one observer, against whom it is `releases`."""
-    by_client: Mapping[str, Ints] = field(default_factory=dict)
-    """Attribute -> [validation clients, groups, 4]: the counts of `fairness` client by client,
-    where noise bounds what each of them adds (`counts_clients`). Confidential."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -276,7 +271,7 @@ class RoundColumns:
     validation_losses: Floats
     accuracies: Floats | None
     counts: Mapping[str, Ints]
-    """Attribute -> [places, groups, 4]; [places, clients, groups, 4] where counted by client."""
+    """Attribute -> [places, groups, 4]."""
     compositions: Mapping[Observer, Ints32] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -300,21 +295,12 @@ class RoundColumns:
     def pooled(self, rounds: Ints) -> dict[str, Ints]:
         """Attribute -> the counts over all clients of the validated rounds at these positions:
         [len(rounds), groups, 4]."""
-        found = {name: counts[self.place[rounds]] for name, counts in self.counts.items()}
-        return {
-            name: counts if counts.ndim == _POOLED else counts.sum(axis=1)
-            for name, counts in found.items()
-        }
+        return {name: counts[self.place[rounds]] for name, counts in self.counts.items()}
 
     def record(self, at: int) -> RoundRecord:
         """The record of the round at a position."""
         place = int(self.place[at])
         validated, separation = place >= 0, float(self.separation[at])
-        by_client = {
-            name: counts[place]
-            for name, counts in self.counts.items()
-            if validated and counts.ndim > _POOLED
-        }
         return RoundRecord(
             **{name: getattr(self, name)[at] for name in _OF_SUBJECTS},
             round=int(self.round[at]),
@@ -329,7 +315,6 @@ class RoundColumns:
             if validated
             else {},
             compositions={observer: counts[at] for observer, counts in self.compositions.items()},
-            by_client=by_client,
         )
 
 

@@ -162,11 +162,6 @@ class Scoring:
     tuned: bool = True
     """As in `Measure`."""
 
-    def of(self, rows: slice) -> "Scoring":
-        """Some of the rows."""
-        parts = self.theta[rows], self.clients[rows], self.positions[rows], self.sizes[rows]
-        return Scoring(*parts, self.tuned)
-
 
 class Learner:
     """What clients do with hypotheses on their own rows (lines 5 and 6 of Algorithm 1)."""
