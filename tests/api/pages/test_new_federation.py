@@ -64,14 +64,14 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     value = yaml.safe_load(form["document"])
     read = value["federation"]
     assert (read["client_key"], read["target"], read["positive"]) == ("town", "passed", "yes")
-    assert value["fairness"]["sensitive"] == ["sex"]
+    assert value["fairness"]["sensitive"] == ["sex", "age"]
     assert "# " in form["document"], "guesses have their reasons"
     # Every fault at once, each with its place, and what was typed stays.
     wrong = corrected(form, name="", federation={"scale": {"hours": -3}, "labels": {"sex": 2}})
     faulty = visitor.post(address, wrong)
     assert faulty.status_code == 422
     places = re.findall(r"<li>([^:<]+): ", faulty.text)
-    assert places == ["name", "federation › scale › hours", "federation › labels › sex"]
+    assert places == ["name", "federation › labels › sex", "federation › scale › hours"]
     assert form_fields(faulty.text, address)["document"] == wrong["document"].strip()
     unread = visitor.post(address, {**form, "document": "name: [", "action": "register"})
     assert (unread.status_code, "The registration: " in unread.text) == (422, True)
@@ -90,7 +90,7 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     assert row.file_name == "people.csv"
     assert row.registration["federation"]["path"] == "people.csv"
     assert row.registration["federation"]["labels"] == {"sex": {"1": "men", "2": "women"}}
-    assert row.registration["fairness"]["sensitive"] == ["sex"]
+    assert row.registration["fairness"]["sensitive"] == ["sex", "age"]
     assert len(files_of(api)) == 1
     assert api.counts()["pending_uploads"] == 0
     # A double click leads to the same.
