@@ -357,8 +357,11 @@ def _checks_against_ledger(
         bad=f"{totals.misfits} entries have a radius that their mechanism cannot give",
     )
     figures: dict[str, Any] = dict.fromkeys(_RECOMPUTED)
+    # Of everyone as one subject, the ledger does not say how many there are.
+    named, training = mechanism_of(spec).facts.subject_kind == "client", 0
     try:
-        training = training_clients(len(found.evidence.names), spec.federation)
+        if named:
+            training = training_clients(len(found.evidence.names), spec.federation)
         if inputs.cost_kind == "leakage":
             figures = leakage_figures(
                 inputs,
@@ -372,7 +375,8 @@ def _checks_against_ledger(
         return
     most = int(totals.releases.max(initial=0))
     counted = {"participations_max": most, "refusals": totals.refusals, "withheld": totals.withheld}
-    yield agrees(report, "data.training_clients", training)
+    if named:
+        yield agrees(report, "data.training_clients", training)
     for name, value in {**counted, **figures}.items():
         yield agrees(report, f"privacy.{name}", value)
     if value_at(report, "privacy", "log_ratio_max") is not None:
