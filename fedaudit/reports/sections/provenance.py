@@ -13,7 +13,6 @@ from fedaudit.reports.checks import (
     Check,
     agrees,
     canonical_hash,
-    canonical_json,
     check,
     numbered,
     shown,
@@ -24,6 +23,7 @@ from fedaudit.reports.checks import (
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, no_limits
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.fairness import Fairness
