@@ -44,7 +44,7 @@ class RowSet:
         ordered = np.sort(row_ids)
         bits = np.uint64(1) << ((ordered % _BITS) ^ 7).astype(np.uint64)  # as np.packbits has them
         own = ordered // _BITS
-        first = np.flatnonzero(np.diff(own, prepend=-1))
+        first = np.flatnonzero(np.append(True, own[1:] != own[:-1])[: len(own)])
         found = cls(own[first], np.bitwise_or.reduceat(bits, first) if len(own) else bits, "")
         named = found.packed() if keys is None else np.sort(keys).astype("<u8").tobytes()
         return replace(found, digest=hashlib.sha256(named).hexdigest())
@@ -100,8 +100,9 @@ class RowSet:
 
     def within(self, other: "RowSet") -> "RowSet":
         """The rows that both have, without a digest."""
-        words = self.spread(max(self.width, other.width))
-        return self._of_words(words & other.spread(len(words)))
+        words = self.words & other.spread(max(self.width, other.width))[self.places]
+        some = np.flatnonzero(words)
+        return RowSet(self.places[some], words[some], "")
 
     @property
     def numbers(self) -> Ints:
