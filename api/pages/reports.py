@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Annotated, Any, Literal, assert_never, get_args
+from typing import Annotated, Any
 
 import yaml
 from fastapi import APIRouter, Path
@@ -57,13 +57,6 @@ _OF = "/experiments/{experiment_id}"
 _MOST = 100
 """Attributes whose rows are counted on a page."""
 _PLAIN_TEXT = "reading_text.html"
-
-FileForm = Literal["json", "yaml", "md"]
-_FORMS: dict[FileForm, tuple[str, str]] = {
-    "json": ("JSON", "application/json"),
-    "yaml": ("YAML", "application/yaml"),
-    "md": ("Markdown", "text/markdown"),
-}
 
 
 @router.get(f"{_OF}/report")
@@ -171,21 +164,23 @@ def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> 
         chosen=name,
         reading=found,
         text=found if isinstance(found, str) else yaml.safe_dump(found, sort_keys=False),
-        files=_reading_files(f"/experiments/{experiment_id}", READINGS[name]),
+        files=[_reading_file(f"/experiments/{experiment_id}", READINGS[name])],
     )
 
 
 @router.get(f"{_OF}/files/{{file}}")
 def reading_file(experiment_id: str, file: str, visit: ReportsVisit) -> Response:
-    """A reading of the report as a file, named as `nist-800-226.yaml`."""
-    name, _, ending = file.rpartition(".")
-    form = next((one for one in get_args(FileForm) if one == ending), None)
-    if form is None or name not in READINGS or form not in _forms_of(READINGS[name]):
+    """A reading of the report as a file, named as `nist-800-226.json`."""
+    name, _, form = file.rpartition(".")
+    if name not in READINGS or form != _form_of(READINGS[name]):
         raise not_found("file")
     with visit.reading() as session:
         found = reading(find_judged(session, visit.caller, experiment_id), name)
-    text = found if isinstance(found, str) else _written(found, form)
-    return as_file(text, f"{experiment_id}-{name}.{form}", _FORMS[form][1])
+    file_name = f"{experiment_id}-{file}"
+    if isinstance(found, str):
+        return as_file(found, file_name, "text/markdown")
+    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    return as_file(text, file_name, "application/json")
 
 
 @router.get(f"{_OF}/bundle.zip")
@@ -361,8 +356,7 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     if claims_file(visit.call, experiment_id):
         form = "JSONL: Sigstore bundles, for the verifiers of others"
         found.append(("Claims", form, f"{base}/claims.jsonl"))
-    for one in READINGS.values():
-        found += _reading_files(base, one)
+    found += [_reading_file(base, one) for one in READINGS.values()]
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
@@ -383,22 +377,12 @@ def _attack_files(base: str, attack: AttackBody, what: str) -> list[tuple[str, s
     ]
 
 
-def _reading_files(base: str, one: ReportReading) -> list[tuple[str, str, str]]:
-    return [
-        (one.title, _FORMS[form][0], f"{base}/files/{one.name}.{form}") for form in _forms_of(one)
-    ]
+def _reading_file(base: str, one: ReportReading) -> tuple[str, str, str]:
+    form = _form_of(one)
+    words = {"md": "Markdown", "json": "JSON"}[form]
+    return one.title, words, f"{base}/files/{one.name}.{form}"
 
 
-def _forms_of(one: ReportReading) -> tuple[FileForm, ...]:
+def _form_of(one: ReportReading) -> str:
     """A reading that is text has no schema."""
-    return ("md",) if one.schema is None else ("json", "yaml")
-
-
-def _written(found: dict[str, Any], form: FileForm) -> str:
-    match form:
-        case "yaml":
-            return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
-        case "json" | "md":
-            return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-        case _:
-            assert_never(form)
+    return "md" if one.schema is None else "json"

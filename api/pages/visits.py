@@ -21,7 +21,6 @@ from api.shared.resources import Resources, Shared
 from api.shared.security import SCHEMA_SECONDS, Call, Caller
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
-from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository
 from models.vocabulary import Scope
 
@@ -112,17 +111,6 @@ class Visit:
             if message is not None:
                 tasks.add_task(dispatch, self.resources, message)
         return tasks
-
-
-def faults_by_field(error: InvalidInputError, field_of: Callable[[str], str]) -> dict[str, str]:
-    """The faults by the form's field, which `field_of` gives for a JSON pointer; faults of other
-    fields under an empty name."""
-    found: dict[str, list[str]] = {}
-    for one in error.errors:
-        name = field_of(one.pointer)
-        message = one.message if name else f"{one.pointer} {one.message}".strip()
-        found.setdefault(name, []).append(message)
-    return {name: "; ".join(messages) for name, messages in found.items()}
 
 
 def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type: str) -> Response:

@@ -65,7 +65,6 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "erasure": erasure,
         "artifacts": "/artifacts",
         "audits": "/audits",
-        "new-audit": "/audits/new",
         "audit": audit,
         "audit-verification": f"{audit}/verification",
         "ledgers": "/ledgers",
