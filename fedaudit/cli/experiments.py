@@ -14,12 +14,9 @@ from fedaudit.cli.options import (
     IdempotencyKey,
     Most,
     Out,
-    Sort,
     Spec,
     TableForm,
     TableName,
-    Where,
-    query_parameters,
     read_submission,
 )
 from fedaudit.cli.output import (
@@ -84,16 +81,14 @@ def list_experiments(
         str | None, typer.Option(metavar="ID", help="Those on this federation's data.")
     ] = None,
     mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
-    where: Where = None,
-    sort: Sort = None,
     most: Most = 50,
     as_json: AsJson = False,
 ) -> None:
     """List experiments in every state, newest first."""
     asked = {"status": status, "name": name, "tag": tag, "mechanism": mechanism}
-    asked |= {"federation_id": federation, **query_parameters(where)}
+    asked["federation_id"] = federation
     with connected() as client:
-        listed = client.list(**asked, sort=sort, limit=min(most, MAX_PAGE))
+        listed = client.list(**asked, limit=min(most, MAX_PAGE))
         found = first_of(listed, most, what="experiments")
     if as_json:
         write_json(found)

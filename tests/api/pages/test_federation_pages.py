@@ -67,7 +67,7 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
     browser = signed_in(api)
     assert "no total is set" in browser.get(f"/federations/{id_}").text
     setting = {"book": "simulation", "figure": "leakage", "total": 8, "radius": 1, "clip": 1}
-    assert api.put(f"/v1/federations/{id_}/budget", json=setting).status_code == 200
+    assert api.request("PUT", f"/v1/federations/{id_}/budget", json=setting).status_code == 200
     text = browser.get(f"/federations/{id_}").text
     assert "spent 0 reserved 4 left 4 total 8" in _text(text)
     assert re.search(r'class="bar-held" x="0(\.0)?" width="500(\.0)?"', text)
