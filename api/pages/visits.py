@@ -1,5 +1,6 @@
 """What the routes of pages receive, a request of a visitor, and the answers that they give."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -119,6 +120,29 @@ def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type:
     if isinstance(content, str | bytes):
         return Response(content, media_type=media_type, headers=headers)
     return StreamingResponse(content, media_type=media_type, headers=headers)
+
+
+def for_visitors(endpoint: Callable[..., Response], scope: Scope) -> Callable[..., Response]:
+    """An endpoint of the HTTP interface that answers with a file, as one of the pages: the caller
+    is a visitor whose key has the scope, and browsers save the file."""
+
+    def answered(visit: Visit, **values: Any) -> Response:
+        answer = endpoint(call=visit.call, **values)
+        name = "-".join(visit.request.url.path.split("/")[2:])
+        answer.headers.setdefault("Content-Disposition", f'attachment; filename="{name}"')
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
+
+    given = inspect.signature(endpoint)
+    kept = [one for name, one in given.parameters.items() if name != "call"]
+    visitor = inspect.Parameter(
+        "visit",
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[Visit, Depends(visiting(scope))],
+    )
+    parameters = [*(one.replace(kind=one.KEYWORD_ONLY) for one in kept), visitor]
+    answered.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return answered
 
 
 def as_picture(charts: Iterable[Chart | None], name: str, form: PictureForm) -> Response:

@@ -109,5 +109,5 @@ def test_a_report_is_published_with_its_page_and_readings(material, published):
 
 @pytest.mark.parametrize("document", [{}, {"report_version": 1}])
 def test_what_is_no_report_is_refused(document, published):
-    with pytest.raises(PublishingError, match="cannot be read"):
+    with pytest.raises(PublishingError, match="not an audit report that can be read"):
         published(document)
