@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from anyio.to_thread import run_sync
-from fastapi import BackgroundTasks, Depends, Query, Request
+from fastapi import BackgroundTasks, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -30,8 +30,6 @@ ONCE = "once"
 _ONCE = re.compile(r"[\w-]{16,64}", re.ASCII)
 _NEWEST_FEDERATIONS = 200
 _Result = TypeVar("_Result")
-
-Cursor = Annotated[str | None, Query(max_length=4000)]
 
 
 @dataclass(frozen=True)

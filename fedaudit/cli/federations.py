@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-import yaml
 from rich.box import HORIZONTALS
 from rich.markup import escape
 from rich.table import Table
@@ -23,6 +22,7 @@ from fedaudit.cli.output import (
     write_json,
     write_line,
     write_text,
+    write_yaml,
 )
 from fedaudit.cli.remote import confirm, connected
 from fedaudit.number_text import bound_text, exact_text, room_text
@@ -40,8 +40,7 @@ _MAX_SCAFFOLD_ROWS = 1_000_000
 
 def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
     """What is known of a federation as YAML, and its budgets in a table."""
-    known = {name: value for name, value in federation.items() if value not in (None, [], {})}
-    write_line(yaml.safe_dump(known, sort_keys=False, allow_unicode=True).rstrip("\n"))
+    write_yaml(federation)
     if budgets:
         _show_budgets(budgets)
 

@@ -61,7 +61,7 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "federations": "/federations",
         "federation": href,
         "new-federation": "/federations/new",
-        "erasures": "/erasures",
+        "erased": "/federations?status=erased",
         "erasure": erasure,
         "artifacts": "/artifacts",
         "audits": "/audits",
