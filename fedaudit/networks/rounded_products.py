@@ -131,7 +131,8 @@ def _odd(values: Floats, *, bits: int, axis: int | None) -> tuple[Floats, Floats
     units = np.ones((1, 1))
     if bits:
         largest = np.abs(values).max(axis=axis, keepdims=True, initial=0)
-        exponent = np.maximum(np.frexp(largest)[1], _LEAST_EXPONENT)
+        exponent = np.where(largest > 0, np.frexp(largest)[1], _LEAST_EXPONENT)
+        exponent = np.maximum(exponent, _LEAST_EXPONENT)
         power = np.ldexp(np.float32(1), bits - exponent)
         units = np.where(np.isfinite(largest), 1 / power.astype(np.float64), np.nan)
     with np.errstate(invalid="ignore", over="ignore"):
