@@ -61,8 +61,8 @@ class OddRows:
         """Values float32 [rows, width] on the host."""
         library = kernels()
         if library is None:
-            numbers, units = _odd(values.numpy(), bits=_LEFT_BITS, axis=1)
-            return cls(torch.from_numpy(numbers), torch.from_numpy(units[:, 0]))
+            odd, of_rows = _odd(values.numpy(), bits=_LEFT_BITS, axis=1)
+            return cls(torch.from_numpy(odd), torch.from_numpy(of_rows[:, 0]))
         numbers = torch.empty(values.shape)
         units = torch.empty(len(values), dtype=torch.float64)
         call(library.fedaudit_odd_rows, values, *values.shape, _LEFT_BITS, numbers, units)
