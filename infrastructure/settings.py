@@ -38,33 +38,9 @@ class _Entry:
     pattern: tuple[str, ...]
     projects: frozenset[str]
 
-    def names(self, path: PurePosixPath) -> bool:
-        """Whether the pattern matches the path or a folder that it lies in."""
-        end = len(self.pattern)
-        reached = self._skip({0})
-        for part in path.parts:
-            if end in reached:
-                return True
-            reached = self._skip(
-                {
-                    place if self.pattern[place] == _ANY_FOLDERS else place + 1
-                    for place in reached
-                    if self.pattern[place] == _ANY_FOLDERS or fnmatchcase(part, self.pattern[place])
-                }
-            )
-        return end in reached
-
     def admits(self, project: str) -> bool:
         """Whether the project is one of those named."""
         return EVERY_PROJECT in self.projects or project in self.projects
-
-    def _skip(self, places: set[int]) -> set[int]:
-        """The places from which `**` may stand for no folder at all as well."""
-        found = set(places)
-        for place in range(len(self.pattern)):
-            if place in found and self.pattern[place] == _ANY_FOLDERS:
-                found.add(place + 1)
-        return found
 
 
 @dataclass(frozen=True)
@@ -76,8 +52,19 @@ class SourcesMap:
     def admits(self, project: str, path: PurePosixPath) -> bool:
         """Whether a project may read a path relative to the sources folder; a file that no entry
         names is closed to all."""
-        naming = [entry for entry in self.entries if entry.names(path)]
+        naming = [entry for entry in self.entries if _names(entry.pattern, path.parts)]
         return bool(naming) and all(entry.admits(project) for entry in naming)
+
+
+def _names(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether a pattern matches a path or a folder that it is in; `**` is any folders, or none."""
+    if not pattern:
+        return True
+    if pattern[0] == _ANY_FOLDERS and _names(pattern[1:], parts):
+        return True
+    if not parts or not fnmatchcase(parts[0], pattern[0]):
+        return False
+    return _names(pattern if pattern[0] == _ANY_FOLDERS else pattern[1:], parts[1:])
 
 
 def read_sources_map(path: Path) -> SourcesMap:

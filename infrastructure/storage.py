@@ -119,15 +119,6 @@ class Storage:
         with _failing():
             return self._place.holds(key)
 
-    def beside(self, key: str) -> list[str]:
-        """The keys that differ from this one in their last part alone. Raises StorageError."""
-        key = _checked(key)
-        folder = key.rpartition("/")[0]
-        with _failing(), suppress(FileNotFoundError):
-            found = sorted(f"{folder}/{name}" for name in self._place.names(folder))
-            return [one for one in found if one != key and _KEY.fullmatch(one)]
-        return []
-
     def sweep(self) -> int:
         """Remove what killed processes left unfinished; returns how many files. An object store's
         unfinished uploads are left to its own rules. Raises StorageError."""
@@ -171,9 +162,6 @@ class _Folder:
 
     def delete(self, key: str) -> None:
         (self._folder / key).unlink()
-
-    def names(self, folder: str) -> list[str]:
-        return [path.name for path in (self._folder / folder).iterdir() if path.is_file()]
 
 
 class _LocalWriter(StorageWriter):
@@ -243,11 +231,6 @@ class _ObjectStore:
     def delete(self, key: str) -> None:
         self._files().rm_file(f"{self._root}/{key}")
 
-    def names(self, folder: str) -> list[str]:
-        # Not from the listing that this process remembers: others store files too.
-        found = self._files().ls(f"{self._root}/{folder}", detail=True, refresh=True)
-        return [one["name"].rpartition("/")[2] for one in found if one["type"] == "file"]
-
     def _open(self, key: str, mode: str, **options: Any) -> Any:
         path = f"{self._root}/{key}"
         return self._files().open(path, mode, block_size=_BLOCK_BYTES, **options)
@@ -292,11 +275,6 @@ class _RemoteWriter(StorageWriter):
 def record_table_key(project_id: str, experiment_id: str) -> str:
     """Where an experiment's record table is kept, a CSV file."""
     return f"record-tables/{project_id}/{experiment_id}"
-
-
-def report_pdf_key(experiment_id: str, digest: str) -> str:
-    """Where a printed report is kept; the digest is that of the page it was printed from."""
-    return f"report-pdfs/{experiment_id}/{digest}"
 
 
 def model_key(project_id: str, experiment_id: str) -> str:

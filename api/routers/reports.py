@@ -204,7 +204,7 @@ def get_report_pdf(
 ) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix.
 
-    It is printed when first asked for, which may take some seconds.
+    Printing may take some seconds.
     """
     pdf = stored_pdf(call, experiment_id, appendix=appendix)
     return pdf_response(pdf, experiment_id)

@@ -14,7 +14,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
-from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
+from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.experiment import ExperimentSpec
 from models.repositories import Budgets
 from models.repositories.budgets.counting import (
@@ -279,9 +279,9 @@ def reserve(
                 raise _problem(
                     budget,
                     federation_id,
-                    f"{_name(budget)} has a total, and the experiment is without noise, whatever "
-                    "privacy.noise says, so nothing bounds what it reveals, and it is in both "
-                    "books; give privacy.mechanism a mechanism, or "
+                    f"{_name(budget)} has a total, and nothing bounds what the experiment reveals, "
+                    "whatever privacy.noise says, so that it is in both books; give "
+                    "privacy.mechanism a mechanism whose cost is counted, or "
                     f"{_take_back(budget, federation_id)}",
                 )
         case "epsilon":
@@ -311,17 +311,17 @@ def _reserve_report(
                 f"people held out; set fairness.noise, or {_take_back(budget, federation_id)}",
             )
         return
-    release, releases = held_out.release, planned_releases(planned.spec)
+    release = held_out.release
     cost = EpsilonCost(
         observer=release.observer,
         adjacency=release.adjacency,
         unit=release.unit,
         unit_key=unit_key(planned.spec, release.unit),
         delta=release.booked_delta,
-        epsilon=release.epsilon(releases),
-        curve=releases * release.curve,
+        epsilon=release.epsilon(1),
+        curve=release.curve,
         step=release.curve,
-        compositions=releases,
+        compositions=1,
     )
     book, spec = planned.spec.privacy.noise, planned.spec
     refusal = budgets.reserve_epsilon(

@@ -1,12 +1,10 @@
 """A stored report as a page or a PDF, with the curves of its rounds, and its dossier."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, assert_never
 
-import structlog
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, Response
 
@@ -16,7 +14,6 @@ from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.line_chart import Series, series_of
 from fedaudit.reports.checks import canonical_json
-from infrastructure.storage import StorageError, report_pdf_key
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment, LaterAttacks
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from fedaudit.reports.charts.drawing import Chart
     from fedaudit.reports.page.html import Link, PageOptions
     from fedaudit.reports.page.later_attempts import LaterAttempt
-
-log = structlog.get_logger()
 
 DossierForm = Literal["json", "html", "pdf", "zip"]
 MAX_ROUNDS = 2000
@@ -184,33 +179,10 @@ def _attempt(row: LaterAttacks) -> "LaterAttempt":
 
 
 def stored_pdf(call: Call, experiment_id: str, *, appendix: bool) -> bytes:
-    """The PDF. Without its appendix it is printed once and then kept beside
-    the uploaded files; the version before it is removed. Raises ProblemError where the caller's
-    project has no such report, and where printing fails."""
-    # Imported here because most calls need no templates.
-    from fedaudit.reports.page.pdf import paper_page
-
+    """The page, printed. Raises ProblemError where the caller's project has no such report, and
+    where printing fails."""
     page = page_html(call.resources.database, call.caller, experiment_id, appendix=appendix)
-    if appendix:
-        return call.resources.printer.pdf(page)
-    digest = hashlib.sha256(paper_page(page).encode()).hexdigest()
-    key = report_pdf_key(experiment_id, digest)
-    try:
-        if call.resources.storage.holds(key):
-            with call.resources.storage.local(key) as path:
-                return path.read_bytes()
-    except StorageError as error:
-        log.warning("printed report not read", detail=str(error))
-    pdf = call.resources.printer.pdf(page)
-    # A failure to keep it is no reason to refuse what was printed.
-    try:
-        with call.resources.storage.writer(key) as writer:
-            writer.write(pdf)
-        for superseded in call.resources.storage.beside(key):
-            call.resources.storage.delete(superseded)
-    except StorageError as error:
-        log.warning("printed report not kept", detail=str(error))
-    return pdf
+    return call.resources.printer.pdf(page)
 
 
 def dossier_response(

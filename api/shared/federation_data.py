@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
@@ -108,24 +108,15 @@ _KEPT = 4
 _MAX_KEPT_BYTES = 64 * 2**20
 
 
-@dataclass
-class _Turn:
-    """At the same data; `takers` hold it or wait for it."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    takers: int = 0
-
-
 class FederationCache:
-    """Loads what plans need of federations, each kind once at a time: of tables no features. How
-    many at a time is up to the callers."""
+    """Loads what plans need of federations: of tables no features. How many at a time is up to the
+    callers, of whom a project has one."""
 
     def __init__(self, sources_dir: Path | None, settings: Settings | None = None) -> None:
         """`settings`: of the room that data may take; None for the defaults, without maps."""
         self._sources_dir = sources_dir
         self._settings = settings
         self._lock = threading.Lock()
-        self._loading: dict[tuple[object, ...], _Turn] = {}
         self._kept: OrderedDict[tuple[object, ...], LoadedFederation] = OrderedDict()
 
     def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "LoadedFederation":
@@ -152,19 +143,18 @@ class FederationCache:
         key = self._key(spec, uploads)
         if key is None:
             return loaded()
-        with self._turn(key):
-            with self._lock:
-                kept = self._kept.get(key)
-                if kept is not None:
-                    self._kept.move_to_end(key)
-            if kept is None:
-                federation = loaded()
-                if federation.nbytes + federation.row_bytes <= _MAX_KEPT_BYTES:
-                    with self._lock:
-                        self._kept[key] = federation
-                        if len(self._kept) > _KEPT:
-                            self._kept.popitem(last=False)
-                return federation
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+        if kept is None:
+            federation = loaded()
+            if federation.nbytes + federation.row_bytes <= _MAX_KEPT_BYTES:
+                with self._lock:
+                    self._kept[key] = federation
+                    if len(self._kept) > _KEPT:
+                        self._kept.popitem(last=False)
+            return federation
         check_agreement(spec, kept)
         return kept
 
@@ -172,21 +162,6 @@ class FederationCache:
         """Keep none of what was loaded so far."""
         with self._lock:
             self._kept.clear()
-
-    @contextmanager
-    def _turn(self, key: tuple[object, ...]) -> Iterator[None]:
-        """Let one thread at a time load the same data: the next ones find them."""
-        with self._lock:
-            turn = self._loading.setdefault(key, _Turn())
-            turn.takers += 1
-        try:
-            with turn.lock:
-                yield
-        finally:
-            with self._lock:
-                turn.takers -= 1
-                if not turn.takers:
-                    del self._loading[key]
 
     def _key(self, spec: ExperimentSpec, uploads: Uploads) -> tuple[object, ...] | None:
         """Everything that the loaded data depends on; None where a file cannot be looked at."""

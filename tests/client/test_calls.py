@@ -32,7 +32,7 @@ def test_calls_name_their_parameters() -> None:
         for name, taken in (
             ("get", "(experiment_id)"),
             ("download_bundle", "(experiment_id, file: IO[bytes])"),
-            ("webhook_deliveries", "(webhook_id, *, limit: int | None = None)"),
+            ("clients", "(experiment_id, *, limit: int | None = None)"),
             ("reports", "(*, limit: int | None = None, **filters: Any)"),
         ):
             found = str(inspect.signature(getattr(client, name))).replace("typing.", "")
@@ -40,7 +40,7 @@ def test_calls_name_their_parameters() -> None:
         assert next(iter(inspect.signature(client.submit).parameters)) == "spec"
         for wrong in (
             lambda: client.get(federation_id="x"),
-            lambda: client.webhooks(status="enabled"),
+            lambda: client.sweeps(status="enabled"),
         ):
             with pytest.raises(TypeError):
                 wrong()

@@ -63,7 +63,7 @@ def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
     )
     assert client.budgets(federation["id"]) == [budget]
     policy = client.set_disclosure(federation["id"], {"minimum_group_size": 2})
-    assert client.disclosure(federation["id"]) == policy
+    assert client.ask("GET", f"federations/{federation['id']}/disclosure") == policy
     assert policy["minimum_group_size"] == 2
     assert api.submit(spec(name="c"))["name"] == "c"
 

@@ -166,8 +166,10 @@ def test_a_day_of_operations(drill: Drill, receiver: Receiver, restored_url: str
 def hooked(drill: Drill, receiver: Receiver) -> str:
     """The secret of a webhook that was exchanged; what it is encrypted with is exchanged too."""
     client = drill.client("few")
-    made = client.create_webhook(receiver.url, ["experiment.finished"])
-    secret = client.rotate_webhook_secret(made["id"], overlap_seconds=0)["secret"]
+    asked = {"url": receiver.url, "events": ["experiment.finished"]}
+    made = client.ask("POST", "webhooks", json=asked)
+    rotation = f"webhooks/{made['id']}/rotate-secret?overlap_seconds=0"
+    secret = client.ask("POST", rotation)["secret"]
     assert secret != made["secret"]
     file = drill.folder / "secrets-key"
     new, old = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n", file.read_text()
@@ -204,11 +206,12 @@ def keys_are_exchanged(drill: Drill) -> None:
     before, (first, second) = drill.key["few"], drill.urls
     with Client(first, before) as client:
         [mine] = client.keys()
-        drill.key["few"] = client.rotate_key(mine["id"], overlap_seconds=3600)["key"]
+        rotation = f"api-keys/{mine['id']}/rotate-secret?overlap_seconds"
+        drill.key["few"] = client.ask("POST", f"{rotation}=3600")["key"]
     for key in (before, drill.key["few"]):
         assert list(Client(second, key).list())
     with Client(first, drill.key["few"]) as client:
-        drill.key["few"] = client.rotate_key(mine["id"], overlap_seconds=0)["key"]
+        drill.key["few"] = client.ask("POST", f"{rotation}=0")["key"]
     with pytest.raises(UnauthorisedError):
         list(Client(second, before).list())
     drill.command("signing-keys", "rotate")

@@ -92,6 +92,9 @@ SPECS: Mapping[str, dict[str, Any]] = {
             "epsilon_budget": 3.5,
         },
     ),
+    "gaussian-distance": small(
+        **_ONE, privacy={"mechanism": "gaussian-distance", "noise_multiplier": 0.5, "clip": 1.0}
+    ),
     "gaussian-local": small(
         **_ONE,
         privacy={
@@ -127,7 +130,6 @@ SPECS: Mapping[str, dict[str, Any]] = {
         training__method={"kind": "fine-tuning", "steps": 2},
         training__stopping={"patience": 2},
     ),
-    "q-ffl": small(**_ONE, privacy={"mechanism": "none"}, training__method="q-ffl"),
     "local-only": small(
         **_ONE,
         federation=_SPLIT,

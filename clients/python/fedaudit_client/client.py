@@ -1,6 +1,7 @@
 """The service's HTTP interface as Python calls."""
 
 from collections.abc import Generator
+from json import loads as from_json
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,7 +15,6 @@ from fedaudit_client.projects import (
     LedgerCalls,
     ModelCalls,
     SignOffCalls,
-    WebhookCalls,
 )
 from fedaudit_client.reports import AttackCalls, AuditCalls, GateCalls, ReportCalls, TableCalls
 from fedaudit_client.wire import Connection, Request, Retries, Wire, path_of
@@ -32,7 +32,6 @@ class Client(
     LedgerCalls,
     ModelCalls,
     SignOffCalls,
-    WebhookCalls,
     AttackCalls,
     AuditCalls,
     AuditLogCalls,
@@ -92,6 +91,10 @@ class Client(
             return
         with self._wire.opened(request) as chunks:
             yield from chunks
+
+    def ask(self, method: str, path: str, *, json: Any = None) -> Any:
+        """The same, for an answer in JSON; None where it is empty."""
+        return from_json(b"".join(self.call(method, path, json=json)) or b"null")
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Calls on federations, ledgers, keys, the audit log, webhooks, sign-offs and models."""
+"""Calls on federations, ledgers, keys, the audit log, sign-offs and models."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -101,12 +101,6 @@ class FederationCalls(Calls):
         path = path_of("federations/{}/erasure", federation_id)
         return Request("POST", path, json_object, body={"json": body})
 
-    erasure = asks(
-        "GET federations/{federation_id}/erasure",
-        json_object,
-        "The progress of a federation's erasure, and its receipt once it is done.",
-    )
-
     def erased(self, federation_id: str) -> Json:
         """The federation's erasure, once names and files are removed too."""
         path = path_of("federations/{}/erasure", federation_id)
@@ -129,12 +123,6 @@ class FederationCalls(Calls):
         path = path_of("federations/{}/simulation", federation_id)
         return Request("PUT", path, json_object, body={"json": {"simulation": simulation}})
 
-    disclosure = asks(
-        "GET federations/{federation_id}/disclosure",
-        json_object,
-        "A federation's disclosure policy for groups, and the service's minimum.",
-    )
-
     @call
     def set_disclosure(self, federation_id: str, policy: Mapping[str, Any]) -> Request[Json]:
         """Replace the policy, with `{}` for none; returns it."""
@@ -153,7 +141,6 @@ class LedgerCalls(Calls):
         asked = {"body": {"json": dict(terms)}, **once(idempotency_key)}
         return Request("POST", "ledgers", json_object, **asked)
 
-    ledgers = lists("ledgers", "Every ledger of the key's project, newest first.")
     ledger = asks("GET ledgers/{ledger_id}", json_object, "One ledger, and the cost of its rounds.")
 
     @call
@@ -218,14 +205,6 @@ class KeyCalls(Calls):
         body = {"name": name, "scopes": list(scopes)}
         return Request("POST", "api-keys", json_object, body={"json": body})
 
-    @call
-    def rotate_key(self, key_id: str, *, overlap_seconds: int = 86400) -> Request[Json]:
-        """A new secret, `key`, shown only once; the old one works for `overlap_seconds` more."""
-        path = path_of("api-keys/{}/rotate-secret", key_id)
-        return Request("POST", path, json_object, params={"overlap_seconds": overlap_seconds})
-
-    revoke_key = asks("DELETE api-keys/{key_id}", nothing, "Revoke a key.")
-
 
 class AuditLogCalls(Calls):
     """Calls on the audit log. The key needs the scope `admin`."""
@@ -240,56 +219,6 @@ class AuditLogCalls(Calls):
     def verify_audit_log(self) -> Request[Json]:
         """Whether the log is unchanged, and the newest signed head."""
         return Request("GET", "audit-log/verification", json_object)
-
-
-class WebhookCalls(Calls):
-    """Calls on webhooks. The key needs the scope `admin`."""
-
-    webhooks = lists("webhooks", "Every webhook of the key's project, oldest first.")
-    webhook = asks("GET webhooks/{webhook_id}", json_object, "One webhook, without its secret.")
-
-    @call
-    def create_webhook(
-        self, url: str, events: Sequence[str], *, description: str = ""
-    ) -> Request[Json]:
-        """A new webhook; `secret` in the answer is shown only once."""
-        body = {"url": url, "events": list(events), "description": description}
-        return Request("POST", "webhooks", json_object, body={"json": body})
-
-    @call
-    def change_webhook(self, /, webhook_id: str, **changes: Any) -> Request[Json]:
-        """Change `url`, `events`, `description` or `enabled`; the others stay."""
-        path = path_of("webhooks/{}", webhook_id)
-        return Request("PATCH", path, json_object, body={"json": changes})
-
-    delete_webhook = asks(
-        "DELETE webhooks/{webhook_id}", nothing, "Delete a webhook and its pending deliveries."
-    )
-    test_webhook = asks(
-        "POST webhooks/{webhook_id}/test",
-        json_object,
-        "Send the event `webhook.test`; returns its delivery.",
-    )
-
-    @call
-    def rotate_webhook_secret(
-        self, webhook_id: str, *, overlap_seconds: int = 86400
-    ) -> Request[Json]:
-        """Replace the secret, shown only once; the old one signs too for `overlap_seconds`."""
-        parameters = {"overlap_seconds": overlap_seconds}
-        path = path_of("webhooks/{}/rotate-secret", webhook_id)
-        return Request("POST", path, json_object, params=parameters)
-
-    webhook_deliveries = lists(
-        "webhooks/{webhook_id}/deliveries",
-        "Deliveries of the last 30 days and pending ones, newest first.",
-    )
-
-    @call
-    def redeliver_webhook(self, webhook_id: str, delivery_id: str) -> Request[Json]:
-        """Send a delivery again, under the same `webhook-id`."""
-        path = path_of("webhooks/{}/deliveries/{}/redeliver", webhook_id, delivery_id)
-        return Request("POST", path, json_object)
 
 
 class SignOffCalls(Calls):
@@ -324,7 +253,7 @@ class SignOffCalls(Calls):
 
 
 class ModelCalls(Calls):
-    """Calls on models, and on files of parameters to start from."""
+    """Calls on models."""
 
     download_model = downloads(
         "experiments/{experiment_id}/model",
@@ -340,34 +269,4 @@ class ModelCalls(Calls):
 
         Confidential. Raises ConflictError if no guarantee in force covers the model.
         """,
-    )
-
-    @call
-    def upload_artifact(self, file: IO[bytes], *, name: str | None = None) -> Request[Json]:
-        """Upload parameters to start from, as safetensors; returns the artifact.
-
-        `name` is shown in the list. Repeating it is harmless: the same content is the same
-        artifact.
-        """
-        return Request(
-            "POST",
-            "artifacts",
-            json_object,
-            params={"name": name},
-            headers={"Content-Type": "application/octet-stream"},
-            body={"content": file.read()},
-            timeout=_UPLOADED,
-            repeatable=True,
-        )
-
-    artifacts = lists(
-        "artifacts",
-        """The project's files of parameters, newest first: name, hash, size, when and by whom they
-        were sent, and which experiments start from them.""",
-    )
-    artifact = asks(
-        "GET artifacts/{artifact_id}", json_object, "The content of a file of parameters."
-    )
-    delete_artifact = asks(
-        "DELETE artifacts/{artifact_id}", nothing, "Delete a file of parameters."
     )

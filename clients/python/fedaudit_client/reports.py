@@ -89,11 +89,6 @@ class ReportCalls(Calls):
         "Write the bundle for offline verification, a zip, into a file.",
     )
 
-    dossier = asks(
-        "GET experiments/{experiment_id}/dossier.json",
-        json_object,
-        "The dossier of the report: the controls of SATRE, each with its answer and hashes.",
-    )
     download_dossier = downloads(
         "experiments/{experiment_id}/dossier",
         "Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file.",
@@ -243,14 +238,7 @@ class GateCalls(Calls):
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
     ) -> Request[Json]:
         """Whether the experiment passes these gates, or otherwise its own."""
-        return _evaluation(gates, experiment_id=experiment_id)
-
-    @call
-    def evaluate_ledger_gates(
-        self, ledger_id: str, gates: Sequence[Mapping[str, Any]] | None = None
-    ) -> Request[Json]:
-        """Whether the ledger passes these gates, which must allow what is declared."""
-        return _evaluation(gates, ledger_id=ledger_id)
+        return _evaluation(gates, experiment_id)
 
     def require_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
@@ -259,7 +247,7 @@ class GateCalls(Calls):
 
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """
-        request = _evaluation(gates, experiment_id=experiment_id)
+        request = _evaluation(gates, experiment_id)
         found = self._wire.send(request)
         if found["outcome"] != "pass" or not found["gates"]:
             outcome = found["outcome"] if found["gates"] else None
@@ -268,8 +256,8 @@ class GateCalls(Calls):
         return found
 
 
-def _evaluation(gates: Sequence[Mapping[str, Any]] | None, **subject: str) -> Request[Json]:
-    body: Json = dict(subject)
+def _evaluation(gates: Sequence[Mapping[str, Any]] | None, id_: str) -> Request[Json]:
+    body: Json = {"experiment_id": id_}
     if gates is not None:
         body["gates"] = list(gates)
     answer = json_object
@@ -297,11 +285,6 @@ class AuditCalls(Calls):
         asked = once(idempotency_key)
         return Request("POST", "audits", json_object, body={"json": dict(spec)}, **asked)
 
-    audits = lists("audits", "Every audit of the key's project, newest first.")
-    audit = asks(
-        "GET audits/{audit_id}", json_object, "One audit: its status, and faults if it failed."
-    )
-
     def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The audit, once it has `succeeded` or `failed`.
 
@@ -312,14 +295,6 @@ class AuditCalls(Calls):
 
     audit_report = asks(
         "GET audits/{audit_id}/report.json", json_object, "The report document of an audit."
-    )
-    audit_report_page = asks(
-        "GET audits/{audit_id}/report.html", text, "The report as one HTML page."
-    )
-    audit_verification = asks(
-        "GET audits/{audit_id}/report/verification",
-        json_object,
-        "The result of the service's check of the report, and what it could not check.",
     )
     download_audit_bundle = downloads(
         "audits/{audit_id}/bundle", "Write the bundle for offline verification, a zip, into a file."
@@ -333,11 +308,6 @@ class AttackCalls(Calls):
         "GET experiments/{experiment_id}/attacks",
         json_object,
         "The attacks of the experiment's report as `items`: `position`, `section`, `files`.",
-    )
-
-    attack_file = reads(
-        "experiments/{experiment_id}/attacks/{position}/{name}",
-        "A file of an attack, as its bytes arrive.",
     )
 
     @call
@@ -362,11 +332,6 @@ class AttackCalls(Calls):
         "Every request for attacks after the report was signed, oldest first, as `items`.",
     )
 
-    @call
-    def later_attack(self, experiment_id: str, later_id: str) -> Request[Json]:
-        """One of these requests."""
-        return _later(experiment_id, later_id)
-
     def wait_attack(
         self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
     ) -> Json:
@@ -374,21 +339,11 @@ class AttackCalls(Calls):
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        request = _later(experiment_id, later_id)
+        path = path_of("experiments/{}/attacks/later/{}", experiment_id, later_id)
+        request = Request("GET", path, json_object)
         return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
-
-    @call
-    def cancel_attack(self, experiment_id: str, later_id: str) -> Request[Json]:
-        """Cancel a request; what was found by then stays, and counts."""
-        path = path_of("experiments/{}/attacks/later/{}/cancel", experiment_id, later_id)
-        return Request("POST", path, json_object)
 
     later_attack_file = reads(
         "experiments/{experiment_id}/attacks/later/{later_id}/{position}/{name}",
         "A file of a later attack, as its bytes arrive.",
     )
-
-
-def _later(experiment_id: str, later_id: str) -> Request[Json]:
-    path = path_of("experiments/{}/attacks/later/{}", experiment_id, later_id)
-    return Request("GET", path, json_object)

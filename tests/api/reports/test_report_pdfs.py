@@ -1,4 +1,4 @@
-"""Reports as PDF files: printed once, in a process that is bounded, and kept."""
+"""Reports as PDF files: printed in a process that is bounded."""
 
 import io
 import threading
@@ -8,12 +8,11 @@ import pytest
 from pypdf import PdfReader
 
 from api.http.problems import ProblemError
-from api.services import report_pages
 from api.shared import page_printer
 from api.shared.page_printer import MAX_WAITING, PagePrinter
 from tests.api.ledgers.trainings import declared, group, opened, post
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api, finish, finished
+from tests.api.service import Api, finished
 from tests.reports.page.weasyprint_here import needs_pango
 
 PDF = b"%PDF-1.7 as it was printed"
@@ -69,41 +68,21 @@ def test_a_report_has_three_pages_at_most_and_its_appendix_on_request(api: Api, 
     assert pages(api, path) <= pages(api, f"{path}?appendix=true") <= 3
 
 
-def test_a_report_is_printed_once_and_then_kept(api: Api, done: str, prints: list[str]) -> None:
+def test_both_doors_print_the_page(api: Api, done: str, prints: list[str]) -> None:
     first, second = api.get(f"/v1{done}"), signed_in(api).get(done)
     assert first.content == second.content == PDF
-    assert len(prints) == 1
+    assert prints[0] == prints[1]
     assert "<!doctype html>" in prints[0]
     assert "attachment" in second.headers["content-disposition"]
     assert f'href="{done}"' in signed_in(api).get(done.removesuffix(".pdf")).text
 
 
-def test_what_it_was_printed_as_before_is_removed(api, done, prints, monkeypatch):
-    other = f"/experiments/{api.submit()['id']}/report.pdf"
-    finish(api, other.split("/")[2])
-    for path in (done, other):
-        assert api.get(f"/v1{path}").status_code == 200
-    whole = report_pages.page_html
-
-    def altered(*args: Any, **named: Any) -> str:
-        return whole(*args, **named) + "<!-- signed -->"
-
-    monkeypatch.setattr(report_pages, "page_html", altered)
-    assert api.get(f"/v1{done}").status_code == 200
-    kept = [path for path in api.settings.data_dir.rglob("report-pdfs/*/*") if path.is_file()]
-    assert sorted(path.parent.name for path in kept) == sorted(
-        path.split("/")[2] for path in (done, other)
-    )
-    assert len(prints) == 3
-
-
-def test_nobody_else_gets_the_kept_file(api: Api, done: str, prints: list[str]) -> None:
-    assert api.get(f"/v1{done}").status_code == 200
+def test_nobody_else_gets_the_file(api: Api, done: str, prints: list[str]) -> None:
     stranger = signed_in(api)
     stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
     assert stranger.get(done).status_code == 404
     assert signed_in(api, "experiments:read").get(done).status_code == 403
-    assert len(prints) == 1
+    assert prints == []
 
 
 def refused(printer: PagePrinter, page: str = "<p>x</p>") -> str:
