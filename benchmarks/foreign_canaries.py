@@ -101,13 +101,13 @@ def opacus_alarm(kind: type[DPOptimizer], noise: float) -> bool:
     return ledger.alarm_round is not None
 
 
-def flower_alarm(kind: Any, noise: float, *, count: int = COUNT) -> bool:
+def flower_alarm(kind: Any, noise: float) -> bool:
     """Whether one round of Flower's wrapper raises an alarm."""
     ledger = Kept(replaces=True, noise=noise)
     strategy = kind(FedAvg(), noise, 1.0, CLIENTS)
     start = ArrayRecord([np.zeros(N)])
     strategy.current_arrays = start
-    replies = CanaryReplies(strategy, ledger, Canaries(count=count))
+    replies = CanaryReplies(strategy, ledger, Canaries(count=COUNT))
     replies.begin(start)
     asked = Message(content=RecordDict(), message_type="train", dst_node_id=1)
     content = {"arrays": start, "metrics": MetricRecord({"num-examples": 1})}
@@ -159,7 +159,6 @@ def main() -> None:
         "Opacus, halved": lambda: opacus_alarm(HalvedOptimizer, one),
         "Opacus, honest": lambda: opacus_alarm(DPOptimizer, one),
         "Flower, halved": lambda: flower_alarm(HalvedWrapper, two),
-        "Flower, halved, 600 canaries": lambda: flower_alarm(HalvedWrapper, two, count=600),
         "Flower, honest": lambda: flower_alarm(wrapper, two),
     }
     for name, trial in trials.items():

@@ -1,4 +1,4 @@
-"""One experiment: its state, its newest figures and curves, its end, and later attacks."""
+"""One experiment: its state, its newest figures and curves, and its end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, as_picture
 from api.pages.wording import NONE, cost, figure, small_number, whole
-from api.services.attacks import cancel_attacks, judged_document, later_list
+from api.services.attacks import judged_document
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment, find_report, gone_words
+from api.services.lookups import find_experiment, gone_words
 from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
@@ -38,7 +38,7 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow
-from models.vocabulary import ENDED, OPEN
+from models.vocabulary import ENDED
 
 Report = Mapping[str, Any]
 
@@ -361,29 +361,3 @@ def _pace(row: Experiment) -> str:
 
 def _best(report: dict[str, Any] | None) -> Any:
     return None if report is None else report["utility"]["best_round"]
-
-
-@router.get("/attacks")
-def attacks_page(experiment_id: str, visit: ExperimentsVisit) -> HTMLResponse:
-    """The attacks after the report; the page reloads itself while one is open."""
-    with visit.reading() as session:
-        experiment = find_experiment(session, visit.caller, experiment_id)
-        find_report(session, visit.caller, experiment_id)
-    asked = later_list(visit.call, experiment_id).items
-    is_open = any(one.status in OPEN for one in asked)
-    return visit.page(
-        "attacks.html",
-        experiment=experiment,
-        # What attacks found is for readers of reports.
-        asked=asked if visit.may("reports:read") else [],
-        refresh_seconds=_REFRESH_SECONDS if is_open else None,
-    )
-
-
-@router.post("/attacks/later/{later_id}/cancel")
-def post_cancel_attacks(
-    experiment_id: str, later_id: str, form: ExperimentsForm
-) -> RedirectResponse:
-    """Ask for their end; what they have found by then stays."""
-    cancel_attacks(form.call, experiment_id, later_id)
-    return form.to(f"/experiments/{experiment_id}/attacks")

@@ -1,7 +1,9 @@
 """A table in the browser: sent, examined, corrected and registered."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
@@ -10,14 +12,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.http.bodies import media_type
 from api.http.origins import refuse_foreign
 from api.http.problems import ProblemError
-from api.pages import registration_form
-from api.pages.registration_form import (
-    RegistrationSheet,
-    faults_at,
-    registration_texts,
-    typed_registration,
-)
 from api.pages.session import CSRF_FIELD, check_word
+from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
 from api.services.pending_uploads import (
     FIRST_ROWS,
@@ -31,8 +27,12 @@ from api.services.pending_uploads import (
     waiting_uploads,
 )
 from api.services.uploads import IncomingForm, received
+from fedaudit.federations.proposals.column_survey import Column
+from fedaudit.federations.proposals.proposal import proposal_yaml
+from fedaudit.reports.checks import value_at
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.registration import Registration, parse_uploaded
+from fedaudit.spec.parse import decode_text
+from fedaudit.spec.registration import parse_uploaded
 from models.identifiers import new_id
 from models.tables.federations import PendingUpload
 
@@ -40,6 +40,29 @@ router = APIRouter(prefix="/federations/new")
 
 _FORM = "multipart/form-data"
 _SHOWN_BESIDE = (409, 413, 422)
+_SAMPLE, _LONGEST = 5, 24
+
+
+@dataclass(frozen=True)
+class RegistrationSheet:
+    """What a table seems to hold, and its registration as YAML, proposed or as it was typed."""
+
+    upload: PendingUpload
+    looked: LookedAt
+    document: str
+    header: bool
+    faults: Sequence[FieldError] = ()
+    refusal: str | None = None
+
+    @property
+    def columns(self) -> list[tuple[str, str, str]]:
+        """The name of each column, what it holds, and some of its values."""
+        return [(one.name, _facts(one), _sample(one)) for one in self.looked.survey.columns]
+
+    def proposed(self, name: str) -> str:
+        """The column that is proposed as `client_key` or `target`; '' for none."""
+        proposal = self.looked.proposal
+        return "" if proposal is None else proposal.federation.get(name) or ""
 
 
 @router.get("")
@@ -82,7 +105,13 @@ async def registration_page(
     except InvalidInputError as error:
         faults = [one.message for one in error.errors]
         return visit.page("no_table.html", status=422, upload=upload, faults=faults)
-    return _shown(visit, _begun(upload, looked, header=header))
+    if looked.proposal is None:
+        federation = {"source": "table", "target": "", **({} if header else {"header": False})}
+        document = as_yaml({"name": upload.file_name, "federation": federation})
+        sheet = RegistrationSheet(upload, looked, document, header, refusal=looked.why)
+    else:
+        sheet = RegistrationSheet(upload, looked, proposal_yaml(looked.proposal), header)
+    return _shown(visit, sheet)
 
 
 @router.post("/{upload_id}")
@@ -92,42 +121,6 @@ async def post_registration(upload_id: str, form: FederationsForm) -> Response:
         await run_sync(discard, form.call, upload_id)
         return RedirectResponse("/federations/new", status_code=303)
     return await form.run(partial(_answer, form, upload_id))
-
-
-def _answer(form: Visit, upload_id: str) -> Response:
-    typed = form.texts(*form.fields)
-    made = typed_registration(typed)
-    try:
-        registration = _parsed(made.value, made.faults)
-        registered = register_pending(form.call, upload_id, registration)
-    except (InvalidInputError, ProblemError) as error:
-        status = error.status if isinstance(error, ProblemError) else 422
-        if status not in _SHOWN_BESIDE:
-            raise
-        upload = find_upload(form.call, upload_id)
-        looked = look_at(form.resources, upload, header=not typed.get("header"))
-        refusal = None if error.errors else str(error)
-        faults = faults_at(error.errors, made, typed, looked.survey.columns)
-        sheet = RegistrationSheet(upload, looked, typed, faults, refusal)
-        return _shown(form, sheet, status=status)
-    if form.may("federations:read"):
-        again = "" if registered.replaced is None else "?replaced=true"
-        return form.to(f"/federations/{registered.row.id}{again}", registered.unit_message)
-    answer = form.page("federation_registered.html", title=registration.name)
-    answer.background = form.dispatching(registered.unit_message)
-    return answer
-
-
-def _parsed(value: object, faults: list[FieldError]) -> Registration:
-    """The registration. Raises InvalidInputError with these faults and all others."""
-    try:
-        # The file's name is not typed; it is set when the table is registered.
-        registration = parse_uploaded(value, file_name="data.csv")
-    except InvalidInputError as error:
-        raise InvalidInputError([*faults, *error.errors]) from None
-    if faults:
-        raise InvalidInputError(faults)
-    return registration
 
 
 async def _take(visit: Visit, upload_id: str) -> None:
@@ -141,16 +134,6 @@ async def _take(visit: Visit, upload_id: str) -> None:
         await run_sync(keep_upload, visit.call, arrived, upload_id)
 
 
-def _begun(upload: PendingUpload, looked: LookedAt, *, header: bool) -> RegistrationSheet:
-    proposal, survey = looked.proposal, looked.survey
-    if proposal is None:
-        registration = {"name": upload.file_name, "federation": {"header": header}, "fairness": {}}
-        texts = registration_texts(registration, survey, {})
-        return RegistrationSheet(upload, looked, texts, refusal=looked.why)
-    texts = registration_texts(proposal.registration, survey, proposal.joinable)
-    return RegistrationSheet(upload, looked, texts)
-
-
 def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTMLResponse:
     return visit.page(
         "new_federation.html",
@@ -161,11 +144,47 @@ def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTM
     )
 
 
+def _answer(form: Visit, upload_id: str) -> Response:
+    document, value = form.text("document"), dict[str, Any]()
+    try:
+        value = decode_text(document)
+        # The file's name is not typed; it is set when the table is registered.
+        registration = parse_uploaded(value, file_name="data.csv")
+        registered = register_pending(form.call, upload_id, registration)
+    except (InvalidInputError, ProblemError) as error:
+        status = error.status if isinstance(error, ProblemError) else 422
+        if status not in _SHOWN_BESIDE:
+            raise
+        upload = find_upload(form.call, upload_id)
+        header = value_at(value, "federation", "header") is not False
+        looked = look_at(form.resources, upload, header=header)
+        refusal = None if error.errors else str(error)
+        sheet = RegistrationSheet(upload, looked, document, header, error.errors, refusal)
+        return _shown(form, sheet, status=status)
+    if form.may("federations:read"):
+        again = "" if registered.replaced is None else "?replaced=true"
+        return form.to(f"/federations/{registered.row.id}{again}", registered.unit_message)
+    answer = form.page("federation_registered.html", title=registration.name)
+    answer.background = form.dispatching(registered.unit_message)
+    return answer
+
+
 def _shown(visit: Visit, sheet: RegistrationSheet, *, status: int = 200) -> HTMLResponse:
-    return visit.page(
-        "register_table.html",
-        status=status,
-        sheet=sheet,
-        names=registration_form,
-        most_rows=FIRST_ROWS,
-    )
+    return visit.page("register_table.html", status=status, sheet=sheet, most_rows=FIRST_ROWS)
+
+
+def _facts(column: Column) -> str:
+    kind = "numbers" if column.numeric else "texts"
+    distinct = len(column.distinct)
+    many = f"more than {distinct}" if column.many else str(distinct)
+    gaps = f", {max(column.missing / column.rows, 0.001):.1%} empty" if column.missing else ""
+    return f"{kind}, {many} different{gaps}"
+
+
+def _sample(column: Column) -> str:
+    """Some values; of many numbers where they begin and end."""
+    if column.numeric and len(column.distinct) > _SAMPLE:
+        low, middle, high = (column.quantile(share) for share in (0.0, 0.5, 1.0))
+        return f"{low:g} to {high:g}, median {middle:g}"
+    shown = [value[:_LONGEST] for value in column.distinct[:_SAMPLE]]
+    return ", ".join(shown) + (" …" if len(column.distinct) > _SAMPLE else "")

@@ -227,23 +227,8 @@ DOCUMENT = "document"
 MODE = "mode"
 
 
-class FormText:
-    """The texts of a form, and the faults of its fields."""
-
-    typed: Mapping[str, str]
-    faults: Sequence[Fault]
-
-    def text(self, name: str) -> str:
-        """The text of a field."""
-        return self.typed.get(name, "")
-
-    def wrong(self, name: str) -> list[str]:
-        """What is wrong with a field."""
-        return [fault.message for fault in self.faults if fault.place == name]
-
-
 @dataclass(frozen=True)
-class Sheet(FormText):
+class Sheet:
     """The form as it is shown once."""
 
     typed: Mapping[str, str]
@@ -260,6 +245,14 @@ class Sheet(FormText):
     sections: Mapping[str, Any] = field(
         default_factory=lambda: {section.name: section for section in fields.SECTIONS}
     )
+
+    def text(self, name: str) -> str:
+        """The text of a field."""
+        return self.typed.get(name, "")
+
+    def wrong(self, name: str) -> list[str]:
+        """What is wrong with a field."""
+        return [fault.message for fault in self.faults if fault.place == name]
 
     @property
     def by_document(self) -> bool:

@@ -1,8 +1,7 @@
-"""The commands `attack` and `replay`: what is tried against a spec, or a run of the service."""
+"""The commands `attack` and `replay`: what is tried against a spec."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +13,9 @@ from fedaudit.cli.options import (
     Spec,
     named_contents,
     read_spec,
-    read_value,
     sources_dir_of_environment,
 )
 from fedaudit.cli.output import (
-    ATTACKS,
     CommandError,
     ExitCode,
     json_text,
@@ -27,79 +24,39 @@ from fedaudit.cli.output import (
     standard_output,
     usage_error,
     writable_folder,
-    write_attack_file,
     write_attack_files,
     write_json,
 )
-from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
 from fedaudit.runs.run import MissingLibraryError, import_worker_extra
-from fedaudit_client.client import Client
-from fedaudit_client.wire import Json
 
 if TYPE_CHECKING:
     from fedaudit.attacks.replay.replay_finding import ReplayReport
 
 app = typer.Typer()
+_ATTACKS = "attacks.json"
+"""The sections of all attacks, beside their files."""
 
 
 @app.command()
 def attack(
-    attacked: Annotated[
-        str,
-        typer.Argument(
-            metavar="SPEC|ID",
-            help="A YAML or JSON file (- is stdin), or with --attacks the id of a run that has "
-            "succeeded.",
-        ),
-    ],
+    spec: Spec,
     *,
-    attacks_from: Annotated[
-        str | None,
-        typer.Option(
-            "--attacks",
-            metavar="FILE",
-            help="Attack the run of this id in the service: a list of attacks, or a spec with "
-            "some; - is stdin.",
-        ),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --attacks, until they have ended.")
-    ] = False,
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for attacks.json and the files of each attack."),
     ] = None,
     sources_dir: SourcesDir = None,
-    device: Annotated[
-        str | None, typer.Option(help="Train on cpu, or cuda:0.", show_default="cpu")
-    ] = None,
+    device: Annotated[str, typer.Option(help="Train on cpu, or cuda:0.")] = "cpu",
 ) -> None:
     """Train a spec here and carry out its attacks: what each tried, found and does not show.
 
-    With --attacks a run of the service is attacked that has succeeded. Ends with 1 where an attack
-    raised an alarm, with 3 where one could not be carried out.
+    Ends with 1 where an attack raised an alarm, with 3 where one could not be carried out.
     """
-    if attacks_from is None:
-        if wait:
-            raise usage_error("--wait: goes with --attacks, for a run of the service")
-        if is_id(attacked) and not Path(attacked).exists():
-            raise usage_error(f"{attacked} is an id: name the attacks on that run by --attacks")
-        code = _attack(
-            attacked, as_json=as_json, out=out, sources_dir=sources_dir, device=device or "cpu"
-        )
-        raise typer.Exit(code)
-    if not is_id(attacked):
-        raise usage_error(
-            f"{attacked} is no id of a run: --attacks is for runs of the service, and the attacks "
-            "on a spec stand in it"
-        )
-    if sources_dir is not None or device is not None:
-        raise usage_error("--sources-dir and --device are for a spec that is trained here")
-    if out is not None and not wait:
-        raise usage_error("--out: goes with --wait, since nothing is found before the end")
-    raise typer.Exit(_attack_later(attacked, attacks_from, wait=wait, as_json=as_json, out=out))
+    raise typer.Exit(
+        _attack(spec, as_json=as_json, out=out, sources_dir=sources_dir, device=device)
+    )
 
 
 def _attack(
@@ -126,69 +83,13 @@ def _attack(
     else:
         show_attacks(found)
     if folder is not None:
-        (folder / ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
-        names = [ATTACKS, *write_attack_files(done.attacks, folder)]
+        (folder / _ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
+        names = [_ATTACKS, *write_attack_files(done.attacks, folder)]
         say(f"{', '.join(names)} in {folder}; they are confidential")
     if alarms:
         say(f"fedaudit: {alarms} of {len(found)} attacks raised an alarm")
         return ExitCode.FAILED
     is_done = all(one["status"] == "done" for one in found)
-    return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
-
-
-def _attack_later(
-    experiment_id: str, attacks: str, *, wait: bool, as_json: bool, out: Path | None
-) -> ExitCode:
-    """Ask for the attacks in a file, and with `wait` say what they found. Raises CommandError."""
-    asked = _attacks_in(read_value(attacks))
-    folder = None if out is None else writable_folder(out)
-    with connected() as client:
-        found = client.attack(experiment_id, asked)
-        if wait:
-            found = client.wait_attack(experiment_id, found["id"])
-        if folder is not None:
-            _write(client, found, folder)
-    if as_json:
-        write_json(found)
-    elif not wait:
-        say(f"queued {found['id']}, request {found['number']} on this run")
-    else:
-        show_attacks([one["section"] for one in found["items"]])
-    return _exit(found) if wait else ExitCode.DONE
-
-
-def _attacks_in(value: Any) -> list[Mapping[str, Any]]:
-    """Those of a list, or of a spec. What each has to be is checked by the service."""
-    found = value.get("attacks") if isinstance(value, Mapping) else value
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        raise usage_error("--attacks: name a list of attacks, or a spec with `attacks`")
-    if not found:
-        raise usage_error("--attacks: the list is empty; name at least one attack")
-    return found
-
-
-def _write(client: Client, found: Json, folder: Path) -> None:
-    (folder / ATTACKS).write_text(f"{json_text(found)}\n", encoding="utf-8")
-    names = [ATTACKS]
-    for attack in found["items"]:
-        for file in attack["files"]:
-            parts = client.later_attack_file(
-                found["experiment_id"], found["id"], attack["position"], file["name"]
-            )
-            data = b"".join(parts)
-            names.append(write_attack_file(folder, attack["position"], file["name"], data))
-    say(f"{', '.join(names)} in {folder}; they are confidential")
-
-
-def _exit(found: Json) -> ExitCode:
-    if found["status"] != "succeeded":
-        why = found["status_detail"] or found["status_reason"] or "no reason is known"
-        say(f"fedaudit: the attacks are {found['status']}: {why}")
-    if found["alarms"]:
-        say(f"fedaudit: {found['alarms']} of {len(found['items'])} attacks raised an alarm")
-        return ExitCode.FAILED
-    done = [one["section"]["status"] == "done" for one in found["items"]]
-    is_done = found["status"] == "succeeded" and all(done)
     return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
 
 

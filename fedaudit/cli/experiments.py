@@ -164,19 +164,11 @@ def export(
     form: Annotated[TableForm, typer.Option("--format")] = "ndjson",
     out: Out = None,
 ) -> None:
-    """Write an experiment's ledger, rounds, fairness or records to a file or to standard output.
-
-    Records, of record-personalised runs, are there as csv only.
-    """
+    """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
     if form == "parquet" and out is None and sys.stdout.isatty():
         raise usage_error("--out: name a file; Parquet is no text for a terminal")
-    if what == "records" and form != "csv":
-        raise usage_error("--format: records are there as csv only")
     with connected() as client, whole_file(out) as file:
-        if what == "records":
-            file.writelines(client.record_table(experiment_id))
-        else:
-            file.writelines(client.export(experiment_id, what, form=form))
+        file.writelines(client.export(experiment_id, what, form=form))
 
 
 @app.command()

@@ -1,14 +1,14 @@
 """The command `gate`: whether an experiment passes its gates, for pipelines."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from fedaudit.cli.options import GateForm, Out, read_policies
-from fedaudit.cli.output import gate_exit, json_text, standard_output, usage_error, write_bytes
+from fedaudit.cli.options import AsJson, read_policies
+from fedaudit.cli.output import gate_exit, standard_output, usage_error, write_bytes, write_json
 from fedaudit.cli.remote import connected
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, Evaluation, GateResults, condition
 from fedaudit.reports.gates.gate_results import junit as junit_of
@@ -16,9 +16,6 @@ from fedaudit.reports.gates.gate_results import markdown as markdown_of
 from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.spec.gates import PolicyFile
 from fedaudit_client.client import Client
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 
@@ -42,11 +39,7 @@ def gate(
         str | None,
         typer.Option(help="A YAML or JSON file of policies (and `experiment_id`); - is stdin."),
     ] = None,
-    form: Annotated[
-        GateForm, typer.Option("--format", help="junit for test reports, markdown for a comment.")
-    ] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    out: Out = None,
+    as_json: AsJson = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Write JUnit to this file as well.")
     ] = None,
@@ -55,11 +48,6 @@ def gate(
     ] = None,
 ) -> None:
     """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where it is not decided."""
-    if as_json and form not in ("text", "json"):
-        raise usage_error("--json: is the same as --format json; give one of the two")
-    form = "json" if as_json else form
-    if form == "text" and out is not None:
-        raise usage_error("--out: goes with --format json, junit and markdown")
     file = None if policy is None else read_policies(policy)
     experiment_id = experiment_id or (file.experiment_id if file else None)
     if experiment_id is None:
@@ -72,9 +60,9 @@ def gate(
         write_bytes(junit_of(results).encode(), junit, option="--junit")
     if markdown is not None:
         write_bytes(markdown_of(results).encode(), markdown, option="--markdown")
-    if (written := _DOCUMENTS[form]) is not None:
-        write_bytes(written(results).encode(), out)
-    if written is None or out is not None:
+    if as_json:
+        write_json(results.as_dict())
+    else:
         show_gates(results)
     raise typer.Exit(gate_exit(results.outcome))
 
@@ -89,15 +77,6 @@ def _evaluated(client: Client, experiment_id: str, file: PolicyFile | None) -> G
         answer = client.evaluate_gates(experiment_id, gates)
         evaluations.append(Evaluation(named.name, tuple(answer["gates"])))
     return GateResults(experiment_id, tuple(evaluations))
-
-
-_DOCUMENTS: dict[GateForm, Callable[[GateResults], str] | None] = {
-    "text": None,
-    "json": lambda results: f"{json_text(results.as_dict())}\n",
-    "junit": junit_of,
-    "markdown": markdown_of,
-}
-"""What writes the results; None where they are only shown."""
 
 
 def show_gates(results: GateResults) -> None:

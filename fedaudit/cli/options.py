@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from fedaudit.spec.experiment import ExperimentSpec
     from fedaudit.spec.gates import PolicyFile
 
-ReportForm = Literal["json", "html", "pdf", "text"]
-GateForm = Literal["text", "json", "junit", "markdown"]
-TableName = Literal["ledger", "rounds", "fairness", "records"]
+ReportForm = Literal["json", "html", "text"]
+TableName = Literal["ledger", "rounds", "fairness"]
 TableForm = Literal["csv", "ndjson", "parquet"]
-SweepTableForm = Literal["text", "json", "csv", "markdown"]
 Decision = Literal["approved", "rejected", "needs-changes"]
 NoiseMode = Literal["release", "simulation"]
 AdjacencyName = Literal["add-or-remove-one", "replace-one"]

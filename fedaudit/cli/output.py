@@ -60,9 +60,6 @@ def gate_exit(outcome: str | None) -> ExitCode:
     return codes[cast("GateOutcome", outcome)]
 
 
-ATTACKS = "attacks.json"
-"""The sections of all attacks, beside their files."""
-
 # A file or pipe has no width; rich would wrap at 80 columns, or at COLUMNS where that is set.
 _WIDTH_WITHOUT_TERMINAL = 132
 _WIDEST = 1000
@@ -171,21 +168,6 @@ def json_text(value: Any, *, pretty: bool = True) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def yaml_text(value: Any) -> str:
-    """YAML in the order of the value, texts of several lines as blocks."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        pass
-
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in value else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(str, text)
-    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
-
-
 def write_text(text: str, path: Path, *, replaces: bool = True) -> None:
     """The text into the file of --out. Raises CommandError where it cannot be written."""
     try:
@@ -195,18 +177,6 @@ def write_text(text: str, path: Path, *, replaces: bool = True) -> None:
         raise usage_error(f"{path} exists; name another file, or delete it") from None
     except OSError as error:
         raise usage_error(f"--out: cannot write {path}: {error.strerror}") from None
-
-
-def printed(page: str, *, option: str) -> bytes:
-    """The PDF of a report's page, made here rather than by the service: a long report keeps a
-    processor busy for seconds. Raises CommandError without the library for it."""
-    from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
-
-    try:
-        with working("printing the pages"):
-            return pdf_of(page)
-    except PdfUnavailableError as error:
-        raise usage_error(f"{option}: {error}") from error
 
 
 def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
@@ -254,21 +224,16 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
-def write_attack_file(folder: Path, position: int, name: str, data: bytes) -> str:
-    """Writes one below `attacks/POSITION`; returns its path below the folder."""
-    path = folder / "attacks" / str(position) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return str(path.relative_to(folder))
-
-
 def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> list[str]:
     """Writes them below `attacks/POSITION`; returns their paths below the folder."""
-    return [
-        write_attack_file(folder, position, name, data)
-        for position, outcome in enumerate(outcomes)
-        for name, data in outcome.files.items()
-    ]
+    names = []
+    for position, outcome in enumerate(outcomes):
+        for name, data in outcome.files.items():
+            path = folder / "attacks" / str(position) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            names.append(str(path.relative_to(folder)))
+    return names
 
 
 @contextmanager

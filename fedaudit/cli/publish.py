@@ -35,12 +35,8 @@ app = typer.Typer(no_args_is_help=True)
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="ID|REPORT.json", help="An experiment or ledger at FEDAUDIT_URL, or a report file."
+        metavar="ID|REPORT.json", help="An experiment at FEDAUDIT_URL, or a report file."
     ),
-]
-WithLedger = Annotated[
-    bool,
-    typer.Option("--with-ledger", help="The ledger too, which is confidential; needs ledger:read."),
 ]
 
 
@@ -54,7 +50,6 @@ def publish_mlflow(
     experiment: Annotated[
         str, typer.Option(envvar="MLFLOW_EXPERIMENT_NAME", help="MLflow's experiment.")
     ] = "fedaudit",
-    with_ledger: WithLedger = False,
     registered_model: Annotated[
         str | None, typer.Option(help="A version of this registered model too.")
     ] = None,
@@ -71,7 +66,7 @@ def publish_mlflow(
         os.environ.setdefault(name, value)
     with _failures():
         import_mlflow()
-        with _publication(source, with_ledger=with_ledger) as found:
+        with _publication(source) as found:
             run = publish_to_mlflow(
                 found, tracking_uri=tracking_uri, experiment=experiment, registration=registration
             )
@@ -101,14 +96,12 @@ def publish_mlflow(
 
 
 @contextmanager
-def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
-    if not _is_file(source):
-        with connected() as client, from_service(client, source, with_ledger=with_ledger) as found:
-            yield found
-    elif with_ledger:
-        raise usage_error("--with-ledger: a report file has no ledger; give the experiment's id")
-    else:
+def _publication(source: str) -> Iterator[Publication]:
+    if _is_file(source):
         with from_file(Path(source)) as found:
+            yield found
+    else:
+        with connected() as client, from_service(client, source) as found:
             yield found
 
 

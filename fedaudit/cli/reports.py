@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, assert_never
 import typer
 
 from fedaudit.cli.options import ExperimentId, Out, ReportForm
-from fedaudit.cli.output import json_text, printed, say, usage_error, write_bytes, yaml_text
+from fedaudit.cli.output import json_text, say, usage_error, write_bytes
 from fedaudit.cli.remote import connected
 from fedaudit.publishing.later_found import later_found
 
@@ -33,8 +33,7 @@ def report(
     experiment_id: ExperimentId,
     *,
     form: Annotated[
-        ReportForm,
-        typer.Option("--format", help="text is for reading here; pdf needs the extra `pdf`."),
+        ReportForm, typer.Option("--format", help="text is for reading here.")
     ] = "json",
     reading: Annotated[
         str | None,
@@ -46,9 +45,7 @@ def report(
     ] = None,
     appendix: Annotated[
         bool,
-        typer.Option(
-            "--appendix", help="With --format html or pdf: the figures of every round as well."
-        ),
+        typer.Option("--appendix", help="With --format html: the figures of every round as well."),
     ] = False,
     out: Out = None,
 ) -> None:
@@ -58,12 +55,10 @@ def report(
             raise usage_error("--reading: a reading has its own form; leave --format out")
         _write_reading(experiment_id, reading, out=out)
         return
-    if appendix and form not in ("html", "pdf"):
-        raise usage_error("--appendix: goes with --format html and pdf")
+    if appendix and form != "html":
+        raise usage_error("--appendix: goes with --format html")
     if form == "text" and out is not None:
-        raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
-    if form == "pdf" and out is None:
-        raise usage_error("--format pdf: name a file with --out")
+        raise usage_error("--out: goes with --format json and html; text is for reading here")
     with connected() as client:
         later = later_found(client, experiment_id)
         match form:
@@ -71,9 +66,6 @@ def report(
                 _show(later.judge(client.report(experiment_id)))
             case "html":
                 write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
-            case "pdf":
-                page = client.report_page(experiment_id, appendix=appendix)
-                write_bytes(printed(page, option="--format pdf"), out)
             case "json":
                 write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
             case _:
@@ -92,13 +84,7 @@ def _show(report: Mapping[str, Any]) -> None:
 
 
 def _write_reading(experiment_id: str, reading: "ReadingName", *, out: Path | None) -> None:
-    """As YAML where the file's name ends so."""
     with connected() as client:
         found = client.reading(experiment_id, reading)
-    if isinstance(found, str):
-        text = found
-    elif out is not None and out.suffix in (".yaml", ".yml"):
-        text = yaml_text(found)
-    else:
-        text = f"{json_text(found)}\n"
+    text = found if isinstance(found, str) else f"{json_text(found)}\n"
     write_bytes(text.encode(), out)

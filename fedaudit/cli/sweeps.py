@@ -4,28 +4,26 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from itertools import groupby
-from typing import Annotated, Any, assert_never, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.box import HORIZONTALS
 from rich.markup import escape
 from rich.table import Table
 
-from fedaudit.cli.options import AsJson, IdempotencyKey, Most, Out, SweepTableForm, read_value
+from fedaudit.cli.options import AsJson, IdempotencyKey, read_value
 from fedaudit.cli.output import (
     ExitCode,
-    json_text,
     print_records,
     progress_bars,
     say,
     show_warnings,
     standard_output,
     usage_error,
-    write_bytes,
     write_json,
     write_line,
 )
-from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of
+from fedaudit.cli.remote import checked_key, connected
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import waits_for_registration
 from fedaudit.spec.sweeps import SweepSpec, expand, parse_cells, parse_sweep
@@ -48,8 +46,6 @@ _HEAD_WIDTH, _MOST_PLANNED = 16, 20
 
 Cells = Sequence[str]
 
-_PROGRESS = ("experiment", "status", "rounds", "gates")
-
 
 def show_sweep(sweep: Json) -> None:
     """One line."""
@@ -60,24 +56,6 @@ def statuses_words(sweep: Json) -> str:
     """`7 succeeded, 1 failed`."""
     statuses = sweep["progress"]["statuses"].items()
     return ", ".join(f"{count} {status}" for status, count in statuses if count)
-
-
-def show_cells(sweep: Json) -> None:
-    """Every cell with its values and its experiment."""
-    cells, reasons = sweep["cells"], [cell["status_reason"] for cell in sweep["cells"]]
-    columns = {
-        "cell": [str(cell["position"] + 1) for cell in cells],
-        **_values([cell["values"] for cell in cells], taken=("cell", *_PROGRESS)),
-        "experiment": [cell["experiment_id"] for cell in cells],
-        "status": [
-            f"{cell['status']}:\n{reason}" if reason else cell["status"]
-            for cell, reason in zip(cells, reasons, strict=True)
-        ],
-        "rounds": [f"{one['progress']['round']} of {one['progress']['rounds']}" for one in cells],
-    }
-    if any(cell["gate_outcome"] for cell in cells):
-        columns["gates"] = [(cell["gate_outcome"] or "").replace("_", "\n") for cell in cells]
-    _print(columns)
 
 
 def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
@@ -180,45 +158,11 @@ Everything = Annotated[
 ]
 
 
-@sweeps.command("list")
-def sweeps_list(*, most: Most = 50, as_json: AsJson = False) -> None:
-    """List sweeps, newest first."""
-    with connected() as client, closing(client.sweeps(limit=min(most, MAX_PAGE))) as asked:
-        found = first_of(asked, most, what="sweeps")
-    if as_json:
-        write_json(found)
-        return
-    for one in found:
-        show_sweep(one)
-    if not found:
-        say("there is no sweep")
-
-
-@sweeps.command("show")
-def sweeps_show(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
-    """Show the state of a sweep and its cells, and what it costs together."""
+@sweeps.command("table")
+def sweeps_table(sweep_id: SweepId, *, everything: Everything = False) -> None:
+    """Print every combination with its figures over seeds, as far as cells have ended."""
     with connected() as client:
-        found = client.sweep(sweep_id)
-    if as_json:
-        write_json(found)
-        return
-    show_sweep(found)
-    show_cells(found)
-    show_costs(found["costs"], found["facts"])
-    write_line(f"page: {sweep_page(client.url, found['id'])}")
-
-
-@sweeps.command("cancel")
-def sweeps_cancel(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
-    """End every cell that is queued or runs; what was spent stays spent."""
-    with connected() as client:
-        found = client.cancel_sweep(sweep_id)
-    if as_json:
-        write_json(found)
-    elif found["progress"]["ended"] == found["progress"]["cells"]:
-        say("all cells have ended; what they have spent stays spent")
-    else:
-        say(f"cells that run end after their round; to wait: fedaudit sweeps watch {sweep_id}")
+        show_table(client.sweep_table(sweep_id), everything=everything)
 
 
 @sweeps.command("watch")
@@ -226,46 +170,6 @@ def sweeps_watch(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
     """Follow a sweep until all cells have ended, and print its table."""
     with connected() as client:
         raise typer.Exit(end_of(client, client.sweep(sweep_id), as_json=as_json))
-
-
-@sweeps.command("table")
-def sweeps_table(
-    sweep_id: SweepId,
-    *,
-    form: Annotated[
-        SweepTableForm, typer.Option("--format", help="text is for reading here.")
-    ] = "text",
-    everything: Everything = False,
-    out: Out = None,
-) -> None:
-    """Print every combination with its figures over seeds, as far as cells have ended."""
-    if form == "text" and out is not None:
-        raise usage_error("--out: goes with --format json, csv and markdown; text is for here")
-    if form != "text" and everything:
-        raise usage_error("--all: goes with --format text; the other forms have every figure")
-    with connected() as client:
-        match form:
-            case "text":
-                show_table(client.sweep_table(sweep_id), everything=everything)
-            case "json":
-                write_bytes(f"{json_text(client.sweep_table(sweep_id))}\n".encode(), out)
-            case "csv" | "markdown":
-                write_bytes(client.sweep_table_text(sweep_id, form).encode(), out)
-            case _:
-                assert_never(form)
-
-
-@sweeps.command("retry")
-def sweeps_retry(
-    sweep_id: SweepId,
-    *,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Queue every cell that failed or was cancelled again; what it spent stays spent."""
-    with connected() as client:
-        submitted = client.retry_sweep(sweep_id)
-        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
 @app.command()
@@ -379,7 +283,7 @@ def _outcome(sweep: Json) -> ExitCode:
     reasons = {cell["status_reason"] for cell in sweep["cells"] if cell["status_reason"]}
     if reasons:
         say(f"reasons: {', '.join(sorted(reasons))}")
-    say(f"to try the others again: fedaudit sweeps retry {sweep['id']}")
+    say(f"to try the others again: fedaudit api POST sweeps/{sweep['id']}/retry")
     return ExitCode.FAILED
 
 
@@ -398,6 +302,6 @@ def _followed(client: Client, sweep: Json) -> Json:
                 advance(ended["progress"]["ended"], ended["progress"]["rounds"])
     except KeyboardInterrupt:
         say(f"\nit goes on; to follow it again: fedaudit sweeps watch {id_}")
-        say(f"to end it: fedaudit sweeps cancel {id_}")
+        say(f"to end it: fedaudit api POST sweeps/{id_}/cancel")
         raise
     return ended

@@ -1,7 +1,5 @@
-"""The commands `verify`, `claims` and `dossier`, and the check of an audit log."""
+"""The commands `verify` and `dossier`, and the check of an audit log."""
 
-import io
-import json
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -12,11 +10,10 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import AsJson, ExperimentId, trusted_keys
+from fedaudit.cli.options import AsJson, trusted_keys
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
-    printed,
     say,
     usage_error,
     working,
@@ -152,33 +149,6 @@ def _extract(evidence: Evidence, folder: Path) -> None:
     say(f"written to {folder}: {', '.join(name for name in files if '/' not in name)}")
 
 
-@app.command()
-def claims(
-    experiment_id: ExperimentId,
-    *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Made if it is not there.")],
-) -> None:
-    """Write what a report claims, as `verify --extract` does, without the ledger and any check."""
-    lines = io.BytesIO()
-    with connected() as client:
-        report = client.report(experiment_id)
-        client.download_claims(experiment_id, lines)
-        keys = {one["key_id"]: one["public_key"] for one in client.signing_keys()}
-    key = keys.get(report["integrity"].get("claims_key_id"))
-    if key is None:
-        raise CommandError("the report has no claims: they came with a later version of fedaudit")
-    evidence = Evidence(
-        experiment_id=experiment_id,
-        spec=report["spec"],
-        names=(),
-        report=report,
-        checkpoints=(),
-        keys=[PublicKey.from_pem(key.encode())],
-        claims=[json.loads(line) for line in lines.getvalue().splitlines()],
-    )
-    _extract(evidence, out)
-
-
 @contextmanager
 def _bundle(source: str, out: Path | None) -> Iterator[Path]:
     """The file that is named, or a bundle that is fetched, kept where `out` names a file."""
@@ -296,7 +266,7 @@ def _of_bundle(path: Path) -> Mapping[str, bytes]:
         with opened_bundle(path) as evidence:
             if evidence.faults:
                 raise usage_error(f"{path}: its {evidence.faults[0].part} was altered; verify it")
-            return dossier_files(evidence, printed=lambda page: printed(page, option="dossier.pdf"))
+            return dossier_files(evidence, printed=None)
     except NotABundleError as error:
         raise usage_error(f"{path} is no bundle: it {error}") from None
     except (ValueError, KeyError, TypeError) as error:

@@ -324,6 +324,7 @@ GroupTallies = Annotated[
 
 
 MAX_CANARIES = 20_000
+MAX_PASSES = 16
 _NUMBERS = Annotated[int, Field(ge=2, le=10**15)]
 Finite = Annotated[float, Field(ge=-1e30, le=1e30)]
 Squared = Annotated[float, Field(ge=1e-9, le=1e30)]
@@ -349,6 +350,9 @@ class CanaryScores(SpecPart):
     """Of y and y."""
     numbers: _NUMBERS
     """How many were released."""
+    passes: Annotated[int, Field(ge=1, le=MAX_PASSES, exclude_if=lambda value: value == 1)] = 1
+    """How often each canary went through copies of the release. `product`, `weight`, `squares` and
+    `numbers` are of all passes, `scores` of the first."""
 
     @model_validator(mode="after")
     def _of_one_round(self) -> Self:

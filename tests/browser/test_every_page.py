@@ -49,7 +49,6 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "experiments": "/",
         "new-experiment": "/experiments/new",
         "experiment": two,
-        "attacks": f"{two}/attacks",
         "report": f"{two}/report",
         "verification": f"{two}/verification",
         "reading-nist": f"{two}/readings/nist-800-226",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import yaml
 from playwright.sync_api import Browser, expect
 
 from models.vocabulary import PROJECT_SCOPES
@@ -35,17 +36,16 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         expect(page.get_by_role("heading", name="Register coded.csv")).to_be_visible()
         visit.check_accessibility()
 
-        column = page.get_by_role("group", name=re.compile("^sex"))
-        column.get_by_text("Details").click()
-        column.get_by_label("Labels").fill("1 men")
-        page.get_by_label("Name", exact=True).fill("")
-        page.locator("#registration").get_by_role("button", name="Register").last.click()
+        document = page.locator("#document")
+        registration = yaml.safe_load(document.input_value())
+        document.fill(yaml.safe_dump({**registration, "name": "", "labels": {}}))
+        page.get_by_role("button", name="Register").click()
         expect(page.get_by_role("alert")).to_contain_text("2 things to correct")
-        expect(column.get_by_label("Labels")).to_have_value("1 men")
+        assert yaml.safe_load(document.input_value())["labels"] == {}
         visit.check_accessibility()
-        column.get_by_label("Labels").fill("1 = men\n2 = women")
-        page.get_by_label("Name", exact=True).fill("coded people")
-        page.locator("#registration").get_by_role("button", name="Register").last.click()
+        table.registration(registration)
+        document.fill(yaml.safe_dump({**registration, "name": "coded people"}))
+        page.get_by_role("button", name="Register").click()
 
         expect(page.get_by_role("heading", name="coded people")).to_be_visible()
         new = page.get_by_role("link", name="New experiment")
@@ -95,12 +95,13 @@ def test_six_sites_with_a_small_group_from_a_file_on_disk_to_a_signed_report(
         visit.open("/federations/new")
         page.get_by_label("CSV or Parquet").set_input_files(table)
         page.get_by_role("button", name="Send").click()
-        page.get_by_label("What names clients").last.select_option("Klinik")
-        page.get_by_label("Favourable class").fill("ja")
-        page.get_by_role("group", name=re.compile("^Alter")).get_by_label("Taken as").select_option(
-            "feature"
-        )
-        page.locator("#registration").get_by_role("button", name="Register").last.click()
+        page.get_by_label("What names clients").select_option("Klinik")
+        page.get_by_role("button", name="Propose again by these").click()
+        registration = yaml.safe_load(page.locator("#document").input_value())
+        read = registration["federation"]
+        read |= {"positive": "ja", "features": ["Alter", "Wert"]}
+        page.locator("#document").fill(yaml.safe_dump(registration))
+        page.get_by_role("button", name="Register").click()
         expect(page.get_by_role("heading", name="kliniken")).to_be_visible()
         new = page.get_by_role("link", name="New experiment")
         while not new.is_visible():

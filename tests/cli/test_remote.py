@@ -196,41 +196,20 @@ def test_no_address_given(command):
     assert "FEDAUDIT_URL is not set" in done.stderr
 
 
-def test_a_run_is_attacked_alike_by_its_spec_and_after_its_end(call, finished, small_spec):
+def test_a_run_is_attacked_alike_by_its_spec_and_after_its_end(call, finished, small_spec, service):
     """Two real kinds, carried out by the service's own worker."""
     attacks = [{"kind": "cluster-membership"}, {"kind": "membership"}]
     spec = {**small_spec, "name": "attacked", "attacks": attacks}
     asked = call("submit", "-", "--wait", "--json", stdin=json.dumps(spec))
     report = json.loads(call("report", json.loads(asked.stdout)["id"], "--format", "json").stdout)
     assert [one["status"] for one in report["attacks"]] == ["done", "done"]
-    later = call(
-        *("attack", finished["id"], "--attacks", "-", "--wait", "--json", "--out", "found"),
-        stdin=yaml.safe_dump(attacks),
-    )
-    assert later.returncode == 0, later.stderr
-    found = json.loads(later.stdout)
+    with Client(service.url, service.api_key) as client:
+        found = client.wait_attack(finished["id"], client.attack(finished["id"], attacks)["id"])
     assert found["basis"] == "repeated"
     assert [one["section"] for one in found["items"]] == report["attacks"]
-    names = [file["name"] for one in found["items"] for file in one["files"]]
-    assert all(name in later.stderr for name in names)
-    assert len(names) == 3
+    assert sum(len(one["files"]) for one in found["items"]) == 3
     page = call("report", finished["id"], "--format", "html").stdout
     assert "Attacked after the report was signed" in page
     verified = call("verify", finished["id"])
     assert "ok    later_attacks.chain" in verified.stdout
     assert "attacked later, 1: membership done" in verified.stdout
-
-
-def test_ids_and_specs_are_told_apart(call, finished):
-    for wrong, why in (
-        (("attack", finished["id"]), "name the attacks on that run by --attacks"),
-        (("attack", "spec.yaml", "--attacks", "-"), "spec.yaml is no id of a run"),
-        (("attack", "spec.yaml", "--wait"), "--wait: goes with --attacks"),
-        (("attack", finished["id"], "--attacks", "-", "--device", "cpu"), "trained here"),
-    ):
-        done = call(*wrong, stdin="[{kind: membership}]")
-        assert (done.returncode, why in " ".join(done.stderr.split())) == (2, True), done.stderr
-    nothing = call("attack", finished["id"], "--attacks", "-", stdin="{attacks: []}")
-    assert (nothing.returncode, "the list is empty" in nothing.stderr) == (2, True)
-    faulty = call("attack", finished["id"], "--attacks", "-", stdin="[{kind: gradient-leakage}]")
-    assert (faulty.returncode, "/attacks/0/kind" in faulty.stderr) == (2, True)

@@ -1,7 +1,7 @@
 """Small tables of kinds that people bring, and what a person corrects of their registration."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,8 @@ class OwnTable:
 
     name: str
     lines: Callable[[np.random.Generator], Iterator[str]]
-    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By column and part, what a person types into the form."""
-    typed: Mapping[str, str] = field(default_factory=dict)
-    """What else a person types."""
     registration: Callable[[dict[str, Any]], None] = lambda _: None
-    """The same correction in a file."""
+    """What a person corrects of what is proposed."""
     sensitive: tuple[str, ...] = ("sex",)
     said: tuple[str, ...] = ()
     """What the report says."""
@@ -97,29 +93,15 @@ OWN_TABLES = {
     one.name: one
     for one in (
         OwnTable("useless", _useless, degenerate=True),
-        OwnTable(
-            "coded",
-            _coded,
-            columns={"sex": {"labels": "1 = men\n2 = women"}},
-            registration=_with_labels,
-            said=("men", "women"),
-        ),
+        OwnTable("coded", _coded, registration=_with_labels, said=("men", "women")),
         OwnTable(
             "one-hot",
             _one_hot,
-            columns={"race_black": {"role": "out"}, "race_asian": {"role": "out"}},
-            typed={"j0-use": "on"},
             registration=_joined,
             sensitive=("race",),
             said=("black", "asian", "other"),
         ),
         OwnTable("keyless", _keyless),
-        OwnTable(
-            "skewed",
-            _skewed,
-            typed={"rule_op": "ge", "rule_value": "20000"},
-            registration=_good_income,
-            number=True,
-        ),
+        OwnTable("skewed", _skewed, registration=_good_income, number=True),
     )
 }

@@ -89,10 +89,10 @@ def registered(visitor: Visitor, table: OwnTable) -> str:
     ]
     address = visitor.send("/federations/new", {}, files=parts)
     form = visitor.form(address)
-    for column, texts in table.columns.items():
-        [name] = [one for one in form if one.endswith("-name") and form[one] == column]
-        form |= {name.replace("-name", f"-{part}"): text for part, text in texts.items()}
-    return visitor.send(address, {**form, **table.typed, "action": "register"})
+    registration = yaml.safe_load(form["document"])
+    table.registration(registration)
+    form |= {"document": yaml.safe_dump(registration), "action": "register"}
+    return visitor.send(address, form)
 
 
 @pytest.mark.parametrize("name", OWN_TABLES)

@@ -472,7 +472,7 @@ def propose_file(
 
 _HEAD = (
     "Proposed from the file. Comments are reasons of guesses, and fields to take over without the "
-    "#: read them, correct what is wrong, then `fedaudit federations add FILE --registration THIS`."
+    "#: read them, correct what is wrong, then register the table with it."
 )
 
 

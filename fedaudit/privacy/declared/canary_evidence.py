@@ -45,6 +45,8 @@ class CanaryEvidence:
     """The coins of the newest canaries."""
     scores: tuple[float, ...] = ()
     releases: int = 0
+    passes: int = 1
+    """Of the newest round."""
     squared_ratio: float = 0.0
     """Of these canaries: sums over the releases that they were in, a ratio being the clip over the
     deviation of the declared noise."""
@@ -65,8 +67,11 @@ class CanaryEvidence:
         return cls(**{**stored, "scores": tuple(stored["scores"])})
 
     def as_dict(self) -> dict[str, Any]:
-        """To be stored."""
-        return {**asdict(self), "scores": list(self.scores)}
+        """To be stored; one pass as versions store it that know no others."""
+        found = {**asdict(self), "scores": list(self.scores)}
+        if self.passes == 1:
+            del found["passes"]
+        return found
 
     @property
     def fit(self) -> SignalFit:
@@ -102,6 +107,7 @@ class CanaryEvidence:
             present=found.present,
             scores=tuple((before + np.array(found.scores) / variance).tolist()),
             releases=found.releases + (self.releases if same else 0),
+            passes=found.passes,
             squared_ratio=found.releases / variance + (self.squared_ratio if same else 0.0),
             singly=singly,
             looks=self.looks + 1,
@@ -121,7 +127,7 @@ class RoundEvidence:
     """What one round added."""
 
     canaries: float
-    """In each of its releases."""
+    """In each of its releases, as often as they went through copies of it."""
     squared_ratio: float
     """Of a canary that is in all of them."""
     shown: tuple[str, ...]
@@ -138,7 +144,7 @@ def by_round(
         ratio = event["steps"] / variance
         shown = [getattr(after, one) - getattr(before, one) for one in ("product", "squares")]
         yield RoundEvidence(
-            canaries=min(len(after.present), (after.weight - before.weight) / ratio),
+            canaries=min(len(after.present) * after.passes, (after.weight - before.weight) / ratio),
             squared_ratio=ratio,
             shown=tuple(f"{variance * one:.6g}" for one in shown),
         )

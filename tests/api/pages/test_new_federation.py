@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 from sqlalchemy import select, update
 
 from api.services import pending_uploads
@@ -49,47 +50,39 @@ def proposed(visitor: Browser, content: bytes = PEOPLE) -> tuple[str, dict[str, 
     return address, form_fields(visitor.get(address).text, address)
 
 
-def column(form: dict[str, str], name: str) -> str:
-    """The beginning of the names of a column's fields."""
-    [place] = [
-        key for key, text in form.items() if text == name and re.fullmatch(r"c\d+-name", key)
-    ]
-    return place.removesuffix("name")
+def corrected(form: dict[str, str], **sections: Any) -> dict[str, str]:
+    """What the form sends with other fields in its registration."""
+    value = yaml.safe_load(form["document"])
+    for name, section in sections.items():
+        value[name] = {**value[name], **section} if isinstance(section, dict) else section
+    return {**form, "document": yaml.safe_dump(value), "action": "register"}
 
 
 def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(api: Api) -> None:
     visitor = signed_in(api)
     address, form = proposed(visitor)
-    assert form["client_key"] == "town"
-    assert (form["target"], form["positive"]) == ("passed", "yes")
-    sex = column(form, "sex")
-    assert form[f"{sex}role"] == "sensitive"
-    # Every fault at once, each beside its field, and what was typed stays.
-    wrong = {
-        **form,
-        "name": "",
-        "positive": "yes",
-        f"{sex}labels": "1 = men\n2",
-        f"{column(form, 'age')}edges": "50, 30",
-        f"{column(form, 'hours')}scale": "-3",
-        "action": "register",
-    }
-    wrong[f"{column(form, 'age')}role"] = "sensitive"
+    value = yaml.safe_load(form["document"])
+    read = value["federation"]
+    assert (read["client_key"], read["target"], read["positive"]) == ("town", "passed", "yes")
+    assert value["fairness"]["sensitive"] == ["sex", "age"]
+    assert "# " in form["document"], "guesses have their reasons"
+    # Every fault at once, each with its place, and what was typed stays.
+    wrong = corrected(form, name="", federation={"scale": {"hours": -3}, "labels": {"sex": 2}})
     faulty = visitor.post(address, wrong)
     assert faulty.status_code == 422
-    places = set(re.findall(r'<li><a href="#([\w-]+)">', faulty.text))
-    age, hours = column(form, "age"), column(form, "hours")
-    assert places == {"name", f"{sex}labels", f"{age}edges", f"{hours}scale"}
-    assert form_fields(faulty.text, address)[f"{sex}labels"] == "1 = men\n2"
+    places = re.findall(r"<li>([^:<]+): ", faulty.text)
+    assert places == ["name", "federation › labels › sex", "federation › scale › hours"]
+    assert form_fields(faulty.text, address)["document"] == wrong["document"].strip()
+    unread = visitor.post(address, {**form, "document": "name: [", "action": "register"})
+    assert (unread.status_code, "The registration: " in unread.text) == (422, True)
     # What only the data show is told here too, before anything is registered.
-    undeclared = {**form, f"{column(form, 'note')}role": "feature", "action": "register"}
-    undeclared[f"{column(form, 'note')}kind"] = "numeric"
+    undeclared = corrected(form, federation={"features": ["age", "note"]})
     told = visitor.post(address, undeclared)
     assert told.status_code == 422
-    assert f'href="#{column(form, "note")}role"' in told.text
+    assert "federation › features › 2" in told.text
     assert api.counts()["federations"] == 0
 
-    right = {**form, f"{sex}labels": "1 = men\n2 = women", "action": "register"}
+    right = corrected(form, federation={"labels": {"sex": {"1": "men", "2": "women"}}})
     answer = visitor.post(address, right)
     assert answer.status_code == 303, answer.text
     row = stored(api, answer.headers["location"].rpartition("/")[2])
@@ -97,55 +90,41 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     assert row.file_name == "people.csv"
     assert row.registration["federation"]["path"] == "people.csv"
     assert row.registration["federation"]["labels"] == {"sex": {"1": "men", "2": "women"}}
-    assert row.registration["fairness"]["sensitive"][0] == "sex"
+    assert row.registration["fairness"]["sensitive"] == ["sex", "age"]
     assert len(files_of(api)) == 1
     assert api.counts()["pending_uploads"] == 0
     # A double click leads to the same.
     assert visitor.post(address, right).headers["location"] == answer.headers["location"]
 
 
-def test_a_fault_is_said_by_its_label_in_words_and_with_all_others(api: Api) -> None:
+def test_a_column_has_a_row_with_what_it_holds(api: Api) -> None:
     visitor = signed_in(api)
-    address, form = proposed(visitor)
-    hours = f"{column(form, 'hours')}scale"
-    wrong = {**form, "action": "register", "name": "", hours: "1,5", "positive": "Yes"}
-    told = html.unescape(visitor.post(address, wrong).text)
-    said = dict(re.findall(r'<li><a href="#[\w-]+">([^<]+)</a>: ([^<]+)</li>', told))
-    assert said == {
-        "Name": "is empty",
-        "hours: Divisor": "has a comma; write 1.5 with a point",
-        "Favourable class": "no row of 'passed' holds 'Yes'; it holds no, yes; did you mean 'yes'?",
-    }
-    assert "/federation/" not in told
-    # Details are folded, except where something in them is wrong.
-    assert told.count("<details open>") == 1
-
-
-def test_a_column_has_a_row_with_sample_role_and_reason(api: Api) -> None:
-    visitor = signed_in(api)
-    address, form = proposed(visitor)
+    address, _ = proposed(visitor)
     page = html.unescape(visitor.get(address).text)
-    rows = re.findall(r'<div class="column".*?</details>', page, re.DOTALL)
-    assert len(rows) == 6
-    facts = {
-        re.findall("<strong>(.*?)</strong>", row)[0]: re.sub("<[^>]+>|\\s+", " ", row)
-        for row in rows
-    }
-    assert "numbers, 5 different" in facts["age"]
-    assert "20, 21, 22, 23, 24" in facts["age"]
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td></tr>', page)
+    facts = {name: f"{holds} {sample}" for name, holds, sample in rows}
+    assert list(facts) == ["town", "sex", "age", "hours", "note", "passed"]
+    assert facts["age"] == "numbers, 5 different 20, 21, 22, 23, 24"
     assert "20.0% empty" in facts["hours"]
-    assert "1 to 4" not in facts["hours"]
-    assert "names clients" in facts["town"]
-    assert "is predicted" in facts["passed"]
-    assert form[f"{column(form, 'hours')}fill"] == "2", "the median"
+
+
+def test_it_is_proposed_again_by_the_client_key_and_the_target_that_are_chosen(api: Api) -> None:
+    visitor = signed_in(api)
+    address, _ = proposed(visitor)
+    again = visitor.get(f"{address}?client_key=age&target=sex").text
+    read = yaml.safe_load(form_fields(again, address)["document"])["federation"]
+    assert (read["client_key"], read["target"]) == ("age", "sex")
+    assert again.count("selected") == 2
+    data = visitor.get(f"{address}?header=false").text
+    assert yaml.safe_load(form_fields(data, address)["document"])["federation"]["header"] is False
 
 
 def test_the_same_content_under_another_name_says_what_it_replaced(api: Api) -> None:
     visitor = signed_in(api)
     address, form = proposed(visitor, CONTENT)
-    visitor.post(address, {**form, "name": "first", "action": "register"})
+    visitor.post(address, corrected(form, name="first"))
     address, form = proposed(visitor, CONTENT)
-    answer = visitor.post(address, {**form, "name": "second", "action": "register"})
+    answer = visitor.post(address, corrected(form, name="second"))
     assert "this registration replaced that one" in visitor.get(answer.headers["location"]).text
     body = upload(api, value=registration(name="third"))
     assert body["warnings"] == ["replaced the registration of 'second', which has the same content"]
@@ -156,7 +135,8 @@ def test_cells_are_shown_escaped_cut_and_few(api: Api) -> None:
     visitor = signed_in(api)
     address, _ = proposed(visitor)
     page = visitor.get(address).text
-    preview = page.partition("<tbody>")[2].partition("</tbody>")[0]
+    preview = page.partition("How the file begins")[2].partition("<tbody>")[2]
+    preview = preview.partition("</tbody>")[0]
     assert preview.count("<tr>") == pending_uploads.FIRST_ROWS
     assert "<b>" not in preview
     assert "&lt;b&gt;x&lt;/b&gt;" in preview

@@ -8,6 +8,7 @@ clip shortens it. Directions and signs are drawn anew for each release; coins st
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -100,6 +101,7 @@ class PlantedCanaries:
         self._scores = np.zeros(self.audit.count)
         self._product = self._weight = self._squares = 0.0
         self._numbers = self._releases = 0
+        self._passes = 1
 
     def begin(self, n: int) -> Floats:
         """[present, n]: what the canaries of the next release of n numbers send."""
@@ -127,17 +129,24 @@ class PlantedCanaries:
         """The noised sum [n] of what `plant` returned, without the canaries in it."""
         return total - self.end(total - self._known)
 
-    def beside(self, release: Callable[[Floats], Floats], *, n: int, group: int) -> None:
+    def beside(
+        self, release: Callable[[Floats], Floats], *, n: int, group: int, passes: int = 1
+    ) -> None:
         """Send the canaries through `release` beside the training, `group` at a time: it takes
         updates [group, n] and returns their noised sum [n]. With groups of 1 it is the noise of
-        each upload."""
-        for start in range(0, self.audit.count, group):
+        each upload.
+
+        Each of several passes draws new directions and noise. All of them measure the noise; the
+        first alone scores coins, which the declared release shows once.
+        """
+        self._passes = passes
+        for number, start in product(range(passes), range(0, self.audit.count, group)):
             places = np.arange(start, min(start + group, self.audit.count))
             sent = np.concatenate([self._sent[places], np.zeros(group - len(places))])
             one = _Release(sent, n, self.audit.directions, self._random)
             rows = one.rows(np.arange(group), length=_BEFORE_THE_CLIP * self.clip)
             rows[sent == 0, 0] = _TINY * self.clip
-            self._see(one, places, release(rows) / self.clip)
+            self._see(one, places if number == 0 else places[:0], release(rows) / self.clip)
         self._releases += 1
 
     def _see(self, release: _Release, places: NDArray[np.intp], seen: Floats) -> None:
@@ -163,6 +172,7 @@ class PlantedCanaries:
             "weight": self._weight,
             "squares": self._squares,
             "numbers": self._numbers,
+            **({"passes": self._passes} if self._passes > 1 else {}),
         }
         self.forget()
         return {"canaries": found}
