@@ -4,7 +4,7 @@ import json
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
@@ -24,7 +24,6 @@ from fedaudit_client.wire import (
     once,
     path_of,
     polled,
-    text,
 )
 
 ENDED = ("cancelled", "succeeded", "failed")
@@ -252,12 +251,6 @@ class SweepCalls(Calls):
         "A row for each combination: figures over seeds, which is best, and how surely.",
         headers={"Accept": "application/json"},
     )
-
-    @call
-    def sweep_table_text(self, sweep_id: str, form: Literal["csv", "markdown"]) -> Request[str]:
-        """The same table as the text of a file."""
-        headers = {"Accept": f"text/{form}"}
-        return Request("GET", path_of("sweeps/{}/table", sweep_id), text, headers=headers)
 
     cancel_sweep = asks(
         "POST sweeps/{sweep_id}/cancel", json_object, "Cancel every cell that has not ended."

@@ -1,4 +1,4 @@
-"""Calls on federations, ledgers, keys, the audit log, sign-offs and models."""
+"""Calls on federations, ledgers, the audit log, sign-offs and models."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,6 @@ from fedaudit_client.wire import (
     once,
     path_of,
     polled,
-    text,
 )
 
 # The service answers an upload once the file is checked and stored.
@@ -118,12 +117,6 @@ class FederationCalls(Calls):
         return Request("PUT", path, items, body={"json": budget})
 
     @call
-    def set_simulation(self, federation_id: str, simulation: str) -> Request[Json]:
-        """Whether noise may be simulated: `allowed` or `forbidden`; returns the federation."""
-        path = path_of("federations/{}/simulation", federation_id)
-        return Request("PUT", path, json_object, body={"json": {"simulation": simulation}})
-
-    @call
     def set_disclosure(self, federation_id: str, policy: Mapping[str, Any]) -> Request[Json]:
         """Replace the policy, with `{}` for none; returns it."""
         path = path_of("federations/{}/disclosure", federation_id)
@@ -177,9 +170,6 @@ class LedgerCalls(Calls):
         )
 
     ledger_report = asks("GET ledgers/{ledger_id}/report.json", json_object, "The report document.")
-    ledger_report_page = asks(
-        "GET ledgers/{ledger_id}/report.html", text, "The report as one HTML page."
-    )
     ledger_verification = asks(
         "GET ledgers/{ledger_id}/report/verification",
         json_object,
@@ -189,21 +179,6 @@ class LedgerCalls(Calls):
         "ledgers/{ledger_id}/bundle",
         "Write the bundle for offline verification, a zip, into a file.",
     )
-
-
-class KeyCalls(Calls):
-    """Calls on API keys."""
-
-    @call
-    def keys(self) -> Request[Sequence[Json]]:
-        """The project's API keys, without their secrets."""
-        return Request("GET", "api-keys", items)
-
-    @call
-    def create_key(self, *, name: str, scopes: Sequence[str]) -> Request[Json]:
-        """A new key; `key` in the answer is shown only once."""
-        body = {"name": name, "scopes": list(scopes)}
-        return Request("POST", "api-keys", json_object, body={"json": body})
 
 
 class AuditLogCalls(Calls):

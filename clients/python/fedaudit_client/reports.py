@@ -15,7 +15,6 @@ from fedaudit_client.wire import (
     call,
     content,
     downloads,
-    items,
     json_object,
     json_or_markdown,
     last_of,
@@ -23,7 +22,6 @@ from fedaudit_client.wire import (
     once,
     path_of,
     polled,
-    reads,
     text,
 )
 
@@ -87,15 +85,6 @@ class ReportCalls(Calls):
         "experiments/{experiment_id}/dossier",
         "Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file.",
     )
-    download_claims = downloads(
-        "experiments/{experiment_id}/claims.jsonl",
-        "Write what the report claims, a Sigstore bundle a line, into a file.",
-    )
-
-    @call
-    def signing_keys(self) -> Request[Sequence[Json]]:
-        """The service's public keys, retired ones included, as the service states them."""
-        return Request("GET", "signing-keys", items)
 
 
 Table = Literal["ledger", "rounds", "fairness"]
@@ -118,11 +107,6 @@ class TableCalls(Calls):
         """
         path = _table(experiment_id, table, form)
         return self._wire.read(Request("GET", path, content, params=filters))
-
-    record_table = reads(
-        "experiments/{experiment_id}/record-table",
-        "What every record of a `record-personalised` run spent, as the bytes of a CSV file.",
-    )
 
     clients = lists(
         "experiments/{experiment_id}/clients",
@@ -262,8 +246,3 @@ class AttackCalls(Calls):
         path = path_of("experiments/{}/attacks/later/{}", experiment_id, later_id)
         request = Request("GET", path, json_object)
         return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
-
-    later_attack_file = reads(
-        "experiments/{experiment_id}/attacks/later/{later_id}/{position}/{name}",
-        "A file of a later attack, as its bytes arrive.",
-    )

@@ -1,6 +1,6 @@
 """Requests, what their answers mean, and the connection that sends and repeats them; and the
 forms that calls have. Calls that need nothing but what is in their path are rows: `asks`,
-`downloads`, `reads` and `lists`."""
+`downloads` and `lists`."""
 
 import os
 import re
@@ -443,15 +443,6 @@ def downloads(path: str, about: str) -> Callable[[Any, str, IO[bytes]], None]:
 
     file = Parameter("file", Parameter.POSITIONAL_OR_KEYWORD, annotation=IO[bytes])
     return _at_path(path, about, start, file)
-
-
-def reads(path: str, about: str) -> Callable[..., Generator[bytes, None, None]]:
-    """A call whose values are the bytes of what is at a path, as they arrive."""
-
-    def start(self: Calls, path: str) -> Generator[bytes, None, None]:
-        return self._wire.read(Request("GET", path, content))
-
-    return _at_path(path, about, start)
 
 
 def lists(
