@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
+from api.http.answers import PDF, ZIP, Appendix, as_file
 from api.http.problems import ProblemError
 from api.pages.templates import new_once
 from api.pages.visits import (
@@ -16,7 +16,6 @@ from api.pages.visits import (
     ExperimentsForm,
     ReportsVisit,
     Visit,
-    as_file,
     as_picture,
     faults_by_field,
 )
@@ -68,7 +67,7 @@ def audit_pdf(audit_id: str, visit: ReportsVisit, *, appendix: Appendix = False)
     with visit.reading() as session:
         document = find_audited(session, visit.caller, audit_id).report or {}
     page = render_audit(document, appendix=appendix)
-    return pdf_response(visit.resources.printer.pdf(page), audit_id)
+    return as_file(visit.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
 
 
 @router.get("/{audit_id}/pictures/{name}.{form}")
@@ -92,7 +91,7 @@ def audit_bundle_file(audit_id: str, visit: ReportsVisit) -> Response:
     """Everything that a verification without the service needs."""
     with visit.reading() as session:
         chunks = audit_bundle(session, visit.caller, audit_id)
-    return as_file(chunks, f"{audit_id}-bundle.zip", "application/zip")
+    return as_file(chunks, f"{audit_id}-bundle.zip", ZIP)
 
 
 def _answer(form: Visit) -> Response:

@@ -8,9 +8,10 @@ from typing import Annotated, Any, assert_never
 from fastapi import APIRouter, Path, Query
 from starlette.responses import HTMLResponse, Response
 
+from api.http.answers import as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
-from api.pages.visits import FederationsForm, FederationsVisit, Visit, as_file
+from api.pages.visits import FederationsForm, FederationsVisit, Visit
 from api.pages.wording import NONE, figure, room, small_number
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody, BudgetSetting, DisclosureBody

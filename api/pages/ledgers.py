@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
-from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file, as_picture
+from api.http.answers import PDF, ZIP, Appendix, as_file
+from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_picture
 from api.services.audit_log import note_export
 from api.services.ledgers.stored_ledgers import (
     ledger_bundle,
@@ -70,7 +70,7 @@ def ledger_report_pdf(
     """The report on paper, as a file."""
     document = report_of(visit.call, ledger_id).document
     page = render_declared(document, appendix=appendix)
-    return pdf_response(visit.resources.printer.pdf(page), ledger_id)
+    return as_file(visit.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
 
 
 @router.get("/pictures/{name}.{form}")
@@ -93,4 +93,4 @@ def ledger_bundle_file(ledger_id: str, visit: LedgerVisit) -> Response:
     """Everything that a verification without the service needs."""
     chunks = ledger_bundle(visit.call, ledger_id)
     note_export(visit.call, ledger_id, "bundle")
-    return as_file(chunks, f"{ledger_id}-bundle.zip", "application/zip")
+    return as_file(chunks, f"{ledger_id}-bundle.zip", ZIP)

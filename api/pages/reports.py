@@ -11,19 +11,19 @@ from fastapi import APIRouter, Path
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
+from api.http.answers import PDF, ZIP, Appendix, as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
 from api.pages.templates import fragment, has_template
-from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file, as_picture
+from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_picture
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
 from api.services.artifacts import model_file
 from api.services.attacks import (
+    FILE_TYPE,
     attack_file,
     attack_list,
-    file_response,
     find_judged,
     judged_document,
     later_list,
@@ -106,7 +106,7 @@ def saved_page(
 def saved_pdf(experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False) -> Response:
     """The report on paper, as a file."""
     pdf = stored_pdf(visit.call, experiment_id, appendix=appendix)
-    return pdf_response(pdf, experiment_id)
+    return as_file(pdf, f"{experiment_id}-report.pdf", PDF)
 
 
 @router.get(f"{_OF}/pictures/{{name}}.{{form}}")
@@ -195,7 +195,7 @@ def bundle_file(experiment_id: str, visit: LedgerVisit) -> Response:
         experiment = find_experiment(session, visit.caller, experiment_id)
         chunks = bundle_of(visit.resources.database, session, experiment)
     note_export(visit.call, experiment.id, "bundle")
-    return as_file(chunks, f"{experiment.id}-bundle.zip", "application/zip")
+    return as_file(chunks, f"{experiment.id}-bundle.zip", ZIP)
 
 
 _Position = Annotated[int, Path(ge=0, le=19)]
@@ -226,7 +226,7 @@ def _attack_file(
     form = f"attacks/{later}{position}/{name}"
     note_export(visit.call, experiment_id, form)
     of = experiment_id if later_id is None else f"{experiment_id}-{later_id}"
-    return file_response(found, f"{of}-{position}-{name}")
+    return as_file(found, f"{of}-{position}-{name}", FILE_TYPE)
 
 
 @router.get("/signing-keys")

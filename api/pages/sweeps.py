@@ -6,16 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.http.answers import as_file
 from api.pages.chosen_axes import ChosenAxes
 from api.pages.spec_preview import as_yaml
-from api.pages.visits import (
-    ExperimentsForm,
-    ExperimentsVisit,
-    ReportsVisit,
-    Visit,
-    as_file,
-    as_picture,
-)
+from api.pages.visits import ExperimentsForm, ExperimentsVisit, ReportsVisit, Visit, as_picture
 from api.services.dispatch import IdempotentRequest
 from api.services.sweeps import (
     SubmittedSweep,
