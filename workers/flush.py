@@ -335,7 +335,6 @@ def stored_ledger(
         salt=experiment.ledger_salt,
         entries=ledger.count(experiment_id),
         last_round=0 if newest is None else newest[0],
-        report_charges=ledger.count(experiment_id, observer=REPORT),
         report_charged=ledger.newest_observers(experiment_id) == {REPORT},
     )
 

@@ -14,7 +14,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
-from fedaudit.runs.experiment_plan import ExperimentPlan, planned_releases
+from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.experiment import ExperimentSpec
 from models.repositories import Budgets
 from models.repositories.budgets.counting import (
@@ -310,17 +310,17 @@ def _reserve_report(
                 f"people held out; set fairness.noise, or {_take_back(budget, federation_id)}",
             )
         return
-    release, releases = held_out.release, planned_releases(planned.spec)
+    release = held_out.release
     cost = EpsilonCost(
         observer=release.observer,
         adjacency=release.adjacency,
         unit=release.unit,
         unit_key=unit_key(planned.spec, release.unit),
         delta=release.booked_delta,
-        epsilon=release.epsilon(releases),
-        curve=releases * release.curve,
+        epsilon=release.epsilon(1),
+        curve=release.curve,
         step=release.curve,
-        compositions=releases,
+        compositions=1,
     )
     book, spec = planned.spec.privacy.noise, planned.spec
     refusal = budgets.reserve_epsilon(

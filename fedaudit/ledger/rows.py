@@ -140,31 +140,21 @@ def report_inputs(release: CountRelease, *, counts: int, noise: str) -> Mechanis
 
 
 def report_entry(
-    count_release: CountRelease,
-    inputs: MechanismParameters,
-    *,
-    round_: int,
-    release: int,
-    releases: int,
+    count_release: CountRelease, inputs: MechanismParameters, *, round_: int
 ) -> LedgerEntry:
-    """What the held-out people have spent after so many releases of their counts.
-
-    `round_` and `release`: of the round whose counts were published; of the report, the round after
-    the last. It follows the round's other entries, whose kinds of subjects come before it in the
-    alphabet.
-    """
+    """What the held-out people spend on the report; `round_`: the one after the last."""
     return LedgerEntry(
         round=round_,
-        release=release,
+        release=0,
         subject_kind=SUBJECT_KINDS[count_release.unit],
         observer=REPORT,
         inputs=inputs,
         subjects=np.zeros(1, dtype=np.int32),
         outcomes=np.array([Outcome.RELEASED], dtype=np.uint8),
         radii=np.full(1, np.nan),
-        releases=np.array([releases], dtype=np.int32),
+        releases=np.ones(1, dtype=np.int32),
         clusters=np.full(1, -1, dtype=np.int16),
-        epsilons=np.array([count_release.epsilon(releases)]),
+        epsilons=np.array([count_release.epsilon(1)]),
     )
 
 

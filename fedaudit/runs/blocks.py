@@ -31,13 +31,12 @@ from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.line_chart import Series, series_of
 from fedaudit.reports.sections.held_out_privacy import is_secret
-from fedaudit.reports.sections.noised_counts import WITHHELD, noised_gaps
+from fedaudit.reports.sections.noised_counts import WITHHELD
 from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntry
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
-from fedaudit.training.base.rounds import FinalResult, PlayedRounds, RoundColumns, RoundRecord
+from fedaudit.training.base.rounds import FinalResult, PlayedRounds, RoundColumns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,32 +88,6 @@ def publish_counts(run: Run, result: FinalResult) -> PublishedCounts:
     if not run.ledger.report_charged:
         raise RuntimeError("the held-out people must be charged before noise is drawn for them")
     return noised_counts(held_out.release, result.fairness, count_source(run.spec), round_=_REPORT)
-
-
-def noised_round(run: Run, record: RoundRecord) -> list[FairnessFigures]:
-    """The figures of each attribute in a validated round from counts with noise, which is drawn
-    here: the ledger has to be charged for it before."""
-    held_out = run.ledger.ledger_context.held_out
-    if held_out is None:
-        raise ValueError("the counts of this run have no noise")
-    client_counts = record.by_client or {
-        name: counts[np.newaxis] for name, counts in record.fairness.items()
-    }
-    noised = noised_counts(
-        held_out.release, client_counts, count_source(run.spec), round_=record.round
-    )
-    found = []
-    for attribute, counts in noised.counts.items():
-        *_, figures = noised_gaps(counts, run.disclosures[attribute].rule)
-        found.append(
-            FairnessFigures(
-                round=record.round,
-                attribute=attribute,
-                figures=[figure._asdict() for figure in figures],
-                counts=record.fairness[attribute],
-            )
-        )
-    return found
 
 
 def count_source(spec: ExperimentSpec) -> Source:
@@ -358,14 +331,10 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
         recorded = run.ledger.record_rounds(part)
         for of_round in recorded.written:
             ledger += of_round
-        if publishes_noised_rounds(run.spec.fairness):
-            found, entries = _noised(run, part)
-            ledger += entries
-        else:
-            validated, found = part.validated, []
-            if part.counts and len(validated):
-                shown = run.disclosures_of(part.round[validated].tolist())
-                found = fairness_of_rounds(run.spec, shown, part, rounder=run.rounder)
+        validated, found = part.validated, []
+        if part.counts and len(validated):
+            shown = run.disclosures_of(part.round[validated].tolist())
+            found = fairness_of_rounds(run.spec, shown, part, rounder=run.rounder)
         fairness += found
         rounds += figures_of_rounds(
             run, part, recorded, found, by_cluster=_follow_clusters(run, part.subjects, recorded)
@@ -381,24 +350,14 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
 def _parts(run: Run, played: PlayedRounds) -> Iterator[RoundColumns]:
     """The rounds in parts within which nothing else is charged, and everybody for every round."""
     for span in played.spans:
-        apart = bool(span.compositions) or publishes_noised_rounds(run.spec.fairness)
         begin = 0
         while begin < len(span):
-            end = min(begin + (1 if apart else _TOGETHER), len(span))
+            end = min(begin + (1 if span.compositions else _TOGETHER), len(span))
             lost = [one.round for one in run.interrupted_rounds if one.round > span.round[begin]]
             if lost:
                 end = min(end, int(np.searchsorted(span.round, lost[0])))
             yield span.part(begin, end)
             begin = end
-
-
-def _noised(run: Run, part: RoundColumns) -> tuple[list[FairnessFigures], list[WrittenEntry]]:
-    """The figures of one round, by counts with noise, and the entry that charges for these."""
-    record = part.record(0)
-    if not record.fairness:
-        return [], []
-    charged = run.ledger.record_counts(record.round, release=record.release)
-    return noised_round(run, record), [charged]
 
 
 def _record_interrupted(run: Run, *, up_to: int | None) -> list[WrittenEntry]:

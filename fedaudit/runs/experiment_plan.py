@@ -22,11 +22,9 @@ from fedaudit.reports.sections.held_out_privacy import NO_NOISE
 from fedaudit.runs.run import Run, cell_ledger_context
 from fedaudit.spec.errors import FieldError, InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec, document_hash
-from fedaudit.spec.fairness import publishes_noised_rounds
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.spec.training import is_validated
 from fedaudit.sweeps.sweep_costs import CostFigure
 from fedaudit.training.base.cell import Cell
 
@@ -165,20 +163,8 @@ def _fault(message: str) -> InvalidInputError:
     return error_at(_POINTER, message, of_spec=True)
 
 
-def planned_releases(spec: ExperimentSpec) -> int:
-    """How often counts with noise are published, if no budget ends training earlier: the report
-    once, and every validated round where these are asked for."""
-    if not publishes_noised_rounds(spec.fairness):
-        return 1
-    last, every = spec.training.rounds_played, spec.training.stopping.validate_every
-    return 1 + sum(is_validated(one, every=every, last_round=last) for one in range(1, last + 1))
-
-
-def with_fairness_epsilon(
-    projection: Projection, held_out: HeldOutContext | None, *, releases: int
-) -> Projection:
-    """The projection with what so many releases of the fairness figures cost, or why nothing
-    bounds that."""
+def with_fairness_epsilon(projection: Projection, held_out: HeldOutContext | None) -> Projection:
+    """The projection with what the report's fairness figures cost, or why nothing bounds that."""
     if held_out is None:
         reasons = {**projection.reasons, "fairness_epsilon": NO_NOISE}
         return replace(projection, fairness_epsilon=None, reasons=reasons)
@@ -188,7 +174,7 @@ def with_fairness_epsilon(
         "delta": release.delta,
         "adjacency": release.adjacency,
         "unit": release.unit,
-        "value": release.epsilon(releases),
+        "value": release.epsilon(1),
     }
     return replace(projection, fairness_epsilon=entry)
 
@@ -275,9 +261,7 @@ def plan_experiment(
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
         raise error_at("/privacy/noise_multiplier", message, of_spec=True)
-    projection = with_fairness_epsilon(
-        projection, ledger_context.held_out, releases=planned_releases(spec)
-    )
+    projection = with_fairness_epsilon(projection, ledger_context.held_out)
     return ExperimentPlan(
         spec, federation, n, training, ledger_context, projection, _profile(federation)
     )

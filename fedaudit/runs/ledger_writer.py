@@ -132,15 +132,13 @@ class LedgerWriter:
         salt: bytes | None = None,
         entries: int = 0,
         last_round: int = 0,
-        report_charges: int = 0,
         report_charged: bool = False,
     ) -> None:
         """`spendings`: against each of the context's observers.
 
         `head`: the link of the newest entry, or the experiment's genesis. `salt`: that digests are
         keyed with, if they are. `entries`: how many there are. `last_round`: that of the newest, 0
-        without any. `report_charges`: entries that charge the held-out people; `report_charged`:
-        whether one of them is for the report.
+        without any. `report_charged`: whether the held-out people were charged for the report.
         """
         self.ledger_context = ledger_context
         self.spendings = tuple(spendings)
@@ -148,7 +146,6 @@ class LedgerWriter:
         self.salt = salt
         self.entries = entries
         self.last_round = last_round
-        self.report_charges = report_charges
         self.report_charged = report_charged
         self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
@@ -256,29 +253,12 @@ class LedgerWriter:
         Empty where their counts get no noise, or where it was written before: the noise that was
         drawn then was never published.
         """
-        if self.ledger_context.held_out is None or self.report_charged:
+        held_out = self.ledger_context.held_out
+        if held_out is None or self.report_charged:
             return []
         self.report_charged = True
-        return [self.record_counts(self.last_round + 1, release=0)]
-
-    def record_counts(self, round_: int, *, release: int) -> WrittenEntry:
-        """The entry that charges the held-out people for one more release of their counts.
-
-        Of a round it is written behind the round's other entries. Raises ValueError where counts
-        get no noise.
-        """
-        held_out = self.ledger_context.held_out
-        if held_out is None:
-            raise ValueError("counts without noise are not charged")
-        self.report_charges += 1
-        entry = report_entry(
-            held_out.release,
-            held_out.inputs,
-            round_=round_,
-            release=release,
-            releases=self.report_charges,
-        )
-        return self._chained(entry, self._encoder.digest(entry))
+        entry = report_entry(held_out.release, held_out.inputs, round_=self.last_round + 1)
+        return [self._chained(entry, self._encoder.digest(entry))]
 
     def place_uploads(
         self, subjects: Ints32, outcomes: NDArray[np.integer], clusters: Ints16

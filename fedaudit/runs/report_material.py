@@ -276,7 +276,7 @@ def report_material(
         key_id=key_id,
         disclosure_policy=disclosure_policy,
         published=publish_counts(run, result),
-        report_charges=ledger.report_charges,
+        report_charges=int(ledger.report_charged),
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,

@@ -16,7 +16,12 @@ from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
-from fedaudit.spec.fairness import Fairness, check_count_noise, with_default_rounding
+from fedaudit.spec.fairness import (
+    Fairness,
+    check_count_noise,
+    publishes_noised_rounds,
+    with_default_rounding,
+)
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.labels import refuse_other_columns
@@ -29,7 +34,7 @@ from fedaudit.spec.privacy import (
     one_delta,
 )
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import RotationCohort, Training
+from fedaudit.spec.training import QFfl, RotationCohort, Training
 
 BASE_RATE: Final = "base-rate"
 
@@ -184,6 +189,18 @@ class ExperimentSpec(SpecPart):
                 "rotation is retired, with the correlated noise that it was for: at the same "
                 "epsilon neither had a measurable gain; use {sampling: allocation, every: "
                 f"{self.training.cohort.every}}}",
+            )
+        if publishes_noised_rounds(self.fairness):
+            yield refuse_at(
+                "/fairness/noise/rounds",
+                "is retired: the report's gaps have the noise, and each round's cost as much again;"
+                " leave it out",
+            )
+        if isinstance(self.training.method, QFfl):
+            yield refuse_at(
+                "/training/method/kind",
+                "q-ffl is retired: it went with `mechanism: none` alone; use `hypotheses`, "
+                "`fine-tuning` or `ditto`",
             )
         if isinstance(self.privacy, GaussianCentral) and self.privacy.correlation is not None:
             yield refuse_at(

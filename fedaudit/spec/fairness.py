@@ -21,16 +21,14 @@ class _CountNoise(SpecPart):
     """What both mechanisms have in common."""
 
     epsilon: Annotated[float, Field(ge=1e-3, le=100)]
-    """What all fairness figures of the report may reveal of one held-out client or record; with
-    `rounds` so may those of every validated round."""
+    """What all fairness figures of the report may reveal of one held-out client or record."""
     unit: HeldOutUnit
     """Whom it protects: a validation client with all its rows, or a single held-out record."""
     max_rows_per_client: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Rows of a client that count towards an attribute, with the unit `client`; which ones is
     drawn, whatever they hold."""
     rounds: Annotated[bool, Field(exclude_if=lambda rounds: not rounds)] = False
-    """Whether the gaps of validated rounds are published with noise too, each of which costs
-    `epsilon` once more; without it they are withheld."""
+    """Retired: stored runs published the gaps of validated rounds with noise too."""
 
     @model_validator(mode="after")
     def _bound_goes_with_clients(self) -> Self:
@@ -399,7 +397,7 @@ def with_default_rounding(value: Any) -> Any:
 
 
 def publishes_noised_rounds(fairness: Fairness) -> bool:
-    """Whether the gaps of validated rounds are published from counts with noise."""
+    """Whether a stored run published the gaps of validated rounds from counts with noise."""
     return fairness.noise is not None and fairness.noise.rounds
 
 
@@ -425,12 +423,6 @@ def check_count_noise(
             "/training/stopping/patience",
             "would end training by losses of the people whom fairness.noise protects, which have "
             "no noise; use null, or leave out fairness.noise",
-        )
-    if noise.rounds and training.stopping.validation_clients is not None:
-        yield refuse_at(
-            "/fairness/noise/rounds",
-            "is charged to every held-out client in every validated round, and a round that scores "
-            "a sample of them charges the others too; leave `validation_clients` out, or `rounds`",
         )
     match noise.unit:
         case "client":

@@ -41,13 +41,7 @@ from fedaudit.randomness import (
     sample_without_replacement,
 )
 from fedaudit.reproducible import fixed_order_sum, one_thread, prepared_device
-from fedaudit.training.base.cell import (
-    Cell,
-    counts_clients,
-    draws_in_secret,
-    first_hypotheses,
-    length_classes,
-)
+from fedaudit.training.base.cell import Cell, draws_in_secret, first_hypotheses, length_classes
 from fedaudit.training.base.cohort import drawn_clients
 from fedaudit.training.base.planted import of_records
 from fedaudit.training.base.record_steps import (
@@ -66,7 +60,6 @@ from fedaudit.training.base.records import (
     validation_rows,
 )
 from fedaudit.training.base.rounds import (
-    NEVER,
     Checkpoints,
     EarlyStopping,
     FinalResult,
@@ -274,7 +267,6 @@ class PersonalisedRun:
         self._secret = draws_in_secret(cell)
         self._source: Source = EntropySource() if self._secret else self._public
         self._stopping = EarlyStopping.of_specs([spec])
-        self._audited = NEVER
         self._drawn: dict[int, Ints] = {}
         self._planned_until = 0
         checkpoint = None if checkpoints is None else checkpoints[0]
@@ -299,7 +291,7 @@ class PersonalisedRun:
         """See `Trainer.plan`; client coins are drawn here where clients are the subjects."""
         if self._ended is not None:
             return {}
-        last = min(self.state.round + rounds, self._spec.training.rounds, self._audited)
+        last = min(self.state.round + rounds, self._spec.training.rounds)
         self._planned_until = max(self._planned_until, last)
         return {
             0: [
@@ -437,8 +429,7 @@ class PersonalisedRun:
 
     def _validate(self, number: int) -> Figures | None:
         """The figures of a round; None where it is not validated."""
-        last = np.minimum(self._stopping.rounds, self._audited)
-        if not self._stopping.validates(np.array([number]), last_round=last)[0]:
+        if not self._stopping.validates(np.array([number]), last_round=self._stopping.rounds)[0]:
             return None
         size = self._spec.training.stopping.validation_clients
         chosen, clients = None, len(self._held_out.clients)
@@ -450,9 +441,7 @@ class PersonalisedRun:
                 population=clients,
                 count=size,
             )
-        return self._validator.score(
-            self._theta, chosen=chosen, per_client=counts_clients(self._spec)
-        )
+        return self._validator.score(self._theta, chosen=chosen)
 
     def _observe(self, number: int, figures: Figures | None) -> None:
         """Counts the round in, keeps the model with the smallest selection loss, and may end."""
@@ -461,9 +450,8 @@ class PersonalisedRun:
             np.array([[number]]),
             np.full((1, 1), np.nan) if figures is None else figures.selection_loss[np.newaxis],
             np.array([[figures is not None]]),
-            last_round=np.minimum(self._stopping.rounds, self._audited),
+            last_round=self._stopping.rounds,
             playing=np.ones(1, dtype=np.bool_),
-            audited=np.array([self._audited]),
         )
         if followed.improved[0] >= 0:
             self.state.best_theta = self.state.theta.copy()
@@ -474,11 +462,6 @@ class PersonalisedRun:
 
     def stop(self, position: int) -> None:
         self._ended = self._ended or "cancelled"
-
-    def end_after(self, position: int, round_: int) -> None:
-        self._audited = round_
-        if self._ended is None and self.state.round >= round_:
-            self._ended = "audit"
 
     def result(self, position: int) -> FinalResult:
         state, held_out = self.state, self._held_out

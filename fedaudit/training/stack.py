@@ -17,7 +17,6 @@ from fedaudit.reproducible import prepared_device
 from fedaudit.training.base.cell import (
     Cell,
     charges_population,
-    counts_clients,
     draws_in_secret,
     split_cells,
     stack_key,
@@ -35,7 +34,7 @@ from fedaudit.training.base.rounds import (
     Trainer,
 )
 from fedaudit.training.base.scored_rows import row_figures
-from fedaudit.training.engine import build_engines, score_rounds
+from fedaudit.training.engine import build_engines
 from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Scoring, build_draws
 from fedaudit.training.stacked.stack_state import (
@@ -81,8 +80,6 @@ class Stack:
         self._caps = np.array([NEVER if cap is None else cap for cap in caps])
         self._stopping = EarlyStopping.of_specs([cell.spec for cell in cells])
         self._stopped: dict[int, RunEnd] = {}
-        self._audited = np.full(len(self._cells), NEVER)
-        """[cells]: the round that an audit beside each ends it with."""
         self._splits = split_cells(cells)
         self._engine, self._scorer = build_engines(cells, self._splits, self._device)
         self.n = cells[0].shape.n
@@ -180,7 +177,6 @@ class Stack:
             validated,
             last_round=last,
             playing=np.array([one not in self._stopped for one in self._running.tolist()]),
-            audited=self._audited[self._running],
         )
         stretch.add(
             gathered,
@@ -248,15 +244,13 @@ class Stack:
             clients = np.tile(self._splits.validation[self._running], (len(steps), 1))
         else:
             clients = np.concatenate(block.validation[steps])
-        return score_rounds(
-            self._scorer,
+        return self._scorer.score(
             Scoring(
                 joined([part.hypotheses for part in played]),
                 clients,
                 self._running.tolist() * len(steps),
                 joined([part.sizes for part in played]),
-            ),
-            by_client=counts_clients(self._cells[0].spec),
+            )
         )
 
     def result(self, position: int) -> FinalResult:
@@ -324,25 +318,17 @@ class Stack:
         self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
-    def end_after(self, position: int, round_: int) -> None:
-        self._store_running(position)
-        self._audited[position] = round_
-        self._check_stop(position)
-
     def _check_stop(self, position: int) -> None:
         why = self._stopping.stop_reason(
-            self._state.progress,
-            position,
-            last_round=int(self._last_rounds()[position]),
-            audited=int(self._audited[position]),
+            self._state.progress, position, last_round=int(self._last_rounds()[position])
         )
         if why is not None:
             self._stopped.setdefault(position, why)
 
     def _last_rounds(self) -> Ints:
-        """The specs' last rounds, or the last before one that would exceed a population's budget,
-        or that an audit ends a run with: [cells]."""
-        last: Ints = np.minimum(self._stopping.rounds, self._audited)
+        """The specs' last rounds, or the last before one that would exceed a population's budget:
+        [cells]."""
+        last: Ints = self._stopping.rounds
         if self._bounded and self._together:
             room = self._caps - self._state.budget_uses[:, 0]
             last = np.minimum(last, self._state.progress.round + room)

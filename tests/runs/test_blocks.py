@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.fairness.noised_counts import NoisedCounts, Rounder
@@ -16,7 +15,6 @@ from fedaudit.federations.load import load_federation
 from fedaudit.privacy.count_release import count_release
 from fedaudit.randomness import CounterSource
 from fedaudit.reports.page.html import render
-from fedaudit.runs import blocks
 from fedaudit.runs.blocks import noised_counts
 from fedaudit.runs.held_out_groups import build_rounder
 from fedaudit.spec.parse import parse_spec
@@ -120,39 +118,8 @@ def test_noise_of_two_runs_differs_where_it_is_secret() -> None:
     assert not np.array_equal(*found)
 
 
-ROUNDS = {**NOISE, "rounds": True}
-
-
-@pytest.fixture(scope="module")
-def with_rounds() -> LocalRun:
-    return run(noised(fairness__noise=ROUNDS, training__stopping={"validate_every": 3}))
-
-
-def test_validated_rounds_are_charged_one_by_one_before_the_report(with_rounds: LocalRun) -> None:
-    charged = [line for line in with_rounds.ledger.lines() if line["observer"] == "report"]
-    assert [line["round"] for line in charged] == [3, 6, 8, 9]
-    release = count_release(parse_spec(noised(fairness__noise=ROUNDS)))
-    epsilons = [release.epsilon(count) for count in range(1, 5)]
-    assert [line["epsilon"] for line in charged] == pytest.approx(epsilons)
-    stated = with_rounds.report["fairness_privacy"]
-    assert (stated["releases"], stated["epsilon"]) == (4, pytest.approx(epsilons[-1]))
-    assert "validated rounds (3)" in stated["statement"]
-
-
-def test_rounds_show_gaps_with_noise_and_nothing_else(done, with_rounds):
-    shown = {one.round: one for one in with_rounds.ledger.rounds if one.validation_loss is None}
-    assert len(shown) == 8  # no loss of any round
-    for figures in with_rounds.ledger.fairness:
-        assert figures.round in (3, 6, 8)
-        assert shown[figures.round].demographic_parity_difference is not None
-    exact = {one.round: one.counts for one in done.ledger.fairness}
-    for figures in with_rounds.ledger.fairness:
-        assert np.array_equal(figures.counts, exact[figures.round])  # training is the same
-    assert done.report["integrity"]["ledger_hash"] != with_rounds.report["integrity"]["ledger_hash"]
-
-
 def test_every_release_has_noise_of_its_own() -> None:
-    release = count_release(parse_spec(noised(fairness__noise=ROUNDS)))
+    release = count_release(parse_spec(noised()))
     assert release is not None
     nobody = {"group": np.zeros((3, 2, 4), dtype=np.int64)}
     drawn = [
@@ -160,26 +127,6 @@ def test_every_release_has_noise_of_its_own() -> None:
         for one in range(4)
     ]
     assert len(set(drawn)) == len(drawn)
-
-
-def test_a_client_with_many_rows_counts_with_as_many_as_the_noise_covers_in_rounds_too(monkeypatch):
-    """Without the bound, one client of 200 rows would move a round's counts by all of them."""
-    monkeypatch.setattr(blocks, "drawn_integers", _no_noise)
-    bounded = {**ROUNDS, "max_rows_per_client": 2}
-    spec = parse_spec(noised(fairness__noise=bounded))
-    records, _ = train(noised(fairness__noise=bounded))
-    release = count_release(spec)
-    assert release is not None
-    for record in records:
-        clients = len(record.by_client["group"])
-        found = noised_counts(release, record.by_client, CounterSource(1), round_=record.round)
-        assert found.counts["group"].sum() == 2 * clients
-        assert record.fairness["group"].sum() > 2 * clients
-        assert np.array_equal(record.by_client["group"].sum(0), record.fairness["group"])
-
-
-def _no_noise(_: object, *, shape: tuple[int, ...], **__: object) -> NDArray[np.int64]:
-    return np.zeros(shape, dtype=np.int64)
 
 
 def test_a_run_without_rounds_is_charged_for_its_report() -> None:

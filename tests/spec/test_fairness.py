@@ -31,13 +31,7 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
         ({"fairness__noise": {**CLIENT, "epsilon": 0}}, "/fairness/noise/epsilon"),
         ({"fairness__noise": {**CLIENT, "mechanism": "laplace"}}, "/fairness/noise/mechanism"),
         ({"fairness__noise": CLIENT, "fairness__rounding": {"base": 5}}, "/fairness/rounding"),
-        (
-            {
-                "fairness__noise": {**CLIENT, "rounds": True},
-                "training__stopping": {"validation_clients": 3},
-            },
-            "/fairness/noise/rounds",
-        ),
+        ({"fairness__noise": {**CLIENT, "rounds": True}}, "/fairness/noise/rounds"),
         ({"fairness__rounding": {"base": 0}}, "/fairness/rounding/base"),
         ({"fairness": {"noise": CLIENT}}, "/fairness/sensitive"),
         ({"fairness": {"sensitive": ["group"], "noise": CLIENT}}, "/fairness/favourable"),

@@ -11,7 +11,6 @@ from api.services.report_evidence import evidence_of as stored_evidence
 from fedaudit.ledger.bundle import Evidence, opened_bundle
 from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import verify
-from fedaudit.runs.blocks import Block
 from models.database import Database
 from models.repositories import Budgets, ExperimentRepository, FairnessRepository, RoundRepository
 from tests.workers.admission import (
@@ -27,7 +26,6 @@ from tests.workers.epsilon_specs import central
 from tests.workers.test_epsilon_runs import audited, budgets_of
 from workers import run_loop
 from workers.context import WorkerContext
-from workers.flush import DatabaseSink
 from workers.run_unit import run_unit
 
 NOISE = {
@@ -222,68 +220,3 @@ def test_one_service_rounds_the_same_people_alike(database, context):
         found.append(([row.figures for row in rounds], report["fairness"][0]["groups"]))
     assert found[0] == found[1]
     assert found[0] != found[2]
-
-
-def rounds_of(database: Database, submitted: Submitted) -> dict[int, float | None]:
-    """The gap of each round that has one."""
-    with database.read() as session:
-        rounds = RoundRepository(session).after(submitted.id)
-    found = {one.round: one.demographic_parity_difference for one in rounds}
-    return {number: gap for number, gap in found.items() if gap is not None}
-
-
-def test_gaps_of_rounds_are_charged_reserved_and_verified(database, context):
-    spec = noised(noise={"rounds": True}, training__stopping={"validate_every": 4})
-    submitted = submit(database, spec)
-    reserved = budgets_of(database, submitted)["report"].reserved
-    assert 2.0 <= reserved <= 2.2  # rounds 4, 8, 12 and the report, 0.5 each, at a delta
-    run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert experiment.status == "succeeded", experiment.status_detail
-    audited(database, submitted)
-    charged = [row.round for row in ledger_of(database, submitted) if row.observer == "report"]
-    assert charged == [4, 8, 12, 13]
-    assert set(rounds_of(database, submitted)) == {4, 8, 12}
-    stated = document_of(database, submitted)["fairness_privacy"]
-    assert (stated["releases"], stated["epsilon"]) == (4, 2.0)
-    budget = budgets_of(database, submitted)["report"]
-    assert (budget.reserved, budget.spent) == (0.0, reserved)
-    checks = {one.name: one.outcome for one in verify(evidence_of(database, submitted)).checks}
-    assert set(checks.values()) == {"pass"}
-
-
-def test_a_round_that_was_published_and_not_charged_is_found(database, context):
-    spec = noised(noise={"rounds": True}, training__stopping={"validate_every": 4})
-    submitted = submit(database, spec)
-    run_unit(context, submitted.unit_id)
-    found = evidence_of(database, submitted)
-    kept = [row for row in found.rows if (row.round, row.observer) != (8, "report")]
-    checks = {one.name: one.outcome for one in verify(replace(found, rows=kept)).checks}
-    assert checks["ledger.fairness_privacy"] == "fail"
-
-
-@pytest.mark.parametrize("noise", ["release", "simulation"])
-def test_a_run_that_is_taken_up_charges_every_round_once(noise, database, context, monkeypatch):
-    spec = noised(
-        noise={"rounds": True}, training__stopping={"validate_every": 4}, privacy__noise=noise
-    )
-    submitted, written = submit(database, spec), []
-    original = DatabaseSink.write
-
-    def lost(sink: DatabaseSink, block: Block) -> None:
-        if block.rounds and block.rounds[-1].round > 6 and not written:
-            written.append(block)
-            raise RuntimeError("lost")
-        original(sink, block)
-
-    monkeypatch.setattr(DatabaseSink, "write", lost)
-    run_unit(context, submitted.unit_id)
-    assert written
-    run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert experiment.status == "succeeded", experiment.status_detail
-    audited(database, submitted)
-    charged = [row.round for row in ledger_of(database, submitted) if row.observer == "report"]
-    assert charged == [4, 8, 12, 13]
-    checks = {one.name: one.outcome for one in verify(evidence_of(database, submitted)).checks}
-    assert "fail" not in checks.values()

@@ -54,12 +54,6 @@ def replay_cell(
         # Coins and noise that are the same in both runs are drawn from the seed, by the same code.
         simulated = spec.privacy.model_copy(update={"noise": "simulation"})
         spec = spec.model_copy(update={"privacy": simulated})
-    noise = spec.fairness.noise
-    if noise is not None and noise.rounds:
-        # Gaps of rounds are withheld: noise on counts of held-out people is not the mechanism's.
-        without = noise.model_copy(update={"rounds": False})
-        fairness = spec.fairness.model_copy(update={"noise": without})
-        spec = spec.model_copy(update={"fairness": fairness})
     cell, rounds = replace(cell, spec=spec), min(rounds, spec.training.rounds)
     pair = neighbour_pair(cell, cell_ledger_context(cell), rounds=rounds)
     base = _noting_silent(play(pair.base, rounds=rounds))

@@ -193,13 +193,6 @@ def ledger_subjects(cell: Cell) -> int:
     return 1 if charges_population(cell) else cell.federation.clients
 
 
-def counts_clients(spec: ExperimentSpec) -> bool:
-    """Whether rounds count the held-out rows client by client: where the counts of rounds get
-    noise that bounds how many rows of a client count."""
-    noise = spec.fairness.noise
-    return noise is not None and noise.rounds and noise.max_rows_per_client is not None
-
-
 def draws_in_secret(cell: Cell) -> bool:
     """Whether coins and noise come from the operating system's entropy, and not from the seed."""
     return mechanism_of(cell.spec).noise_is_secret

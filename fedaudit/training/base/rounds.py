@@ -22,11 +22,11 @@ from fedaudit.utility import ConstantComparison
 
 NEVER = 1 << 62
 """A round that none is beyond."""
-StopReason = Literal["patience", "rounds", "budget", "audit"]
+StopReason = Literal["patience", "rounds", "budget"]
 """Why a run ends whose loss is finite."""
 RunEnd = Literal["patience", "rounds", "budget", "audit", "diverged", "cancelled", "running"]
 """The state of a run: ended for one of the reasons that a report may name (`StoppedBy`), stopped by
-its caller, or not ended."""
+its caller, or not ended. `audit` is of stored runs alone."""
 
 
 def reported_end(end: RunEnd) -> StoppedBy:
@@ -140,12 +140,11 @@ class EarlyStopping:
         *,
         last_round: Ints,
         playing: Bools,
-        audited: Ints | None = None,
     ) -> Followed:
         """Moves `progress` on by some rounds, of each run up to the one that it ends in.
 
         `rounds` are numbers, `losses` selection losses, which count where they were `validated`:
-        [rounds, runs] each. `last_round` and `audited` as in `stop_reason`; `playing`: runs that
+        [rounds, runs] each. `last_round` as in `stop_reason`; `playing`: runs that
         have not ended.
         """
         diverged = validated & ~np.isfinite(losses) & self.looks_at_losses
@@ -169,12 +168,7 @@ class EarlyStopping:
         for run in runs[playing & over.any(axis=0)].tolist():
             if diverged[kept[run] - 1, run]:
                 ends[run] = "diverged"
-            elif why := self.stop_reason(
-                progress,
-                run,
-                last_round=int(last_round[run]),
-                audited=NEVER if audited is None else int(audited[run]),
-            ):
+            elif why := self.stop_reason(progress, run, last_round=int(last_round[run])):
                 ends[run] = why
         return Followed(kept, newest, ends)
 
@@ -191,28 +185,19 @@ class EarlyStopping:
         since = np.maximum.accumulate(np.where(found < best[:-1], count, -before))
         return best, count - since
 
-    def stop_reason(
-        self, progress: Progress, run: int, *, last_round: int, audited: int = NEVER
-    ) -> StopReason | None:
-        """Why a run ends at this point; None where it goes on.
-
-        `last_round`: the spec's, or an earlier one after which no budget has room or that is
-        `audited`, the round in which an audit found its noise too small.
-        """
+    def stop_reason(self, progress: Progress, run: int, *, last_round: int) -> StopReason | None:
+        """Why a run ends at this point; None where it goes on. `last_round`: the spec's, or an
+        earlier one after which no budget has room."""
         patience, done = self.patience[run], int(progress.round[run])
         if patience is not None and progress.without_improvement[run] >= patience:
             return "patience"
         if done >= self.rounds[run]:
             return "rounds"
-        if done >= audited:
-            return "audit"
         return "budget" if done >= last_round else None
 
 
 _OF_SUBJECTS = ("subjects", "outcomes", "radii", "releases", "chosen", "clusters")
 _AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
-_POOLED = 3
-"""Axes of the counts of rounds over all clients: rounds, groups and the four counts."""
 
 
 @dataclass(frozen=True)
@@ -257,9 +242,6 @@ class RoundRecord:
     compositions: Mapping[Observer, Ints32] = field(default_factory=dict)
     """What each subject has been charged against each observer, up to and including this round.
     Empty where there is only one observer, against whom it is `releases`."""
-    by_client: Mapping[str, Ints] = field(default_factory=dict)
-    """Attribute -> [validation clients, groups, 4]: the counts of `fairness` client by client,
-    where noise bounds what each of them adds (`counts_clients`). Confidential."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -289,7 +271,7 @@ class RoundColumns:
     validation_losses: Floats
     accuracies: Floats | None
     counts: Mapping[str, Ints]
-    """Attribute -> [places, groups, 4]; [places, clients, groups, 4] where counted by client."""
+    """Attribute -> [places, groups, 4]."""
     compositions: Mapping[Observer, Ints32] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -313,21 +295,12 @@ class RoundColumns:
     def pooled(self, rounds: Ints) -> dict[str, Ints]:
         """Attribute -> the counts over all clients of the validated rounds at these positions:
         [len(rounds), groups, 4]."""
-        found = {name: counts[self.place[rounds]] for name, counts in self.counts.items()}
-        return {
-            name: counts if counts.ndim == _POOLED else counts.sum(axis=1)
-            for name, counts in found.items()
-        }
+        return {name: counts[self.place[rounds]] for name, counts in self.counts.items()}
 
     def record(self, at: int) -> RoundRecord:
         """The record of the round at a position."""
         place = int(self.place[at])
         validated, separation = place >= 0, float(self.separation[at])
-        by_client = {
-            name: counts[place]
-            for name, counts in self.counts.items()
-            if validated and counts.ndim > _POOLED
-        }
         return RoundRecord(
             **{name: getattr(self, name)[at] for name in _OF_SUBJECTS},
             round=int(self.round[at]),
@@ -342,7 +315,6 @@ class RoundColumns:
             if validated
             else {},
             compositions={observer: counts[at] for observer, counts in self.compositions.items()},
-            by_client=by_client,
         )
 
 
@@ -463,10 +435,6 @@ class Trainer(Protocol):
 
     def stop(self, position: int) -> None:
         """Removes a cell before its end."""
-
-    def end_after(self, position: int, round_: int) -> None:
-        """The cell ends with this round at the latest, or now where it is beyond it: an audit
-        beside it has found its noise too small."""
 
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`."""

@@ -25,7 +25,10 @@ BASELINE = {
     "privacy": {**RECORDS, "baseline": "uniform"},
     "training__local": {"steps": 2, "batch_size": 4, "step_size": 0.01},
 }
-QFFL = {"training__method": {"kind": "q-ffl", "q": 1.0}}
+LOCAL_ONLY = {
+    "training__method": {"kind": "local-only"},
+    "federation": {"source": "synthetic-groups", "scoring": {"method": "split"}},
+}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +61,7 @@ def test_canaries_need_room(made: Callable[[], Cell], count: int, words: str | N
         (partial(canary_cell, NONE), "record", ["/attacks/0/unit"]),
         (partial(canary_cell, ADAPTIVE), "client", ["/privacy/clip"]),
         (partial(canary_cell, LAPLACE), "client", ["/privacy/per_layer"]),
-        (partial(canary_cell, NONE, **QFFL), "client", ["/training/method/kind"]),
+        (partial(canary_cell, NONE, **LOCAL_ONLY), "client", ["/training/method/kind"]),
         (record_cell, "record", []),
         (record_cell, "client", ["/attacks/0/unit"]),
         (partial(record_cell, **BASELINE), "record", ["/privacy/baseline"]),
