@@ -1,6 +1,5 @@
 """Calls against a real service: their parameters, what is repeated, and what is left early."""
 
-import inspect
 import io
 import itertools
 from collections.abc import Iterator
@@ -22,25 +21,6 @@ def lossy_client(service: tuple[Api, str], faults: Faults) -> Client:
     """A client of the service over a network with faults."""
     api, url = service
     return Client(url, api.key, retries=QUICK, http_transport=LossyTransport(faults))
-
-
-def test_calls_name_their_parameters() -> None:
-    with Client("http://127.0.0.1:9", "key") as client:
-        for name, taken in (
-            ("get", "(experiment_id)"),
-            ("download_bundle", "(experiment_id, file: IO[bytes])"),
-            ("clients", "(experiment_id, *, limit: int | None = None)"),
-            ("reports", "(*, limit: int | None = None, **filters: Any)"),
-        ):
-            found = str(inspect.signature(getattr(client, name))).replace("typing.", "")
-            assert found == taken
-        assert next(iter(inspect.signature(client.submit).parameters)) == "spec"
-        for wrong in (
-            lambda: client.get(federation_id="x"),
-            lambda: client.sweeps(status="enabled"),
-        ):
-            with pytest.raises(TypeError):
-                wrong()
 
 
 def test_a_submission_is_repeated_and_stored_once(service: tuple[Api, str]) -> None:

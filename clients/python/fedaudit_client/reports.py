@@ -3,22 +3,21 @@
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.wire import (
     Calls,
+    Items,
     Json,
     Request,
-    asks,
     call,
     content,
-    downloads,
+    got,
     json_object,
     json_or_markdown,
     last_of,
-    lists,
     once,
     path_of,
     polled,
@@ -29,9 +28,10 @@ from fedaudit_client.wire import (
 class ReportCalls(Calls):
     """Calls on the reports of experiments."""
 
-    report = asks(
-        "GET experiments/{experiment_id}/report.json", json_object, "The report document."
-    )
+    @call
+    def report(self, experiment_id: str) -> Request[Json]:
+        """The report document."""
+        return got("experiments/{}/report.json", experiment_id)
 
     @call
     def report_page(self, experiment_id: str, *, appendix: bool = False) -> Request[str]:
@@ -49,15 +49,13 @@ class ReportCalls(Calls):
         path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
         return Request("GET", path, json_or_markdown)
 
-    reports = lists(
-        "reports",
+    def reports(self, *, limit: int | None = None, **filters: Any) -> Items:
         """Every report that the filters select, with its figures, newest first.
 
         The filters are the service's query parameters: `attribute="sex"`, `sort="-accuracy"`,
         bounds as `**{"equalized_odds_difference[lte]": 0.1}`.
-        """,
-        is_filtered=True,
-    )
+        """
+        return self._wire.pages("reports", limit=limit, **filters)
 
     @call
     def compare(
@@ -71,20 +69,18 @@ class ReportCalls(Calls):
         asked = {"experiment_id": list(experiment_ids), "fairness": fairness, "utility": utility}
         return Request("GET", "comparisons", json_object, params=asked)
 
-    verification = asks(
-        "GET experiments/{experiment_id}/report/verification",
-        json_object,
-        "The result of the service's check of the report against the stored ledger.",
-    )
-    download_bundle = downloads(
-        "experiments/{experiment_id}/bundle",
-        "Write the bundle for offline verification, a zip, into a file.",
-    )
+    @call
+    def verification(self, experiment_id: str) -> Request[Json]:
+        """The result of the service's check of the report against the stored ledger."""
+        return got("experiments/{}/report/verification", experiment_id)
 
-    download_dossier = downloads(
-        "experiments/{experiment_id}/dossier",
-        "Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file.",
-    )
+    def download_bundle(self, experiment_id: str, file: IO[bytes]) -> None:
+        """Write the bundle for offline verification, a zip, into a file."""
+        self._wire.save(path_of("experiments/{}/bundle", experiment_id), file)
+
+    def download_dossier(self, experiment_id: str, file: IO[bytes]) -> None:
+        """Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file."""
+        self._wire.save(path_of("experiments/{}/dossier", experiment_id), file)
 
 
 Table = Literal["ledger", "rounds", "fairness"]
@@ -108,11 +104,10 @@ class TableCalls(Calls):
         path = _table(experiment_id, table, form)
         return self._wire.read(Request("GET", path, content, params=filters))
 
-    clients = lists(
-        "experiments/{experiment_id}/clients",
-        "What each client of an ended experiment paid, and how the model does on its rows. "
-        "Confidential.",
-    )
+    def clients(self, experiment_id: str, *, limit: int | None = None) -> Items:
+        """What each client of an ended experiment paid, and how the model does on its rows.
+        Confidential."""
+        return self._wire.pages(path_of("experiments/{}/clients", experiment_id), limit=limit)
 
     def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
@@ -194,25 +189,26 @@ class AuditCalls(Calls):
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        request = Request("GET", path_of("audits/{}", audit_id), json_object)
+        request = got("audits/{}", audit_id)
         return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
-    audit_report = asks(
-        "GET audits/{audit_id}/report.json", json_object, "The report document of an audit."
-    )
-    download_audit_bundle = downloads(
-        "audits/{audit_id}/bundle", "Write the bundle for offline verification, a zip, into a file."
-    )
+    @call
+    def audit_report(self, audit_id: str) -> Request[Json]:
+        """The report document of an audit."""
+        return got("audits/{}/report.json", audit_id)
+
+    def download_audit_bundle(self, audit_id: str, file: IO[bytes]) -> None:
+        """Write the bundle for offline verification, a zip, into a file."""
+        self._wire.save(path_of("audits/{}/bundle", audit_id), file)
 
 
 class AttackCalls(Calls):
     """Calls on the attacks on an experiment, both those of its spec and later ones."""
 
-    attacks = asks(
-        "GET experiments/{experiment_id}/attacks",
-        json_object,
-        "The attacks of the experiment's report as `items`: `position`, `section`, `files`.",
-    )
+    @call
+    def attacks(self, experiment_id: str) -> Request[Json]:
+        """The attacks of the experiment's report as `items`: `position`, `section`, `files`."""
+        return got("experiments/{}/attacks", experiment_id)
 
     @call
     def attack(
@@ -230,11 +226,10 @@ class AttackCalls(Calls):
         path = path_of("experiments/{}/attacks", experiment_id)
         return Request("POST", path, json_object, body=body, **once(idempotency_key))
 
-    later_attacks = asks(
-        "GET experiments/{experiment_id}/attacks/later",
-        json_object,
-        "Every request for attacks after the report was signed, oldest first, as `items`.",
-    )
+    @call
+    def later_attacks(self, experiment_id: str) -> Request[Json]:
+        """Every request for attacks after the report was signed, oldest first, as `items`."""
+        return got("experiments/{}/attacks/later", experiment_id)
 
     def wait_attack(
         self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
