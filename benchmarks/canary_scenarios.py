@@ -112,9 +112,9 @@ class Scenario:
 def _kept_without_noise() -> Iterator[None]:
     average, keep, bare = TrustedServer.average, StackState.keep_best, list[Any]()
 
-    def averaged(self: Any, theta: Any, sums: Any, noise: Any, *, clips: Any) -> Any:
-        bare.append(average(self, theta, sums, 0 * noise, clips=clips))
-        return average(self, theta, sums, noise, clips=clips)
+    def averaged(self: Any, theta: Any, sums: Any, noise: Any, **named: Any) -> Any:
+        bare.append(average(self, theta, sums, 0 * noise, **named))
+        return average(self, theta, sums, noise, **named)
 
     def kept(self: Any, cells: Any, played: Any, improved: Any) -> None:
         keep(self, cells, [replace(played[-1], hypotheses=bare[-1])] * len(played), improved)

@@ -435,7 +435,7 @@ _OTHER_FIGURE: dict[BudgetFigure, str] = {
 
 def _why(budget: Budget, gap: Gap) -> str:
     words: dict[Gap, str] = {
-        "unbounded": "without noise nothing bounds what it reveals",
+        "unbounded": "nothing bounds what it reveals, without noise that is counted",
         "other-figure": _OTHER_FIGURE[budget.figure],
         "simulated": "its noise was simulated from its seed, so what it published is protected by "
         "nothing, and it is in the simulation book",

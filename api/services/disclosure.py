@@ -41,9 +41,9 @@ _PAST_RELEASE_BUDGETS = (
     "it"
 )
 _NO_NOISE = (
-    "this federation has a budget for release noise, and the experiment adds no noise in training: "
-    "nothing bounds what its report and model reveal, and no total counts it; the budget lists it "
-    "in `uncounted`"
+    "this federation has a budget for release noise, and nothing bounds what the experiment's "
+    "report and model reveal: it has no noise, or none that is counted. No total counts it; the "
+    "budget lists it in `uncounted`"
 )
 _SHOWN_SHARES = (0.99, 0.95, 0.9)
 """Coarse, so that files that differ by one row do not disclose whether others have it."""
@@ -187,8 +187,9 @@ def refuse_what_is_not_secret(
     if planned.ledger_context.inputs.cost_kind == "unbounded":
         raise _forbidden(
             federation_id,
-            "it admits runs with secret noise only, and the experiment draws none; give "
-            "privacy.mechanism a mechanism with noise, and privacy.noise `release`",
+            "it admits runs only whose secret noise bounds what they reveal, and nothing bounds "
+            "this one; give privacy.mechanism one whose cost is counted, and privacy.noise "
+            "`release`",
         )
     if planned.spec.privacy.noise == "simulation":
         raise _forbidden(

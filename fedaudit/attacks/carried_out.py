@@ -8,6 +8,7 @@ from typing import assert_never
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.attack_files import check_names
 from fedaudit.attacks.canaries.canary_attack import attack_by_canaries
+from fedaudit.attacks.client_inference import attack_client_inference
 from fedaudit.attacks.cluster_membership import attack_cluster_membership
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import attack_gradient_leakage
 from fedaudit.attacks.membership.membership_attack import attack_membership
@@ -15,6 +16,7 @@ from fedaudit.privacy.lower_bounds.e_values import e_values_of
 from fedaudit.reports.sections.attacks import AttackSection, NotDoneSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
@@ -33,6 +35,8 @@ def execute(spec: AttackSpec, attacked: AttackedRun, *, progress: Progress) -> A
             return attack_membership(spec, attacked, progress=progress)
         case GradientLeakageSpec():
             return attack_gradient_leakage(spec, attacked, progress=progress)
+        case ClientInferenceSpec():
+            return attack_client_inference(spec, attacked, progress=progress)
         case ClusterMembershipSpec():
             return attack_cluster_membership(spec, attacked, progress=progress)
         case _:

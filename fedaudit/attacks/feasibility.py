@@ -12,12 +12,16 @@ from fedaudit.federations.federation import ClientRows
 from fedaudit.federations.split import training_clients
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
 from fedaudit.spec.attacks.cluster_membership_spec import ClusterMembershipSpec
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.spec.errors import FieldError, of_spec, pointer, raise_errors
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import split_of, training_records
+
+LEAST_CLIENTS = 5
+"""On either side of `client-inference`: among fewer an AUC is chance."""
 
 
 def check_attacks(cell: Cell) -> None:
@@ -36,12 +40,27 @@ def faults(attack: AttackSpec, cell: Cell, *, at: str) -> list[FieldError]:
             return canary_pool.faults(attack, cell, pointer=at)
         case MembershipSpec():
             return shadow_design.faults(attack, cell, pointer=at)
+        case ClientInferenceSpec():
+            few = _client_inference_faults(cell, at=at)
+            return few or shadow_design.faults(attack, cell, pointer=at)
         case GradientLeakageSpec():
             return _gradient_leakage_faults(attack, cell, at=at)
         case ClusterMembershipSpec():
             return _cluster_membership_faults(cell, at=at)
         case _:
             assert_never(attack)
+
+
+def _client_inference_faults(cell: Cell, *, at: str) -> list[FieldError]:
+    clients = cell.federation.clients
+    training = training_clients(clients, cell.spec.federation)
+    if min(training, clients - training) >= LEAST_CLIENTS:
+        return []
+    message = (
+        f"compares clients that train with those held out, and needs {LEAST_CLIENTS} of each; use "
+        "data with more clients, another `federation.validation_fraction`, or leave this attack out"
+    )
+    return [FieldError(f"{at}/kind", message, of_spec=True)]
 
 
 def _cluster_membership_faults(cell: Cell, *, at: str) -> list[FieldError]:

@@ -26,8 +26,8 @@ from fedaudit.privacy.accounting.privacy_events import (
     event_from_dict,
 )
 from fedaudit.privacy.count_release import CountRelease, count_release
-from fedaudit.privacy.mechanisms.registry import mechanism_facts, mechanism_of
-from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, SubjectKind
+from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_facts, mechanism_of
+from fedaudit.privacy.planning.plan import EVERYONE, PlanAccountant, SpendingPlan, SubjectKind
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import COUNTS
 
@@ -101,7 +101,11 @@ def build_ledger_context(
 
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:
-    """The context of a run without an (epsilon, delta) cost: clients, against the server."""
+    """The context of a run without an (epsilon, delta) cost: clients, against the server, or
+    everyone, where a trusted server keeps who took part to itself."""
+    facts = known_facts(inputs.mechanism)
+    if facts is not None and facts.subject_kind == "population":
+        return LedgerContext(inputs, facts.subject_kind, (EVERYONE,), facts.observers)
     return LedgerContext(inputs, "client", tuple(client_names), ("server",))
 
 

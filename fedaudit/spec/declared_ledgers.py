@@ -72,6 +72,15 @@ class LaplaceRelease(SpecPart):
     """The bound on an update's norm; null without one."""
 
 
+class DistanceRelease(SpecPart):
+    """A sum with Gaussian noise that a trusted server divides by the distance of the clients:
+    heuristic, as it follows from their models, and counted as if there were none."""
+
+    kind: Literal["gaussian-distance"]
+    noise_multiplier: NoiseMultiplier
+    """The standard deviation of the noise over the clip, at a distance of 1."""
+
+
 class UnprotectedRelease(SpecPart):
     """Updates without any noise."""
 
@@ -79,18 +88,25 @@ class UnprotectedRelease(SpecPart):
 
 
 AnyRelease = (
-    GaussianRelease | PoissonRelease | FixedSizeRelease | LaplaceRelease | UnprotectedRelease
+    GaussianRelease
+    | PoissonRelease
+    | FixedSizeRelease
+    | LaplaceRelease
+    | DistanceRelease
+    | UnprotectedRelease
 )
 DeclaredEvent = Annotated[AnyRelease, Field(discriminator="kind")]
 
 
-DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"]
+DeclaredMechanism = Literal[
+    "gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "gaussian-distance", "none"
+]
 """`gaussian-central`: a trusted server adds noise to the sum. `gaussian-local`: clients add it to
 their uploads. `gaussian`: noise on clipped sums of records within a client, as of DP-SGD, or
 wherever it was added."""
 _COUNTS_EPSILON: dict[DeclaredMechanism, bool] = {
     **dict.fromkeys(("gaussian", "gaussian-central", "gaussian-local"), True),
-    **dict.fromkeys(("laplace-l2", "none"), False),
+    **dict.fromkeys(("laplace-l2", "gaussian-distance", "none"), False),
 }
 DeclaredUnit = Literal["client", "record"]
 EVERYONE = "everyone"
@@ -189,6 +205,8 @@ def _with_remedy(terms: LedgerTerms, found: Sequence[PydanticCustomError]) -> Re
 def _accepted(terms: LedgerTerms) -> dict[str, object]:
     """The nearest terms that claim no more than what such noise can bear out."""
     mechanism, observer, adjacency = terms.mechanism, terms.observer, terms.adjacency
+    if mechanism == "gaussian-distance":
+        return {"mechanism": mechanism, "observer": "final_model", "unit": "client"}
     if mechanism == "laplace-l2" and terms.federation_id is not None:
         return {"mechanism": mechanism, "observer": observer, "unit": "client"}
     if terms.unit == "record" and mechanism in ("gaussian-central", "gaussian-local"):
@@ -223,11 +241,11 @@ def _charged(terms: LedgerTerms) -> Refusals:
     match terms.mechanism:
         case "gaussian" | "gaussian-central" | "gaussian-local":
             return
-        case "none":
+        case "gaussian-distance" | "none":
             yield refuse_at(
                 "/federation_id",
-                "without a mechanism there is no cost that a federation's budget could count; "
-                "leave it out",
+                f"of the mechanism {terms.mechanism} there is no cost that a federation's budget "
+                "could count; leave it out",
             )
         case "laplace-l2":
             if terms.metric is None:
@@ -262,13 +280,13 @@ def _budgets(terms: LedgerTerms, budget: ClientBudget) -> Refusals:
 
 
 def _observers(terms: LedgerTerms) -> Refusals:
-    if terms.mechanism == "gaussian-central" and terms.observer == "server":
+    central = terms.mechanism in ("gaussian-central", "gaussian-distance")
+    if central and terms.observer == "server":
         yield refuse_at(
             "/observer",
-            "under gaussian-central the server sees updates without noise; state final_model",
+            f"under {terms.mechanism} the server sees updates without noise; state final_model",
         )
-    local = terms.mechanism in ("gaussian-central", "gaussian-local")
-    if local and terms.unit == "record":
+    if (central or terms.mechanism == "gaussian-local") and terms.unit == "record":
         yield refuse_at(
             "/unit", f"{terms.mechanism} protects clients; of records state the mechanism gaussian"
         )
@@ -381,7 +399,7 @@ class DeclaredRound(SpecPart):
     def _canaries_test_noise(self) -> Self:
         if self.canaries is None:
             return self
-        if isinstance(self.event, LaplaceRelease | UnprotectedRelease):
+        if isinstance(self.event, LaplaceRelease | DistanceRelease | UnprotectedRelease):
             raise refuse_at("/canaries", "test Gaussian noise, which the event has not; leave out")
         if self.canaries.releases > self.event.steps:
             raise refuse_at("/canaries/releases", f"the round has {self.event.steps} steps")

@@ -30,6 +30,7 @@ from fedaudit.spec.models import ModelSpec
 from fedaudit.spec.privacy import (
     LEAST_CLIP,
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -65,7 +66,7 @@ def refuse_small_clip(spec: ExperimentSpec) -> None:
     match privacy:
         case NoMechanism():
             return
-        case LaplaceL2() | GaussianLocal() | RecordPersonalised():
+        case LaplaceL2() | GaussianDistance() | GaussianLocal() | RecordPersonalised():
             clip = privacy.clip
         case GaussianCentral():
             clip = privacy.initial_clip

@@ -3,8 +3,7 @@
 A figure is for one kind of sampling, one unit and one form of update; a pair that no accountant
 covers is refused, with the pair that would fit."""
 
-from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
+from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -23,89 +22,8 @@ from fedaudit.spec.base import (
 )
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.mechanism_part import MechanismPart, UpdateMechanism, check_one_hypothesis
 from fedaudit.spec.training import PoissonCohort, Training
-
-
-class MechanismPart(SpecPart):
-    """A mechanism, which has no answer by default: one that leaves any out cannot be made."""
-
-    protects: ClassVar[bool] = True
-    """Whether anything bounds what the models disclose."""
-
-    @property
-    @abstractmethod
-    def has_noise_per_layer(self) -> bool:
-        """Whether each layer of the network has noise of its own."""
-
-    @property
-    @abstractmethod
-    def budget_column(self) -> str | None:
-        """The column of the table with each record's budget; None where there is none."""
-
-    @property
-    @abstractmethod
-    def draws_by_record(self) -> bool:
-        """Whether something is drawn for each record: which validate, or with which budgets."""
-
-    @abstractmethod
-    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        """Every fault between the mechanism and the rest, each with its field and the remedy."""
-
-
-class UpdateMechanism(MechanismPart):
-    """A mechanism of whole updates, for which no record has a budget."""
-
-    mechanism: str
-    gains_from_coins: ClassVar[bool]
-    """Whether secret coins for clients lower the cost of a round."""
-    hides_choices: ClassVar[bool]
-    """Whether its figures hold where clients choose from several hypotheses."""
-
-    @property
-    def has_noise_per_layer(self) -> bool:
-        return False
-
-    @property
-    def budget_column(self) -> None:
-        return None
-
-    @property
-    def draws_by_record(self) -> bool:
-        return False
-
-    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
-        if federation.holds_out_rows:
-            yield from self._check_held_out_rows(training)
-        if training.asked_clients is None and not self.gains_from_coins:
-            yield refuse_at(
-                "/training/cohort/sampling",
-                f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
-                "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
-                "`gaussian-central` and `record-personalised`, and random allocation with "
-                "`gaussian-central`",
-            )
-        if not self.hides_choices:
-            yield from check_one_hypothesis(self.mechanism, training)
-
-    def _check_held_out_rows(self, training: Training) -> Refusals:
-        """Held-out rows of clients that train must decide nothing of what is released."""
-        if training.stopping.patience is not None and self.protects:
-            yield refuse_at(
-                "/training/stopping/patience",
-                "would end training by held-out rows of clients that train, without noise; "
-                f"{self.mechanism} then covers no model; use null, or "
-                "`federation.validation_unit: client`",
-            )
-
-
-def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:
-    """Refuses several hypotheses, where which one a client chose is not hidden."""
-    if training.hypotheses > 1:
-        yield refuse_at(
-            "/training/hypotheses",
-            f"{mechanism} does not hide which hypothesis a client chose, so its epsilon would not "
-            "hold for several; use 1, or the mechanism `gaussian-central` or `laplace-l2`",
-        )
 
 
 def one_client_rate(spec: Any) -> Any:
@@ -442,6 +360,33 @@ class GaussianCentral(GaussianUpdates):
                 assert_never(self.accountant)
 
 
+class GaussianDistance(UpdateMechanism):
+    """The server's noise follows how far apart clients are, which proves nothing: heuristic.
+
+    Sainz-Pardo Diaz et al., "Metric-privacy-inspired noise calibration in federated learning",
+    Knowledge-Based Systems 343 (2026), section 6: clipped updates are averaged, with noise of
+    standard deviation noise_multiplier * clip / (clients * d), d being the largest distance between
+    two clients' models in that round. The server is trusted with every model.
+    """
+
+    gains_from_coins, hides_choices = False, False
+    mechanism: Literal["gaussian-distance"]
+    noise_multiplier: Annotated[GaussianNoise, NU]
+    """Over the clip, at a distance of 1: there is less noise the farther apart clients are."""
+    clip: Annotated[Clip, CLIP]
+    distance_floor: Radius = 1e-6
+    """Public lower bound on the distance: models that are all alike would get endless noise."""
+    noise: Annotated[Noise, NOISE] = "simulation"
+
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        yield from super().disagreements(training=training, federation=federation)
+        if training.asked_clients == 1:
+            yield refuse_at(
+                "/training/cohort/clients",
+                f"{self.mechanism} measures the distance between two clients; draw at least 2",
+            )
+
+
 class GaussianLocal(GaussianUpdates):
     """Each client clips its own update and adds Gaussian noise before it leaves.
 
@@ -594,6 +539,11 @@ class RecordPersonalised(MechanismPart):
 
 
 PrivacySpec = Annotated[
-    NoMechanism | LaplaceL2 | GaussianCentral | GaussianLocal | RecordPersonalised,
+    NoMechanism
+    | LaplaceL2
+    | GaussianCentral
+    | GaussianDistance
+    | GaussianLocal
+    | RecordPersonalised,
     Field(discriminator="mechanism"),
 ]

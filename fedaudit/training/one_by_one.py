@@ -387,12 +387,15 @@ class ClientByClient(Engine):
         chosen = self._chosen(theta, clients)
         within = taking_part = 0
         shown: dict[int, Tensor] = {}
+        kept: list[Tensor] = []
         learned = self._learned(theta, clients, chosen, round_)
         for client, hypothesis, updated in zip(clients, chosen, learned, strict=True):
             update = updated - theta[0, hypothesis]
             clipped, finite = server.clip(update, clip[0])
             if self._planted is not None and hypothesis == 0 and bool(finite):
                 shown[client] = update.clone()
+            if server.distance is not None:
+                kept.append(update.clone())
             sums[0, hypothesis] += clipped
             taking_part += int(finite)
             if server.clip_moves:
@@ -402,7 +405,11 @@ class ClientByClient(Engine):
             clips = server.next_clips(
                 clips, within=[within], taking_part=[taking_part], noise=noise.counts
             )
-        hypotheses = server.average(theta, sums, noise.sums, clips=clip[:, None])
+        apart = None
+        if server.distance is not None:
+            updates = torch.stack(kept)[None]
+            apart = server.distance(updates, updates.isfinite().all(-1))
+        hypotheses = server.average(theta, sums, noise.sums, clips=clip[:, None], apart=apart)
         if self._planted is not None:
             updates = theta.new_zeros(1, len(shown), theta.shape[-1])
             for place, update in enumerate(shown.values()):

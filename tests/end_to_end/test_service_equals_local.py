@@ -92,6 +92,9 @@ SPECS: Mapping[str, dict[str, Any]] = {
             "epsilon_budget": 3.5,
         },
     ),
+    "gaussian-distance": small(
+        **_ONE, privacy={"mechanism": "gaussian-distance", "noise_multiplier": 0.5, "clip": 1.0}
+    ),
     "gaussian-local": small(
         **_ONE,
         privacy={

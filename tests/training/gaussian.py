@@ -13,6 +13,7 @@ from tests.training.federations import random_federation, table_cell
 
 LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
+DISTANCE = {"mechanism": "gaussian-distance", "noise_multiplier": 0.5, "clip": 1.0}
 MOVING = {**CENTRAL, "clip": {"adaptive": {"initial": 0.1, "count_noise": 2.0}}}
 COINS = {"sampling": "poisson", "rate": 0.15}
 BLOCKS = {"sampling": "allocation", "every": 5}
@@ -45,6 +46,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "layers": LAYERS,
     "local": ALONE,
     "server": SERVER,
+    "distance": {"privacy": DISTANCE, "training__hypotheses": 1},
     "moving-clip": {"privacy": MOVING, **REPORTED},
     "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
     "adam": MOVES["adam"],

@@ -33,7 +33,7 @@ from fedaudit.training.stack import Stack, open_stack
 from fedaudit.training.stacked import stack_round
 from fedaudit.training.stacked.server import Server
 from tests.training.federations import one_by_one
-from tests.training.gaussian import ALONE, CENTRAL, LOCAL, REPORTED, cell_with, state
+from tests.training.gaussian import ALONE, CENTRAL, DISTANCE, LOCAL, REPORTED, cell_with, state
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec, linear_spec
 
@@ -43,6 +43,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "laplace-l2": groups_spec(),
     "gaussian-local": groups_spec(privacy=LOCAL, training__hypotheses=1),
     "gaussian-central": groups_spec(privacy=CENTRAL, **REPORTED),
+    "gaussian-distance": groups_spec(privacy=DISTANCE, training__hypotheses=1),
     "record-personalised": records_spec(),
 }
 CELLS: dict[str, Cell] = {name: cell(spec) for name, spec in SPECS.items()}
@@ -55,6 +56,7 @@ CELLS: dict[str, Cell] = {name: cell(spec) for name, spec in SPECS.items()}
         ("laplace-l2", ClientProtection),
         ("gaussian-local", ClientProtection),
         ("gaussian-central", TrustedServer),
+        ("gaussian-distance", TrustedServer),
     ],
 )
 def test_cells_of_another_mechanism_are_not_protected_along(name: str, kind: type) -> None:

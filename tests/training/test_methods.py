@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.reports.readings.readings import reading
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.spec.training import TrainingMethod
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
@@ -21,6 +22,13 @@ from tests.training.gaussian import LOCAL
 from tests.training.specs import cell, groups_spec
 from tests.training.test_stack import fingerprint, run_stacked
 from tests.training.test_uneven_clients import COUNTS, uneven
+
+
+def method_names() -> set[str]:
+    """What a spec may give as `training.method.kind`, but for what is retired."""
+    parts = get_args(get_args(TrainingMethod)[0])
+    return {name for part in parts for name in part.names()} - {"q-ffl"}
+
 
 Vector = NDArray[np.float64]
 SPLIT = {**TABLE, "validation_fraction": 0.4, "scoring": {"method": "split", "fraction": 0.5}}

@@ -50,6 +50,7 @@ from fedaudit.spec.declared_ledgers import (
     AnyRelease,
     DeclaredEvent,
     DeclaredRound,
+    DistanceRelease,
     LaplaceRelease,
     LedgerTerms,
     UnprotectedRelease,
@@ -381,7 +382,7 @@ class _CanariesSoFar:
         """With this round; None where it has none."""
         if one.canaries is None:
             return None
-        if isinstance(one.event, LaplaceRelease | UnprotectedRelease):
+        if isinstance(one.event, LaplaceRelease | DistanceRelease | UnprotectedRelease):
             raise TypeError("`DeclaredRound` takes canaries of Gaussian noise alone")
         if self._found is None:
             self._found = CanaryEvidence.of(self._parts.canaries(self._ledger_id))

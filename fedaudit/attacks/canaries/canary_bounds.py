@@ -42,6 +42,7 @@ from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, BoundName, CanaryBound
 from fedaudit.spec.privacy import (
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -130,7 +131,7 @@ def claim_of(cell: Cell, pool: CanaryPool) -> CanaryClaim | None:
             return _claim_of_clients(cell, privacy, plan, canaries=len(pool.clients))
         case RecordPersonalised():
             return _claim_of_records(cell, privacy, pool)
-        case LaplaceL2() | NoMechanism():
+        case LaplaceL2() | GaussianDistance() | NoMechanism():
             return None
         case _:
             assert_never(privacy)

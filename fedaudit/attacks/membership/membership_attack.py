@@ -111,7 +111,7 @@ def _section(
         others=[],
         not_normal_share=None,
         not_normal_rows=None,
-        claim=None if isinstance(claim, str) else _claim_section(claim),
+        claim=None if isinstance(claim, str) else claim_section(claim),
         groups=group_exposure(attacked.run, rows, scores, found),
         reasons=_reasons(spec, at_1pct, claim),
     )
@@ -131,7 +131,7 @@ def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> di
     return reasons
 
 
-def _claim_section(claim: Claim) -> ClaimSection:
+def claim_section(claim: Claim) -> ClaimSection:
     one = claim.claimed
     return ClaimSection(
         epsilon=claim.epsilon,
@@ -230,19 +230,7 @@ def _statement(
             )
         elif rate.reason is not None:
             sentences.append(f"There is no rate at {rate.fpr:.1%}: {rate.reason}.")
-    if isinstance(claim, str):
-        sentences.append(f"The rates are compared with no claim: {claim}.")
-    else:
-        allowed = ", ".join(f"{claim.tpr_max(one.fpr):.2%} at {one.fpr:.1%}" for one in rates)
-        steps = "" if claim.steps == 1 else f" ({claim.steps} neighbours lie between the two)"
-        sentences.append(f"The claim, {claim}, allows at most {allowed}{steps}.")
-        sentences.append(
-            "That the measurement exceeds it is evidence that the mechanism or its accounting is "
-            "wrong."
-            if alarmed
-            else "The limits that one row of each client gives do not contradict it, which does "
-            "not prove it."
-        )
+    sentences.append(beside_claim(claim, rates, alarmed=alarmed))
     choice = (
         "; held-out rows do help to choose the round that is kept, which no claim covers, and "
         "which makes their losses a little smaller"
@@ -263,6 +251,20 @@ def _statement(
             "confidential."
         )
     return " ".join(sentences)
+
+
+def beside_claim(claim: Claim | str, rates: list[RateAtFpr], *, alarmed: bool) -> str:
+    """What the claim of a run allows at these rates, and whether the measurement exceeds it."""
+    if isinstance(claim, str):
+        return f"The rates are compared with no claim: {claim}."
+    allowed = ", ".join(f"{claim.tpr_max(one.fpr):.2%} at {one.fpr:.1%}" for one in rates)
+    steps = "" if claim.steps == 1 else f" ({claim.steps} neighbours lie between the two)"
+    return f"The claim, {claim}, allows at most {allowed}{steps}. " + (
+        "That the measurement exceeds it is evidence that the mechanism or its accounting is wrong."
+        if alarmed
+        else "The limits that one row of each client gives do not contradict it, which does "
+        "not prove it."
+    )
 
 
 def _tried(spec: MembershipSpec) -> str:

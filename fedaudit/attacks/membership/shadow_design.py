@@ -20,6 +20,7 @@ from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import training_clients, validation_clients
 from fedaudit.privacy.records.record_use import drawn_budgets
 from fedaudit.randomness import Purpose, Source
+from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
 from fedaudit.spec.attacks.membership_spec import MIN_SHADOWS_EACH, MembershipSpec
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.fairness import Fairness
@@ -168,7 +169,9 @@ def _shadow_cell(cell: Cell) -> Cell:
     return replace(cell, spec=changed, federation=federation)
 
 
-def faults(spec: MembershipSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
+def faults(
+    spec: MembershipSpec | ClientInferenceSpec, cell: Cell, *, pointer: str
+) -> list[FieldError]:
     """Every reason why the attack cannot be carried out on the cell's data."""
     found = []
     if cell.spec.fairness.noise is not None:

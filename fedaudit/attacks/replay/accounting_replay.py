@@ -25,6 +25,7 @@ from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.spec.privacy import (
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -55,6 +56,8 @@ def check_accounting(replayed: Replayed, findings: Findings) -> None:
             noise = float(privacy.noise_multiplier)
             expected |= {"noise_multiplier": noise, "delta": privacy.delta}
             _check_central(replayed, privacy, findings)
+        case GaussianDistance():
+            expected |= {"noise_multiplier": None, "clip": privacy.clip, "guarantee": "heuristic"}
         case RecordPersonalised():
             if replayed.charged.cost_kind != "unbounded":
                 expected |= {"clip": privacy.clip, "delta": privacy.delta}

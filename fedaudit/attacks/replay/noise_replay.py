@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from scipy.spatial.distance import cdist
 
 from fedaudit.arrays import Floats, Ints
 from fedaudit.attacks.replay.neighbours import Replayed
@@ -24,8 +26,9 @@ from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.attacks.replay.round_replay import FLOAT32, GRID, public_divisor, upload_slack
 from fedaudit.attacks.replay.watched_run import SumPassed, UploadsPassed, noise_of, wide
 from fedaudit.ledger.rows import Outcome
+from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.noise.laplace import layer_slices
-from fedaudit.spec.privacy import GaussianCentral
+from fedaudit.spec.privacy import GaussianCentral, GaussianDistance
 from fedaudit.training.base.records import training_records
 from fedaudit.training.stacked.stack_round import build_draws
 
@@ -149,13 +152,25 @@ class _Added:
         return _least_squares(self.moved, self.sums + self.noise)
 
 
-def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
+def _multiplier_of_server(replayed: Replayed, own: SumPassed) -> float:
+    """The standard deviation of a round's noise over the clip, by the spec and what passed."""
     privacy = replayed.spec.privacy
+    if isinstance(privacy, GaussianDistance):
+        updates = wide(torch.cat(own.updates))
+        updates = updates[np.isfinite(updates).all(-1)]
+        within = layer_slices(layer_sizes(replayed.base.cell.shape))
+        apart = np.mean([cdist(updates[:, one], updates[:, one]) for one in within], axis=0)
+        distance = max(privacy.distance_floor, float(apart.max(initial=0.0)))
+        return float(privacy.noise_multiplier) / distance
     assert isinstance(privacy, GaussianCentral)
     multiplier = float(privacy.noise_multiplier)
     if privacy.adaptive_clip is not None:
         # What the count of updates within the clip leaves (Andrew et al. 2021, theorem 1).
         multiplier = (multiplier**-2 - (2 * privacy.adaptive_clip.count_noise) ** -2) ** -0.5
+    return multiplier
+
+
+def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
     added: list[_Added] = []
     for round_ in replayed.rounds:
         drawn = drawn_noise(replayed, round_)
@@ -170,13 +185,15 @@ def _check_noise_of_server(replayed: Replayed, findings: Findings) -> None:
             measured="other noise",
         )
         clip, divisor = replayed.clip(round_), public_divisor(replayed)
+        multiplier = _multiplier_of_server(replayed, own)
         assert clip is not None
         released = wide(own.released)
         largest = float(np.abs(released).max())
         slack = math.sqrt(drawn.size) * (FLOAT32 * largest * divisor + GRID * multiplier * clip)
         moved, noise = (released - wide(own.theta)) * divisor, drawn * multiplier * clip
         added.append(_Added(at, moved, wide(own.sums), noise, slack))
-        if privacy.adaptive_clip is not None:
+        privacy = replayed.spec.privacy
+        if isinstance(privacy, GaussianCentral) and privacy.adaptive_clip is not None:
             _check_count(replayed, privacy, at, own, clip)
     _check_added_to_sums(added, findings)
 

@@ -17,6 +17,7 @@ from fedaudit.attacks.replay.round_replay import check_contributions, check_rele
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import OpenArtifact, no_artifacts, with_solved_noise, with_start
 from fedaudit.runs.run import cell_ledger_context
 from fedaudit.spec.experiment import ExperimentSpec
@@ -69,7 +70,7 @@ def replay_cell(
     check_seeds_apart(replayed, findings)
     check_words(build_draws([cell]).source(), findings)
     check_noise(replayed, findings)
-    if replayed.charged.noise_multiplier is not None or base.passed.steps:
+    if mechanism_of(spec).facts.noise_law != "none":
         check_law(replayed, findings)
     quiet = _noting_silent(play(pair.quiet, rounds=min(rounds, _QUIET_ROUNDS)))
     short = Replayed(pair=pair, base=quiet, neighbour=quiet, held_out=quiet)

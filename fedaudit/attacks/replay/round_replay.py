@@ -17,7 +17,7 @@ from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.privacy import GaussianDistance, RecordPersonalised
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
 from fedaudit.training.base.cohort import drawn_clients
@@ -259,6 +259,7 @@ def _key(federation: Federation, row: int) -> int:
 FLOAT32 = 2.0**-23
 GRID = 2.0**-11
 """The widest step of the grid of uploads, in standard deviations of the noise."""
+_SCALE = "the largest distance between two clients' models, which the noise is divided by"
 _CHOICE = "the hypothesis that a client chose, which it reports without noise"
 
 
@@ -385,6 +386,7 @@ def check_release(replayed: Replayed, findings: Findings) -> tuple[str, ...]:
     base = replayed.base
     if replayed.role == "server":
         _check_divisor_of_sums(replayed, findings)
+        known += [_SCALE] * isinstance(replayed.spec.privacy, GaussianDistance)
     if replayed.role == "local-steps":
         _check_divisor_of_gradients(replayed, findings)
     findings.at("release", base.best_round).expect(
@@ -436,6 +438,8 @@ def _check_divisor_of_sums(replayed: Replayed, findings: Findings) -> None:
             measured="other hypotheses",
         )
         other = replayed.neighbour.passed.sums[round_] if round_ in replayed.together else None
+        if isinstance(replayed.spec.privacy, GaussianDistance):
+            continue  # of neighbours the noise differs, too; `check_noise` finds another divisor
         if other is None or other.released is None or other.sums is None:
             continue
         released = (wide(own.released) - wide(other.released)) * divisor

@@ -100,6 +100,8 @@ class SumPassed:
     """[clients]: what updates were clipped to."""
     clipped: list[Tensor] = field(default_factory=list)
     """[clients, n] each."""
+    updates: list[Tensor] = field(default_factory=list)
+    """The same before they were clipped."""
     theta: Tensor | None = None
     """[k, n]."""
     sums: Tensor | None = None
@@ -257,12 +259,19 @@ class _WatchedServer(_Watched[TrustedServer]):
         clipped, finite = self._inner.clip(updates, clips)
         self._own.clips.append(clips.expand(updates.shape[:-1]).reshape(-1).clone())
         self._own.clipped.append(clipped.reshape(-1, updates.shape[-1]).clone())
+        self._own.updates.append(updates.reshape(-1, updates.shape[-1]).clone())
         return clipped, finite
 
     def average(
-        self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
+        self,
+        theta: Tensor,
+        sums: Tensor,
+        noise: Floats | None,
+        *,
+        clips: Tensor,
+        apart: Tensor | None = None,
     ) -> Tensor:
-        released = self._inner.average(theta, sums, noise, clips=clips)
+        released = self._inner.average(theta, sums, noise, clips=clips, apart=apart)
         own, other = self._own, self._other
         own.theta, own.sums, own.released = theta[0].clone(), sums[0].clone(), released[0].clone()
         own.noise = None if noise is None else noise[0].copy()

@@ -85,7 +85,7 @@ def ledger_figures(terms: LedgerTerms, histories: Histories) -> LedgerFigures:
         if values["log_ratio_max"] is None:
             reasons["log_ratio_max"] = NO_THEOREM
     else:
-        why = NO_LEAKAGE if terms.counts_epsilon else NO_MECHANISM
+        why = NO_MECHANISM if terms.mechanism == "none" else NO_LEAKAGE
         reasons |= dict.fromkeys(("leakage_max", "leakage_median", "log_ratio_max"), why)
     for name, value in values.items():
         if value is not None and not np.isfinite(value):

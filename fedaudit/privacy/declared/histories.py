@@ -35,6 +35,7 @@ from fedaudit.privacy.leakage import leakage, worst_log_ratio
 from fedaudit.spec.declared_ledgers import (
     EVERYONE,
     AnyRelease,
+    DistanceRelease,
     EpsilonBudget,
     FixedSizeRelease,
     GaussianRelease,
@@ -91,7 +92,7 @@ def charge_of(terms: LedgerTerms, release: AnyRelease) -> Charge:
         case LaplaceRelease():
             event = LaplaceL2(release.n, release.noise_multiplier, release.radius)
             return Charge(event, everyone=False, clip=release.clip)
-        case UnprotectedRelease():
+        case DistanceRelease() | UnprotectedRelease():
             return Charge(NonPrivate(), everyone=False)
         case _:
             assert_never(release)
@@ -102,7 +103,7 @@ def steps_of(release: AnyRelease) -> int:
     match release:
         case GaussianRelease() | PoissonRelease() | FixedSizeRelease():
             return release.steps
-        case LaplaceRelease() | UnprotectedRelease():
+        case LaplaceRelease() | DistanceRelease() | UnprotectedRelease():
             return 1
         case _:
             assert_never(release)
@@ -114,6 +115,8 @@ def refusal(terms: LedgerTerms, release: AnyRelease) -> tuple[str, str] | None:
     match release:
         case UnprotectedRelease():
             return None
+        case DistanceRelease():
+            return None if terms.mechanism == release.kind else other
         case LaplaceRelease():
             return None if terms.mechanism == "laplace-l2" else other
         case GaussianRelease():

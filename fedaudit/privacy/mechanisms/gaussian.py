@@ -63,7 +63,15 @@ from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import GAUSSIAN_DECADES, GaussianCentral, GaussianLocal
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort, RotationCohort
 
-_TRUSTED = (
+BY_SERVER = NoiseOrigin(
+    registry_model="Federated",
+    registry_details=(
+        "Data stay with the clients. The server is trusted with every update, and adds the noise."
+    ),
+    statement="The server adds the noise, and is trusted with every update.",
+    noised="the noised sums of a round",
+)
+TRUSTED = (
     "The server is trusted with every update, and with who sent it: the guarantee says nothing "
     "about the server, nor about anyone who can read its memory or its traffic."
 )
@@ -214,15 +222,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
         subject_kind="population",
         observers=("final_model",),
         cost_kinds=("epsilon",),
-        noise_origin=NoiseOrigin(
-            registry_model="Federated",
-            registry_details=(
-                "Data stay with the clients. The server is trusted with every update, and adds the "
-                "noise."
-            ),
-            statement="The server adds the noise, and is trusted with every update.",
-            noised="the noised sums of a round",
-        ),
+        noise_origin=BY_SERVER,
         participation_is_visible=False,
         unbounded=None,
         unbounded_release=None,
@@ -285,7 +285,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
         """That the server is trusted, and that an adaptive clip depends on what the server sees."""
         fixed = isinstance(self.spec.training.cohort, FixedCohort)
         moving = self.privacy.adaptive_clip is not None
-        return [_TRUSTED] + [_MOVING_CLIP] * moving + [LOOSE_FIXED_SIZE] * fixed
+        return [TRUSTED] + [_MOVING_CLIP] * moving + [LOOSE_FIXED_SIZE] * fixed
 
     def _event(self, noise_multiplier: float, *, training_clients: int) -> Event:
         """One round."""

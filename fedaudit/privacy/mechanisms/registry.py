@@ -11,11 +11,13 @@ from typing import assert_never
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoPrivacyMechanism, PrivacyMechanism
 from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism, GaussianLocalMechanism
+from fedaudit.privacy.mechanisms.gaussian_distance import GaussianDistanceMechanism
 from fedaudit.privacy.mechanisms.laplace_l2 import LaplaceL2Mechanism
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import (
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -45,6 +47,7 @@ MECHANISMS: tuple[type[PrivacyMechanism], ...] = (
     LaplaceL2Mechanism,
     GaussianLocalMechanism,
     GaussianCentralMechanism,
+    GaussianDistanceMechanism,
     RecordPersonalisedMechanism,
     NoPrivacyMechanism,
 )
@@ -70,6 +73,8 @@ def mechanism_of(spec: ExperimentSpec) -> PrivacyMechanism:
             return LaplaceL2Mechanism(spec, privacy)
         case GaussianCentral():
             return GaussianCentralMechanism(spec, privacy)
+        case GaussianDistance():
+            return GaussianDistanceMechanism(spec, privacy)
         case GaussianLocal():
             return GaussianLocalMechanism(spec, privacy)
         case RecordPersonalised():

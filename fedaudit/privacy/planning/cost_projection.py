@@ -45,6 +45,7 @@ from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import (
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -317,7 +318,7 @@ def noise_ratio(
     n = sum(sizes)
     length, bearable = expected_update(spec.training, n=n, rows=rows), bearable_noise(n)
     match privacy:
-        case NoMechanism():
+        case NoMechanism() | GaussianDistance():
             return None
         case RecordPersonalised():
             if noise_multiplier is None:

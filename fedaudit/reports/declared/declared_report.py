@@ -201,7 +201,8 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
     if not rounds:
         return "no round yet."
     if terms.mechanism == "none" or has_unprotected(material.histories):
-        return f"{what}, some or all without noise, so nothing bounds what they reveal."
+        noise = "noise that is counted" if terms.mechanism == "gaussian-distance" else "noise"
+        return f"{what}, some or all without {noise}, so nothing bounds what they reveal."
     if privacy["epsilon_max"] is not None:
         epsilon = privacy["epsilon_max"]
         guessed = f"whether a {terms.unit}'s data were used"

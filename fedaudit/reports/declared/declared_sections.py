@@ -6,10 +6,12 @@ beside it.
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import assert_never
 
 from fedaudit.ledger.statements import DATABASE
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
 from fedaudit.privacy.declared.figures import LedgerFigures, conditions, ledger_figures
+from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
 from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, check, unchecked, value_at
 from fedaudit.reports.declared.ledger_material import (
@@ -125,7 +127,7 @@ def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
     none = terms.mechanism == "none"
     return GuaranteeSection(
         kind="none" if none else "declared",
-        label="none" if none else "declared",
+        label=_label(terms),
         # Whether the noise was secret is nothing that anybody here knows.
         in_force=None,
         conditions=conditions(terms, material.histories),
@@ -133,14 +135,32 @@ def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
         unit=terms.unit,
         adjacency=terms.adjacency if terms.counts_epsilon else None,
         delta=terms.delta if terms.counts_epsilon else None,
-        observers=[] if none else [terms.observer],
+        observers=[] if _label(terms) in ("none", "heuristic") else [terms.observer],
         statement=_statement(terms),
         reasons=reasons,
     )
 
 
+def _label(terms: LedgerTerms) -> GuaranteeLabel:
+    match terms.mechanism:
+        case "none":
+            return "none"
+        case "gaussian-distance":
+            return "heuristic"
+        case "gaussian" | "gaussian-central" | "gaussian-local" | "laplace-l2":
+            return "declared"
+        case _:
+            assert_never(terms.mechanism)
+
+
 def _statement(terms: LedgerTerms) -> str:
     """The guarantee, as the trainer declares it."""
+    if terms.mechanism == "gaussian-distance":
+        return (
+            "Heuristic, as declared by the trainer: noise of a trusted server by the distance of "
+            "the clients' models, not enforced as a formal guarantee. No epsilon follows from it, "
+            "and nothing bounds what its rounds reveal. The noise was not observed here."
+        )
     if terms.mechanism == "none":
         return "The trainer declares no mechanism: nothing bounds what its rounds reveal."
     if not terms.counts_epsilon:

@@ -383,6 +383,36 @@ class MembershipSection(AttackSection):
     reasons: dict[str, str]
 
 
+class Advantage(Part):
+    """Right guesses of those who took part, less wrong ones of those who did not, as shares."""
+
+    value: float
+    low: float
+    high: float
+    """Of both shares' exact limits together, at the section's `confidence`."""
+
+
+class ClientInferenceSection(AttackSection):
+    """How well a client tells which others took part, beside clients that did not."""
+
+    kind: Literal["client-inference"]
+    unit: Literal["client"]
+    shadow_share: Share
+    shadows: int | None
+    """Shadow runs; None where the loss was compared with that of all clients."""
+    took_part: int
+    did_not: int
+    auc: Share
+    detectable_auc: Share
+    """What so many clients would tell from a guess with a chance of 80 %, at a one-sided level of
+    5 %."""
+    advantage: Advantage
+    tpr_at_fpr: list[RateAtFpr]
+    confidence: float
+    claim: ClaimSection | None
+    reasons: dict[str, str]
+
+
 def raised_alarms(report: Mapping[str, Any]) -> list[tuple[str, Alarm]]:
     """The kind of each attack that raised an alarm, and the alarm, in the report's order."""
     return [

@@ -328,7 +328,10 @@ def _guarantee_limits(material: ReportMaterial) -> list[str]:
                 *withheld_updates(material),
             ]
         case "unbounded":
-            return found + mechanism.limits()
+            simulated = (
+                mechanism.facts.noise_law != "none" and material.inputs.noise == "simulation"
+            )
+            return [*found, *[SIMULATED] * simulated, *mechanism.limits()]
         case _:
             assert_never(cost_kind)
 

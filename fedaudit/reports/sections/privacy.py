@@ -136,19 +136,23 @@ def privacy_section(material: ReportMaterial) -> Privacy:
             missing = (*_LEAKAGE, "epsilon_max", "epsilon_planned", "records", "noise_multiplier")
             why = why_unbounded(material.inputs)
             # Refuses counts of clients that do not train; with a cost, its figures do.
-            training_releases(
-                material.releases, training_clients=material.federation.training_clients
-            )
+            if mechanism_of(material.spec).no_client_costs is None:
+                training_releases(
+                    material.releases, training_clients=material.federation.training_clients
+                )
             if not material.spec.training.method.releases:
                 why = "training sent nothing from any client, so there is no release to count"
             figures, reasons = dict.fromkeys(missing, None), dict.fromkeys(missing, why)
         case _:
             assert_never(cost_kind)
+    noise = mechanism_of(material.spec).noise_multiplier()
+    if not isinstance(noise, str):
+        figures["noise_multiplier"] = noise
+        reasons.pop("noise_multiplier", None)
+    elif cost_kind != "unbounded":
+        figures["noise_multiplier"] = None
+        reasons["noise_multiplier"] = noise
     if cost_kind != "unbounded":
-        noise = mechanism_of(material.spec).noise_multiplier()
-        figures["noise_multiplier"] = None if isinstance(noise, str) else noise
-        if isinstance(noise, str):
-            reasons["noise_multiplier"] = noise
         figures |= _target_figures(
             material.spec,
             n=material.inputs.n,
@@ -353,8 +357,11 @@ def _checks_against_ledger(
         bad=f"{totals.misfits} entries have a radius that their mechanism cannot give",
     )
     figures: dict[str, Any] = dict.fromkeys(_RECOMPUTED)
+    # Of everyone as one subject, the ledger does not say how many there are.
+    named, training = mechanism_of(spec).facts.subject_kind == "client", 0
     try:
-        training = training_clients(len(found.evidence.names), spec.federation)
+        if named:
+            training = training_clients(len(found.evidence.names), spec.federation)
         if inputs.cost_kind == "leakage":
             figures = leakage_figures(
                 inputs,
@@ -368,7 +375,8 @@ def _checks_against_ledger(
         return
     most = int(totals.releases.max(initial=0))
     counted = {"participations_max": most, "refusals": totals.refusals, "withheld": totals.withheld}
-    yield agrees(report, "data.training_clients", training)
+    if named:
+        yield agrees(report, "data.training_clients", training)
     for name, value in {**counted, **figures}.items():
         yield agrees(report, f"privacy.{name}", value)
     if value_at(report, "privacy", "log_ratio_max") is not None:

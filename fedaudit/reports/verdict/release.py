@@ -449,10 +449,12 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
             "Training sent nothing from any client, so there is no cost of it to bound. What is "
             "published of held-out people has no guarantee from it."
         ]
-    if guarantee["kind"] == "none":
-        how = unbounded_release(guarantee["mechanism"])
+    if guarantee["kind"] == "none" or bounding_exponent(report) is None:
+        how, formal = unbounded_release(guarantee["mechanism"]), "There is no privacy guarantee"
+        if guarantee["kind"] == "heuristic":
+            formal = "The guarantee is heuristic, not enforced as a formal one"
         return [
-            "There is no privacy guarantee, so the cost is unbounded: "
+            f"{formal}, so the cost is unbounded: "
             f"{_took_part(privacy, start='a')}, each time {how}."
         ]
     if privacy["epsilon"]:

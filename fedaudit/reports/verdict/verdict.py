@@ -21,6 +21,7 @@ from fedaudit.reports.verdict.advice import (
 )
 from fedaudit.reports.verdict.release import (
     answer_of,
+    bounding_exponent,
     cost_part,
     excludes_nothing,
     is_known_useful,
@@ -196,11 +197,12 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             text="Train the same with a method that shares what clients learn, and compare the "
             "two: what sharing gains is what its privacy cost is paid for."
         )
-    none = guarantee["kind"] == "none"
+    none = bounding_exponent(report) is None
     if none:
+        which = "another" if guarantee["kind"] == "heuristic" else "a"
         yield Advice(
-            text="Choose a privacy mechanism: without one nothing bounds what the model discloses. "
-            f"{PROPOSAL}"
+            text=f"Choose {which} privacy mechanism: without one that is counted nothing bounds "
+            f"what the model discloses. {PROPOSAL}"
         )
     elif report_level(report) in ("nothing", "unbounded"):
         yield smaller_cost(report)

@@ -8,6 +8,7 @@ from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
 from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.privacy import (
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -76,6 +77,12 @@ class CanariesSpec(AttackPart):
                         "canaries test the noise of whole updates; set it to false, or leave the "
                         "canaries out",
                     )
+            case GaussianDistance():
+                yield refuse_at(
+                    f"{pointer}/kind",
+                    f"the noise of {privacy.mechanism} follows from the updates, canaries among "
+                    "them, and claims nothing to test; use the attack `client-inference`",
+                )
             case GaussianLocal() | NoMechanism():
                 yield from self._check_unit("client", privacy.mechanism, pointer)
             case _:

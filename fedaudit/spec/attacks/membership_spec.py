@@ -14,7 +14,7 @@ ScoreVariance = Literal["per-record", "global"]
 MIN_SHADOWS_EACH = 16
 """Shadow runs with a record and without it, at least, for a likelihood ratio: a variance of fewer
 says little."""
-_LEAST_SHADOWS = 64
+LEAST_SHADOWS = 64
 """Every record is in a random half of them, so it takes more than twice as many for each record to
 be in `MIN_SHADOWS_EACH`, and outside of as many."""
 
@@ -77,14 +77,14 @@ class MembershipSpec(AttackPart):
                     yield refuse_at(
                         at,
                         "a likelihood ratio compares the run with shadow runs; give their number, "
-                        f"at least {_LEAST_SHADOWS} (256 is usual), or choose the method "
+                        f"at least {LEAST_SHADOWS} (256 is usual), or choose the method "
                         "`threshold`",
                     )
-                elif self.shadows < _LEAST_SHADOWS:
+                elif self.shadows < LEAST_SHADOWS:
                     yield refuse_at(
                         at,
                         f"{self.shadows} shadow runs are too few for a likelihood ratio, as each "
-                        f"record is in about half of them; ask for at least {_LEAST_SHADOWS}, or "
+                        f"record is in about half of them; ask for at least {LEAST_SHADOWS}, or "
                         "choose the method `threshold`, which needs none",
                     )
             case "relative":

@@ -4,6 +4,10 @@ Anything that depends on who was drawn, on which hypothesis they chose and on th
 updates leaves the server only with noise. An update that is not finite adds nothing to any sum,
 which no observer learns; its round is charged like every other.
 
+`gaussian-distance`: the same for one model, with noise that is divided by the largest distance
+between two clients' models. That is the trusted server of AI4EOSC, but for what counts as a layer:
+here its weights with its biases, there each array by itself.
+
 `gaussian-local`: each client clips its update and adds Gaussian noise before it leaves.
 """
 
@@ -15,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Floats, Ints
+from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.noise.adaptive_clipping import (
     next_clip,
     noised_share_within,
@@ -27,7 +32,7 @@ from fedaudit.privacy.noise.gaussian import (
     unit_gaussian,
 )
 from fedaudit.randomness import Source
-from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral, GaussianLocal
+from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral, GaussianDistance, GaussianLocal
 from fedaudit.training.base.cell import Cell, expected_cohort
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.mechanisms.base import (
@@ -55,6 +60,27 @@ class ServerNoise:
 
 
 @dataclass(frozen=True)
+class LargestDistance:
+    """Between two clients' models: the mean over layers of the Euclidean distances within each
+    (Sainz-Pardo Diaz et al. 2026, section 6), of what they sent before it is clipped."""
+
+    layers: tuple[int, ...]
+    """Parameters of each layer."""
+    floors: Tensor
+    """float64 [cells, 1]: the least that it is taken for."""
+
+    def __call__(self, updates: Tensor, present: Tensor) -> Tensor:
+        """float64 [cells, 1], of updates [cells, clients, n] of one hypothesis, those present
+        [cells, clients]; the floor where no two are."""
+        parts = torch.split(updates.double(), list(self.layers), dim=-1)
+        exact = "donot_use_mm_for_euclid_dist"
+        each = [torch.cdist(part, part, compute_mode=exact) for part in parts]
+        apart = sum(each[1:], each[0]) / len(each)
+        apart = torch.where(present[:, :, None] & present[:, None], apart, 0.0)
+        return torch.maximum(apart.flatten(1).amax(-1, keepdim=True), self.floors)
+
+
+@dataclass(frozen=True)
 class TrustedServer:
     """What a trusted server does in the rounds of a stack: it clips, sums and adds Gaussian noise.
     Tensors are float64 [cells, 1]."""
@@ -69,6 +95,8 @@ class TrustedServer:
     """Clients of a round on average: public, and the same for all cells."""
     moves: tuple[AdaptiveClip, ...]
     """How each cell's clip moves; empty where it is a number."""
+    distance: LargestDistance | None = None
+    """What noise is divided by; None where nothing of the updates scales it."""
 
     @property
     def clip_moves(self) -> bool:
@@ -114,16 +142,23 @@ class TrustedServer:
         return within
 
     def average(
-        self, theta: Tensor, sums: Tensor, noise: Floats | None, *, clips: Tensor
+        self,
+        theta: Tensor,
+        sums: Tensor,
+        noise: Floats | None,
+        *,
+        clips: Tensor,
+        apart: Tensor | None = None,
     ) -> Tensor:
         """The next hypotheses, float32 [cells, k, n].
 
         `theta`: those that were sent out; `sums`: clipped updates of those who chose each, added
-        up; both [cells, k, n]. `noise` as in `ServerNoise.sums`; `clips` [cells, 1]. Raises
-        RuntimeError where the noise was not drawn.
+        up; both [cells, k, n]. `noise` as in `ServerNoise.sums`; `clips` [cells, 1]; `apart` by
+        `distance`, where there is one. Raises RuntimeError where the noise was not drawn.
         """
+        scale = self.noise_multiplier if apart is None else self.noise_multiplier / apart
         release = CentralGaussian(
-            clip=clips, noise_multiplier=self.noise_multiplier, denominators=self.denominators
+            clip=clips, noise_multiplier=scale, denominators=self.denominators
         )
         return release(theta, sums, torch.from_numpy(drawn(noise)).to(theta.device))
 
@@ -171,6 +206,24 @@ def gaussian_server(cells: Sequence[Cell], device: torch.device) -> TrustedServe
         denominators=column([expected / k] * len(cells), device),
         expected=expected,
         moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
+    )
+
+
+def distance_server(cells: Sequence[Cell], device: torch.device) -> TrustedServer:
+    """The server of `gaussian-distance`. Raises ValueError for cells of another mechanism."""
+    privacy, first = privacy_of(cells, GaussianDistance), cells[0]
+    expected = expected_cohort(first)
+    return TrustedServer(
+        n=first.shape.n,
+        k=1,
+        noise_multiplier=column([part.noise_multiplier for part in privacy], device),
+        denominators=column([expected] * len(cells), device),
+        expected=expected,
+        moves=(),
+        distance=LargestDistance(
+            layers=layer_sizes(first.shape),
+            floors=column([part.distance_floor for part in privacy], device),
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from fedaudit.networks.stacked_network import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.privacy import (
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -25,7 +26,12 @@ from fedaudit.spec.training import Local
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import RecordSteps, local_optimiser
 from fedaudit.training.mechanisms.base import RecordProtection, Unprotected, privacy_of, watched
-from fedaudit.training.mechanisms.gaussian import Protection, gaussian_server, gaussian_uploads
+from fedaudit.training.mechanisms.gaussian import (
+    Protection,
+    distance_server,
+    gaussian_server,
+    gaussian_uploads,
+)
 from fedaudit.training.mechanisms.laplace_l2 import laplace_uploads
 
 
@@ -86,6 +92,8 @@ def build_protection(cells: Sequence[Cell], device: torch.device) -> Protection:
             return watched(gaussian_uploads(cells, device))
         case GaussianCentral():
             return watched(gaussian_server(cells, device))
+        case GaussianDistance():
+            return watched(distance_server(cells, device))
         case RecordPersonalised():
             raise ValueError(f"updates are not protected by {privacy.mechanism} here")
         case _:
@@ -104,7 +112,7 @@ def build_record_protection(
     match privacy:
         case RecordPersonalised():
             return watched(record_protection(privacy, cell, loss, plan, clients=clients))
-        case NoMechanism() | LaplaceL2() | GaussianLocal() | GaussianCentral():
+        case NoMechanism() | LaplaceL2() | GaussianLocal() | GaussianCentral() | GaussianDistance():
             raise ValueError(f"{privacy.mechanism} takes no steps record by record")
         case _:
             assert_never(privacy)

@@ -350,7 +350,8 @@ def _add_up(
             taking_part=present.sum(-1).tolist(),
             noise=cohort.count_noise,
         )
-    hypotheses = server.average(theta, sums, cohort.noise, clips=column)
+    apart = None if server.distance is None else server.distance(updates, present)
+    hypotheses = server.average(theta, sums, cohort.noise, clips=column, apart=apart)
     if planted is not None:
         counted = present & (chosen == 0)
         show_sum(planted, cohort.clients, counted, updates, before=theta, after=hypotheses)

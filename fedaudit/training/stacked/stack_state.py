@@ -15,6 +15,7 @@ from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.privacy import (
     GaussianCentral,
+    GaussianDistance,
     GaussianLocal,
     LaplaceL2,
     NoMechanism,
@@ -119,6 +120,8 @@ def _initial_clip(cell: Cell) -> float | None:
     match privacy:
         case GaussianCentral():
             return privacy.initial_clip
+        case GaussianDistance():
+            return privacy.clip
         case NoMechanism() | LaplaceL2() | GaussianLocal() | RecordPersonalised():
             return None
         case _:

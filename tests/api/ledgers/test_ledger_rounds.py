@@ -24,6 +24,13 @@ from tests.api.ledgers.trainings import (
 from tests.api.service import KEY, Api
 from workers.proof.declared_signing import DeclaredLedgerSigner
 
+BY_DISTANCE: dict[str, Any] = {
+    "name": "a server of AI4EOSC",
+    "mechanism": "gaussian-distance",
+    "observer": "final_model",
+    "unit": "client",
+    "population": 4,
+}
 FIXED = {"kind": "fixed-gaussian", "clients": 10, "population": 100, "noise_multiplier": 4.0}
 ZERO_OUT = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -91,6 +98,26 @@ def test_a_release_without_noise_leaves_no_bound(api: Api) -> None:
     assert figure["value"] is None
     assert "without noise" in figure["reason"]
     report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert "nothing bounds what they reveal" in report["verdict"]
+    assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
+
+
+def test_noise_by_distance_is_heuristic_and_has_no_epsilon(api: Api) -> None:
+    by_distance = {"kind": "gaussian-distance", "noise_multiplier": 0.01}
+    ledger = opened(api, BY_DISTANCE)
+    assert post(api, ledger, declared(1, ["a", "b"], by_distance)).status_code == 200
+    # An epsilon cannot be smuggled in, and the term bounds nothing in another ledger.
+    for other, event in ((ledger, GAUSSIAN), (opened(api), by_distance)):
+        answer = post(api, other, declared(2, ["a"], event))
+        assert answer.json()["errors"][0]["pointer"] == "/rounds/0/event/kind"
+    found = api.get(f"/v1/ledgers/{ledger}").json()
+    assert found["epsilon"] == []
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    guarantee, privacy = report["guarantee"], report["privacy"]
+    assert (guarantee["kind"], guarantee["label"]) == ("declared", "heuristic")
+    assert "not enforced as a formal guarantee" in guarantee["statement"]
+    assert privacy["epsilon_max"] is None
+    assert privacy["reasons"]["epsilon_max"]
     assert "nothing bounds what they reveal" in report["verdict"]
     assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
 

@@ -51,7 +51,9 @@ def test_the_blank_form_is_a_spec_that_can_run() -> None:
     assert spec.model.intercept  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("mechanism", ["none", "laplace-l2", "gaussian-local", "gaussian-central"])
+@pytest.mark.parametrize(
+    "mechanism", ["none", "laplace-l2", "gaussian-local", "gaussian-central", "gaussian-distance"]
+)
 def test_every_mechanism_needs_no_more_than_one_choice(mechanism: str) -> None:
     spec = parse_spec(
         built(

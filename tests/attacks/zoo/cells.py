@@ -98,6 +98,12 @@ def central(*, noise: str = "simulation", **changes: Any) -> Cell:
     return updates(privacy, **{**REPORTED, **changes})
 
 
+def distance(**changes: Any) -> Cell:
+    """`gaussian-distance`, of a network with two layers."""
+    privacy = {"mechanism": "gaussian-distance", "noise_multiplier": 0.5, "clip": 0.2}
+    return updates(privacy, **{**ONE, **LAYERS, **changes})
+
+
 def coins(**changes: Any) -> Cell:
     """`gaussian-central` whose clients toss coins."""
     return central(**{**COINS, **changes})

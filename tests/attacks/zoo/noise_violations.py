@@ -117,8 +117,8 @@ def lower_the_clip(patch: pytest.MonkeyPatch) -> None:
         found: tuple[Tensor, Tensor] = real_clip(self, updates, clips)
         return found
 
-    def average(self: Any, *given: Any, clips: Tensor) -> Tensor:
-        return real_average(self, *given, clips=torch.minimum(clips, largest[0]))
+    def average(self: Any, *given: Any, clips: Tensor, **named: Any) -> Tensor:
+        return real_average(self, *given, clips=torch.minimum(clips, largest[0]), **named)
 
     patch.setattr(TrustedServer, "clip", clip)
     patch.setattr(TrustedServer, "average", average)

@@ -13,10 +13,10 @@ from fedaudit.randomness import Source
 from fedaudit.runs import blocks
 from fedaudit.training.base import cohort
 from fedaudit.training.mechanisms import gaussian
-from fedaudit.training.mechanisms.gaussian import ServerNoise, TrustedServer
+from fedaudit.training.mechanisms.gaussian import LargestDistance, ServerNoise, TrustedServer
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import stack_round, stack_state
-from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, moving
+from tests.attacks.zoo.cells import NOISED_COUNTS, central, coins, distance, moving
 from tests.attacks.zoo.violations import violation
 
 
@@ -52,11 +52,19 @@ def share_noise_between_cells(real: Any, self: Any, *given: Any) -> ServerNoise:
 
 @violation(coins, "noise", "noise added", at=(TrustedServer, "average"))
 def noise_only_what_was_chosen(
-    real: Any, self: Any, theta: Tensor, sums: Tensor, noise: Any, *, clips: Tensor
+    real: Any, self: Any, theta: Tensor, sums: Tensor, noise: Any, **named: Any
 ) -> Tensor:
     """A hypothesis that nobody chose gets no noise."""
     chosen = (sums != 0).any(-1, keepdim=True).numpy()
-    return real(self, theta, sums, noise * chosen, clips=clips)
+    return real(self, theta, sums, noise * chosen, **named)
+
+
+@violation(distance, "noise", "noise added", at=(LargestDistance, "__call__"))
+def divide_by_the_distance_over_all_layers(
+    real: Any, self: Any, updates: Tensor, present: Tensor
+) -> Tensor:
+    """The largest distance is that of whole models, and no mean over their layers."""
+    return real(replace(self, layers=(sum(self.layers),)), updates, present)
 
 
 @violation(moving, "noise", "noise added")
@@ -84,11 +92,11 @@ def divide_by_who_came(real: Any, server: Any, theta: Tensor, drawn: Any, **give
 
 @violation(coins, "release", "divisor of sums", at=(TrustedServer, "average"))
 def divide_by_the_size_of_the_sum(
-    real: Any, self: Any, theta: Tensor, sums: Tensor, noise: Any, *, clips: Tensor
+    real: Any, self: Any, theta: Tensor, sums: Tensor, noise: Any, **named: Any
 ) -> Tensor:
     """The mechanism divides by what the updates themselves add up to."""
     secret = replace(self, denominators=self.denominators * (1 + sums.norm()))
-    return real(secret, theta, sums, noise, clips=clips)
+    return real(secret, theta, sums, noise, **named)
 
 
 @violation(coins, "release", "cluster_sizes")

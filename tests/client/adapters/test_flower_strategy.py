@@ -153,6 +153,13 @@ def test_amplification_is_counted_only_where_all_can_be_drawn(api: Api, client: 
     assert 0 < epsilon(api, amplified.id) < epsilon(api, plain.id)
 
 
+class Divided(DifferentialPrivacyServerSideFixedClipping):
+    """A wrapper whose noise is not what its fields say."""
+
+    def aggregate_train(self, *given: Any, **named: Any) -> Any:
+        return super().aggregate_train(*given, **named)
+
+
 def test_noise_that_is_not_known_has_to_be_stated(client: Client) -> None:
     central, local = Ledger.open(client, CENTRAL), Ledger.open(client, LOCAL)
     for inner, ledger, why in (
@@ -162,4 +169,11 @@ def test_noise_that_is_not_known_has_to_be_stated(client: Client) -> None:
     ):
         with pytest.raises(ValueError, match=why):
             FedauditStrategy(inner, ledger)
+    with pytest.raises(ValueError, match=r"Divided changes the noise.*gaussian-distance"):
+        FedauditStrategy(Divided(FedAvg(), 1.0, 1.0, 10), central)
+    terms = terms_for(FedAvg(), name="by distance", population=20, by_distance=True)
+    by_distance = {"kind": "gaussian-distance", "noise_multiplier": 0.01}
+    heuristic = Ledger.open(client, terms)
+    assert heuristic.terms["mechanism"] == "gaussian-distance"
+    FedauditStrategy(Divided(FedAvg(), 1.0, 1.0, 10), heuristic, event=by_distance)
     assert FedauditStrategy(FedAvg(), local, event=EVENT).weighted_by_key == "num-examples"

@@ -54,6 +54,9 @@ SPECS: dict[str, ExperimentSpec] = {
         {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1.0, "client_budget": 4.0}
     ),
     "central": a_spec({"mechanism": "gaussian-central", **GAUSSIAN}, clustering="reported"),
+    "distance": a_spec(
+        {"mechanism": "gaussian-distance", "noise_multiplier": 4, "clip": 1.0}, hypotheses=1
+    ),
     "local": a_spec({"mechanism": "gaussian-local", **GAUSSIAN}, hypotheses=1),
     "local-budget": a_spec(
         {"mechanism": "gaussian-local", **GAUSSIAN, "epsilon_budget": 4.0}, hypotheses=1

@@ -125,6 +125,7 @@ def test_a_model_leaves_where_the_guarantee_is_formal_for_all_datasets(name: str
         ("none", {}, "privacy.mechanism"),
         ("laplace-adaptive", {}, "set privacy.radius to a number"),
         ("laplace-fixed", {"clip": None}, "set privacy.clip"),
+        ("distance", {}, "use the mechanism gaussian-central"),
         ("records", {"inversion": "curve-fit"}, "set privacy.inversion to exact"),
         ("records-free", {}, "leave privacy.baseline out"),
         ("records-uniform", {}, "leave privacy.baseline out"),

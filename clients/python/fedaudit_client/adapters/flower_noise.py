@@ -58,6 +58,13 @@ def averaged_noise(strategy: Strategy, terms: Mapping[str, Any]) -> AveragedNois
             '{"kind": "none"} where there is no noise'
         )
     [wrapper] = found
+    if type(wrapper).aggregate_train not in [one.aggregate_train for one in _FIXED]:
+        raise ValueError(
+            f"{type(wrapper).__name__} changes the noise of Flower's wrapper, in a way that is not "
+            "known; state `event`, such as "
+            '{"kind": "gaussian-distance", "noise_multiplier": 0.01} for noise that is divided by '
+            "the distance of the clients"
+        )
     base = wrapper.strategy
     if type(base).aggregate_train is not FedAvg.aggregate_train:
         raise ValueError(
@@ -75,13 +82,24 @@ def averaged_noise(strategy: Strategy, terms: Mapping[str, Any]) -> AveragedNois
 
 
 def terms_for(
-    strategy: Strategy, *, name: str, population: int, delta: float, budget: float | None = None
+    strategy: Strategy,
+    *,
+    name: str,
+    population: int,
+    delta: float | None = None,
+    budget: float | None = None,
+    by_distance: bool = False,
 ) -> dict[str, Any]:
     """The terms of a ledger for a strategy with one of Flower's wrappers with fixed clipping.
 
     `population`: how many clients there are. `budget`: the most epsilon at `delta` that one of
-    them may spend. Raises ValueError where the wrapper's noise is not known to be that of a mean.
+    them may spend. `by_distance`: the server divides its noise by the distance of the clients, so
+    that there is no epsilon; rounds then state `event`. Raises ValueError where the wrapper's
+    noise is not known to be that of a mean.
     """
+    if by_distance:
+        event = {"kind": "gaussian-distance"}
+        return plain.terms_for(event, name=name, population=population, server_adds_noise=True)
     terms = plain.terms_for(
         {"kind": "gaussian"},
         name=name,

@@ -34,7 +34,9 @@ def terms_for(
     """
     kind, observer = event["kind"], "final_model" if server_adds_noise else "server"
     terms = {"name": name, "population": population, "unit": "client", "observer": observer}
-    if kind == "none":
+    if kind == "gaussian-distance" and not server_adds_noise:
+        raise ValueError(f"{kind} is noise of a trusted server: set `server_adds_noise`")
+    if kind in ("gaussian-distance", "none"):
         return {**terms, "mechanism": kind}
     if kind == "laplace-l2":
         metric = {one: event[one] for one in ("radius", "clip")}

@@ -1,0 +1,188 @@
+"""The attack `client-inference`: which clients took part, told from the model by one of them.
+
+Sainz-Pardo Diaz et al., "Metric-privacy-inspired noise calibration in federated learning",
+Knowledge-Based Systems 343 (2026), sections 5 and 7.4: a semi-honest client has the model that the
+server sends to all, the loss that the server tells of all clients together, and some rows of the
+client that it asks about. It takes a small loss on these for a sign that the client took part. The
+paper compares a training with the client and one without; here clients of one training are compared
+with those that were held out of it, by the coin of the split. Where there are shadow runs, a client
+is scored by the likelihood ratio of its rows (LiRA) instead.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedaudit.arrays import Bools, Floats
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
+from fedaudit.attacks.attack_files import csv_table
+from fedaudit.attacks.membership.member_rates import (
+    CONFIDENCE,
+    area_under_curve,
+    claim_of,
+    clopper_pearson,
+    contradiction_of,
+    found_members,
+)
+from fedaudit.attacks.membership.member_scores import (
+    RowObserver,
+    likelihood_ratios,
+    observe_shadows,
+)
+from fedaudit.attacks.membership.membership_attack import beside_claim, claim_section
+from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows, draw_shadows
+from fedaudit.randomness import Purpose, Source
+from fedaudit.reports.sections.attacks import Advantage, ClientInferenceSection
+from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
+from fedaudit.spreadsheet import plain_text
+
+_DETECTED = 1.645 + 0.842
+"""Standard normal quantiles of a one-sided level of 5 % and a power of 80 %."""
+
+
+def attack_client_inference(
+    spec: ClientInferenceSpec, attacked: AttackedRun, *, progress: Progress
+) -> AttackOutcome:
+    """Guesses of who took part, by the trained hypotheses."""
+    cell = attacked.run.cell
+    source = source_of(cell)
+    every = choose_rows(cell, source, models=spec.shadows or 1)
+    rows = _shadow_rows(every, source, share=spec.shadow_share)
+    seen = RowObserver(cell, rows, torch.device(attacked.device)).observe(
+        attacked.result.hypotheses
+    )
+    clients = _Clients.of(rows)
+    if spec.shadows is None:
+        loss = clients.means(seen.loss)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = loss[clients.took_part].mean() / loss - 1
+    else:
+        cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows)
+        shadows = observe_shadows(
+            cells, trained, rows, device=attacked.device, progress=lambda done: progress(0.9 * done)
+        )
+        scores = clients.means(likelihood_ratios(seen.statistic, shadows))
+    lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
+    scores = np.nan_to_num(scores, nan=lowest, posinf=most, neginf=lowest)
+    section = _section(spec, attacked, clients, scores)
+    names = attacked.run.federation.client_names
+    lines = (
+        {
+            "client": plain_text(names[client]),
+            "took_part": int(clients.took_part[place]),
+            "score": float(scores[place]),
+        }
+        for place, client in enumerate(clients.firsts.client.tolist())
+    )
+    progress(1.0)
+    return AttackOutcome(section, {"clients.csv": csv_table(lines)})
+
+
+def _shadow_rows(rows: AttackedRows, source: Source, *, share: float) -> AttackedRows:
+    """Of each client a random share of its rows, at least one."""
+    words = source.wide_words(purpose=Purpose.ATTACK, round_=5, counters=rows.place, count=1)
+    order = np.lexsort((words[..., 0].reshape(-1), rows.client))
+    _, first, counts = np.unique(rows.client[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, counts)
+    kept = np.sort(order[rank < np.repeat(np.ceil(share * counts), counts)])
+    return AttackedRows(rows.place[kept], rows.client[kept], rows.member[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Clients:
+    """The clients of attacked rows, in their order."""
+
+    firsts: AttackedRows
+    """One row of each, which stands for it."""
+    counts: Floats
+
+    @classmethod
+    def of(cls, rows: AttackedRows) -> "_Clients":
+        _, first, counts = np.unique(rows.client, return_index=True, return_counts=True)
+        firsts = AttackedRows(rows.place[first], rows.client[first], rows.member[first])
+        return cls(firsts, counts.astype(np.float64))
+
+    @property
+    def took_part(self) -> Bools:
+        return self.firsts.member
+
+    def means(self, of_rows: Floats) -> Floats:
+        """The mean of each client's rows."""
+        ends = np.cumsum(self.counts).astype(np.int64)
+        sums = np.add.reduceat(of_rows, np.concatenate([[0], ends[:-1]]))
+        means: Floats = sums / self.counts
+        return means
+
+
+def _advantage(scores: Floats, took_part: Bools) -> Advantage:
+    """Of the guess that whoever scores above 0 took part: a threshold that no data chose."""
+    guessed, each = scores > 0, 1 - (1 - CONFIDENCE) / 2
+    shares, limits = [], []
+    for side in (guessed[took_part], guessed[~took_part]):
+        shares.append(float(side.mean()))
+        limits.append(clopper_pearson(int(side.sum()), len(side), confidence=each))
+    true, false = limits
+    return Advantage(
+        value=shares[0] - shares[1], low=true.low - false.high, high=true.high - false.low
+    )
+
+
+def _section(
+    spec: ClientInferenceSpec, attacked: AttackedRun, clients: _Clients, scores: Floats
+) -> ClientInferenceSection:
+    rows, took_part = clients.firsts, clients.took_part
+    auc, claim = area_under_curve(scores, took_part), claim_of(attacked)
+    alarm, weighed = None, None
+    if not isinstance(claim, str):
+        against = contradiction_of(claim, scores, rows)
+        weighed = attacked.weigh(against.e_value, "run")
+        alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
+    inside, outside = int(took_part.sum()), int((~took_part).sum())
+    spread = np.sqrt((inside + outside + 1) / (12 * inside * outside))
+    advantage, found = _advantage(scores, took_part), found_members(scores, rows)
+    rates = [one.rate for one in found]
+    detectable = min(1.0, float(0.5 + _DETECTED * spread))
+    statement = (
+        f"A client that had {spec.shadow_share:.0%} of the rows of each of {inside} clients that "
+        f"took part and of {outside} that did not, by the coin of the split, scored the former "
+        f"above the latter in {auc:.1%} of pairs (AUC), where guessing gives 50 %; an AUC of "
+        f"{detectable:.1%} would be told from that with a chance of 80 %. Of those with a positive "
+        "score it said that they took part: the share of the former less that of the latter is "
+        f"{advantage.value:.1%} ({advantage.low:.1%} to {advantage.high:.1%}). "
+        f"{beside_claim(claim, rates, alarmed=alarm is not None)} A better attack may find more, "
+        "and one that compares the models of all rounds may."
+    )
+    return ClientInferenceSection(
+        kind="client-inference",
+        status="done",
+        reason=None,
+        statement=statement,
+        capabilities=_capabilities(spec),
+        alarm=alarm,
+        **({} if weighed is None else weighed.fields()),
+        unit="client",
+        shadow_share=spec.shadow_share,
+        shadows=spec.shadows,
+        took_part=inside,
+        did_not=outside,
+        auc=auc,
+        detectable_auc=detectable,
+        advantage=advantage,
+        tpr_at_fpr=rates,
+        confidence=CONFIDENCE,
+        claim=None if isinstance(claim, str) else claim_section(claim),
+        reasons={"claim": claim} if isinstance(claim, str) else {},
+    )
+
+
+def _capabilities(spec: ClientInferenceSpec) -> list[str]:
+    return [
+        "Is a client: has the trained hypotheses, as every client is sent them.",
+        f"Has {spec.shadow_share:.0%} of the rows of the client in question, with their targets.",
+        "Has the mean loss of those who took part, as the server tells it."
+        if spec.shadows is None
+        else f"Knows the spec but for its seed, and trains {spec.shadows} shadow runs by it on "
+        "random halves of all clients' data.",
+        "Does not know the seed of the run, which decides who took part.",
+    ]

@@ -1,0 +1,91 @@
+"""What every mechanism of a spec answers for the rest of the spec."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from fedaudit.spec.base import SpecPart
+from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.training import Training
+
+
+class MechanismPart(SpecPart):
+    """A mechanism, which has no answer by default: one that leaves any out cannot be made."""
+
+    protects: ClassVar[bool] = True
+    """Whether anything bounds what the models disclose."""
+
+    @property
+    @abstractmethod
+    def has_noise_per_layer(self) -> bool:
+        """Whether each layer of the network has noise of its own."""
+
+    @property
+    @abstractmethod
+    def budget_column(self) -> str | None:
+        """The column of the table with each record's budget; None where there is none."""
+
+    @property
+    @abstractmethod
+    def draws_by_record(self) -> bool:
+        """Whether something is drawn for each record: which validate, or with which budgets."""
+
+    @abstractmethod
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        """Every fault between the mechanism and the rest, each with its field and the remedy."""
+
+
+class UpdateMechanism(MechanismPart):
+    """A mechanism of whole updates, for which no record has a budget."""
+
+    mechanism: str
+    gains_from_coins: ClassVar[bool]
+    """Whether secret coins for clients lower the cost of a round."""
+    hides_choices: ClassVar[bool]
+    """Whether its figures hold where clients choose from several hypotheses."""
+
+    @property
+    def has_noise_per_layer(self) -> bool:
+        return False
+
+    @property
+    def budget_column(self) -> None:
+        return None
+
+    @property
+    def draws_by_record(self) -> bool:
+        return False
+
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        if federation.holds_out_rows:
+            yield from self._check_held_out_rows(training)
+        if training.asked_clients is None and not self.gains_from_coins:
+            yield refuse_at(
+                "/training/cohort/sampling",
+                f"{self.mechanism} gains nothing from secret coins and draws a fixed number of "
+                "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
+                "`gaussian-central` and `record-personalised`, and random allocation with "
+                "`gaussian-central`",
+            )
+        if not self.hides_choices:
+            yield from check_one_hypothesis(self.mechanism, training)
+
+    def _check_held_out_rows(self, training: Training) -> Refusals:
+        """Held-out rows of clients that train must decide nothing of what is released."""
+        if training.stopping.patience is not None and self.protects:
+            yield refuse_at(
+                "/training/stopping/patience",
+                "would end training by held-out rows of clients that train, without noise; "
+                f"{self.mechanism} then covers no model; use null, or "
+                "`federation.validation_unit: client`",
+            )
+
+
+def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:
+    """Refuses several hypotheses, where which one a client chose is not hidden."""
+    if training.hypotheses > 1:
+        yield refuse_at(
+            "/training/hypotheses",
+            f"{mechanism} does not hide which hypothesis a client chose, so nothing that it states "
+            "would hold for several; use 1, or the mechanism `gaussian-central` or `laplace-l2`",
+        )
