@@ -228,8 +228,6 @@ class Settings(BaseSettings):
     """Of an uploaded file of parameters, which is held in memory."""
     max_data_memory_bytes: Annotated[int, Field(ge=1)] = 4 << 30
     """That the data of one run may take, by an estimate from its rows, features and attributes."""
-    max_mapped_bytes: Annotated[int, Field(ge=0)] = 64 << 30
-    """Of data that are laid out below `data_dir` to be mapped by many; 0 keeps none."""
     max_planned_records: Annotated[int, Field(ge=1)] = 1_000_000
     """Records of a `record-personalised` spec, each of which is planned by itself."""
     min_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -300,9 +298,9 @@ class Settings(BaseSettings):
         return chosen
 
     @property
-    def maps_dir(self) -> Path | None:
-        """Where data are laid out to be mapped; None where none are kept."""
-        return self.data_dir / "maps" if self.max_mapped_bytes else None
+    def scratch_dir(self) -> Path:
+        """Where large data are laid out while they are used."""
+        return self.data_dir / "maps"
 
     @property
     def proxies(self) -> list[str]:

@@ -29,7 +29,7 @@ _KEY = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)+")
 _LEFT_OVER = re.compile(r"\.[a-z0-9-]+\.[a-z0-9_]{8}")
 """How `_LocalWriter` names a file until it is complete."""
 _LEFT_SECONDS = 24 * 3600.0
-"""Since the last byte came; no upload pauses so long."""
+"""Since the last byte came; no upload pauses, and no data are loaded, so long."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BLOCK_BYTES = 16 * 2**20
 """Size of the parts that a remote file is sent and fetched in."""
@@ -325,3 +325,11 @@ def _failing() -> Iterator[None]:
     except Exception as error:
         # Each object store's client has exceptions of its own.
         raise StorageError(f"the storage failed: {type(error).__name__}") from error
+
+
+def remove_left_over(scratch: Path) -> None:
+    """What killed processes left where data are laid out, and what earlier versions kept there."""
+    with suppress(OSError):
+        for path in scratch.iterdir():
+            if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)

@@ -61,9 +61,6 @@ class ProfileRun(ClaimedUnit):
             profile = data.profile(row.fingerprint)
             # A column that the registration does not use: the data are as good as without it.
             hashes = _tried("rows not compared", row, partial(data.row_hashes, keep=SKETCHED))
-            # Before it is ready, so that no submission waits for it. Of memory its profile warns;
-            # experiments may read all of it.
-            _tried("not laid out", row, partial(data.lay_out, profile))
         except InvalidInputError as error:
             reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))

@@ -68,11 +68,7 @@ class WorkerContext:
     def room(self) -> DataRoom:
         """What clients' data may take of this machine."""
         settings = self.settings
-        return DataRoom(
-            memory_bytes=settings.max_data_memory_bytes,
-            maps_dir=settings.maps_dir,
-            maps_bytes=settings.max_mapped_bytes,
-        )
+        return DataRoom(settings.max_data_memory_bytes, settings.scratch_dir)
 
     @cached_property
     def storage(self) -> Storage:

@@ -8,6 +8,7 @@ from fedaudit.federations.federation import DataKey, Federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import stacks
 from infrastructure.signing_keys import ROUNDING
+from infrastructure.storage import remove_left_over
 from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository
 from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
@@ -20,7 +21,6 @@ from workers.disclosure_memory import Opened, settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import RunningExperiment, load_cell, resume_experiment
 from workers.proof.signing import enter_run
-from workers.sweeper import tidy_maps
 
 log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> bool:
         except Exception as error:
             log.exception("attempt failed", attempt=claim.attempts)
             run.give_up(error)
-    tidy_maps(context.settings, context.database)
+    remove_left_over(context.settings.scratch_dir)
     return True
 
 

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from time import monotonic
 
 import structlog
@@ -35,6 +34,7 @@ from infrastructure.storage import (
     attack_files_key,
     model_key,
     record_table_key,
+    remove_left_over,
 )
 from models.database import AWAY, Database
 from models.repositories import (
@@ -50,7 +50,6 @@ from models.repositories import (
     UnitRepository,
     UnitStackRepository,
     fail_unit,
-    gone_contents,
 )
 from models.repositories.files import OldFile
 from models.tables.experiments import Unit
@@ -67,20 +66,6 @@ from workers.proof.signing import (
     sign_as_stored,
 )
 from workers.webhooks import WebhookDispatcher
-
-
-def tidy_maps(settings: Settings, database: Database) -> None:
-    """Remove maps of contents that were deleted or erased everywhere, and those long unused."""
-    if settings.maps_dir is None or not settings.maps_dir.is_dir():
-        return
-    from fedaudit.federations.mapped import MapFolder
-
-    folder = MapFolder(settings.maps_dir, settings.max_mapped_bytes)
-    try:
-        folder.tidy(partial(gone_contents, database))
-    except (OSError, SQLAlchemyError) as error:
-        log.warning("mapped data not tidied", detail=type(error).__name__)
-
 
 _EVERY_SECONDS = 60.0
 _REMOVED_AT_ONCE = 100
@@ -118,7 +103,7 @@ class Expiry:
             self._note(old, days)
         self._remove()
         self._forget_rows()
-        tidy_maps(self._settings, self._database)
+        remove_left_over(self._settings.scratch_dir)
 
     def _note(self, files: Sequence[OldFile], kept_days: int) -> None:
         """One transaction a project, with its entry in the audit log."""

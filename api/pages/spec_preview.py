@@ -115,7 +115,6 @@ def _cost_note(planned: ExperimentPlan) -> CostNote:
         kind=kind,
         in_force=in_force,
         bounds_every_dataset=bounds_every_dataset,
-        is_epsilon=of_epsilon is not None,
     )
     proven = kind == "formal" and in_force and bounds_every_dataset
     tone = _tone(cost_level(exponent, delta=delta), proven=proven)

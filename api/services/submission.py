@@ -28,6 +28,7 @@ from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.sweeps.report_section import repeated
 from fedaudit.sweeps.sweep_costs import sweep_facts
 from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
@@ -48,6 +49,11 @@ from models.vocabulary import ENDED, AuditAction
 log = structlog.get_logger()
 
 RETRIED = ("failed", "cancelled")
+_FIXED_COHORT = (
+    "the bound of a cohort of fixed size is often several times that of coins (`cohort: {sampling: "
+    "poisson, rate: ...}`) or of blocks (`{sampling: allocation, every: ...}`) with the same noise "
+    "on as many clients, whose figures are of other neighbours"
+)
 
 
 @dataclass
@@ -294,6 +300,12 @@ def try_admission(call: Call, planned: ExperimentPlan, others: Sequence[Experime
         if error.slug != "budget-exhausted":
             raise
         refusal = error.detail
+    spec, clients = planned.spec, planned.training_clients
+    if (
+        isinstance(spec.privacy, GaussianCentral)
+        and 0 < (spec.training.asked_clients or 0) < clients
+    ):
+        warnings.append(_FIXED_COHORT)
     return Trial(refusal, [*planned.doubts, *warnings], is_bounded)
 
 

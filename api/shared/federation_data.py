@@ -104,8 +104,8 @@ def _unusable(message: str) -> InvalidInputError:
     return error_at(_POINTER, message, of_spec=True)
 
 
-_KEPT = 4
-_MAX_KEPT_BYTES = 64 * 2**20
+_KEPT, _MAX_KEPT_BYTES = 4, 512 * 2**20
+"""How many are kept at most, and what all of them together take."""
 
 
 class FederationCache:
@@ -113,7 +113,7 @@ class FederationCache:
     callers, of whom a project has one."""
 
     def __init__(self, sources_dir: Path | None, settings: Settings | None = None) -> None:
-        """`settings`: of the room that data may take; None for the defaults, without maps."""
+        """`settings`: of the room that data may take; None for the defaults."""
         self._sources_dir = sources_dir
         self._settings = settings
         self._lock = threading.Lock()
@@ -131,11 +131,7 @@ class FederationCache:
         def loaded() -> "LoadedFederation":
             room, settings = DataRoom(), self._settings
             if settings is not None:
-                room = DataRoom(
-                    memory_bytes=settings.max_data_memory_bytes,
-                    maps_dir=settings.maps_dir,
-                    maps_bytes=settings.max_mapped_bytes,
-                )
+                room = DataRoom(settings.max_data_memory_bytes, settings.scratch_dir)
             return outline_federation(
                 spec, files=Files(self._sources_dir, uploads.open, uploads.may_read, room)
             )
@@ -149,14 +145,17 @@ class FederationCache:
                 self._kept.move_to_end(key)
         if kept is None:
             federation = loaded()
-            if federation.nbytes + federation.row_bytes <= _MAX_KEPT_BYTES:
-                with self._lock:
-                    self._kept[key] = federation
-                    if len(self._kept) > _KEPT:
-                        self._kept.popitem(last=False)
+            with self._lock:
+                self._kept[key] = federation
+                while len(self._kept) > _KEPT or self._kept_bytes > _MAX_KEPT_BYTES:
+                    self._kept.popitem(last=False)
             return federation
         check_agreement(spec, kept)
         return kept
+
+    @property
+    def _kept_bytes(self) -> int:
+        return sum(one.nbytes + one.row_bytes for one in self._kept.values())
 
     def forget(self) -> None:
         """Keep none of what was loaded so far."""

@@ -18,9 +18,9 @@ from api.shared.ledger_states import LedgerStates
 from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from infrastructure.settings import Settings
-from infrastructure.storage import Storage, StorageError
+from infrastructure.storage import Storage, StorageError, remove_left_over
 from models.database import Database, schema_state
-from models.repositories import Budgets, ProjectRepository, UploadRepository, gone_contents
+from models.repositories import Budgets, ProjectRepository, UploadRepository
 from models.tables.federations import PendingUpload
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Resources:
             if swept := self.storage.sweep():
                 log.info("unfinished uploads removed", files=swept)
             self.remove_expired_uploads()
-            self._tidy_maps()
+            remove_left_over(self.settings.scratch_dir)
         except (StorageError, SQLAlchemyError, OSError) as error:
             log.warning("storage not tidied", detail=str(error)[:200])
 
@@ -120,16 +120,6 @@ class Resources:
             # fails, and can be discarded again.
             if UploadRepository(session).discard(upload):
                 self.storage.delete(upload.storage_key)
-
-    def _tidy_maps(self) -> None:
-        """Remove what is laid out here of data that every project deleted or erased."""
-        folder = self.settings.maps_dir
-        if folder is None or not folder.is_dir():
-            return
-        from fedaudit.federations.mapped import MapFolder
-
-        gone = partial(gone_contents, self.database)
-        MapFolder(folder, self.settings.max_mapped_bytes).tidy(gone)
 
     def close(self) -> None:
         """Close the connections."""

@@ -157,7 +157,7 @@ def train(
     spec = spec_of(method, distribution, seed=seed, setting=setting)
     cell = Cell(spec, prepared(spec, data, setting.scaling))
     stack = PersonalisedRun([cell], checkpoints=[_start(cell, setting.start)])
-    records = stack.advance(spec.training.rounds)[0]
+    records = list(stack.advance(spec.training.rounds)[0])
     use, spent = record_use_of(spec, cell.federation), stack.result(0).records
     assert use is not None
     assert spent is not None

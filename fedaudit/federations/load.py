@@ -1,6 +1,6 @@
 """Load or profile the federation of a spec: the entry point of this package."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
@@ -13,7 +13,6 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups import compared, left_out_rows, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
-from fedaudit.federations.profiles.profile import NUMERIC_TARGET
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
@@ -139,14 +138,6 @@ class RegisteredData:
         codes = {figures["target"]: figures["classes"], **attributes}
         raise_errors(label_faults(self.registration.federation.labels, codes))
         return figures
-
-    def lay_out(self, figures: Mapping[str, Any]) -> None:
-        """Lay a large table out as experiments will ask for it that take what was registered.
-
-        `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
-        """
-        reason = figures.get("reasons", {}).get("class_balance")
-        self._kind.lay_out(self._asked(classification=reason != NUMERIC_TARGET))
 
     def row_hashes(self, *, keep: int) -> NDArray[np.int64] | None:
         """The `keep` smallest hashes of a table's rows; None for what is no table.

@@ -68,12 +68,6 @@ class FileKind(SourceKind[Of]):
         figures["notes"] += self.profile_notes()
         return figures
 
-    def lay_out(self, asked: LoadRequest) -> None:
-        """Do now what the first experiment that asks so would wait for, where it is worth it.
-
-        Raises InvalidInputError.
-        """
-
     def row_hashes(self, asked: LoadRequest, *, keep: int) -> NDArray[np.int64] | None:
         """The `keep` smallest hashes of the rows, by which near-copies are found; None for what is
         no table. Raises InvalidInputError."""

@@ -348,11 +348,6 @@ class Stopping(SpecPart):
     """Held-out clients drawn for each validation; null takes them all."""
 
 
-def is_validated(number: int, *, every: int, last_round: int) -> bool:
-    """Whether a round is validated: each that `every` divides, and always the last one."""
-    return number % every == 0 or number == last_round
-
-
 class Training(SpecPart):
     """Rounds of sampling, local updates, clustering and averaging."""
 

@@ -33,7 +33,6 @@ from models.repositories.files import (
     OldFileRepository,
     PendingUploadRepository,
     UploadRepository,
-    gone_contents,
 )
 from models.repositories.ledger import LedgerRepository
 from models.repositories.reports import ReportListRepository, ReportRepository

@@ -1,14 +1,13 @@
 """Files of projects: parameters, tables that wait for their registration, and what has expired."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, exists, select
 
 from models.clock import seconds_from_now, utc_now
-from models.database import Database
 from models.identifiers import new_id
 from models.person import Actor
 from models.repositories.base import Repository, ScopedRepository, table_of
@@ -233,13 +232,3 @@ class OldFileRepository(Repository):
 def _same(file: ExpiredFile) -> tuple[ColumnElement[bool], ...]:
     names = ("project_id", "kind", "owner")
     return tuple(table_of(ExpiredFile).c[name] == getattr(file, name) for name in names)
-
-
-def gone_contents(database: Database, fingerprints: Collection[str]) -> set[str]:
-    """Those of the contents that every project that had them deleted or erased."""
-    columns = (Federation.fingerprint, Federation.status)
-    with database.read() as session:
-        asked = select(*columns).where(Federation.fingerprint.in_(fingerprints))
-        found = session.execute(asked).all()
-    held = {one for one, status in found if status not in ("deleted", "erased")}
-    return {fingerprint for fingerprint, _ in found} - held

@@ -24,12 +24,9 @@ from fedaudit.attacks.canaries.planted_canaries import (
     ReleaseEvidence,
     companion_of,
     draw_canaries,
-    no_epsilon,
 )
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.lower_bounds.e_values import EvidenceBasis
-from fedaudit.privacy.lower_bounds.epsilon_bounds import GuessPlan, by_score, one_run_epsilon
-from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.reports.sections.attacks import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
@@ -52,7 +49,7 @@ def attack_by_canaries(
     if isinstance(privacy, LaplaceL2):
         return audit_metric(companion, privacy, attacked.weigh, progress=progress)
     if claim is None:
-        return _audit_without_claim(companion, progress=progress)
+        raise ValueError("nothing is claimed, and canaries have nothing to test")
     planned = plan_bounds(claim, canaries=spec.count, significance=spec.significance)
     audit = CanaryAudit(companion, planned)
     progress(0.0)
@@ -188,46 +185,4 @@ def _verdict(epsilon: float, bounds: Sequence[CanaryBound], *, alarm: bool) -> s
         "No measurement exceeds the claim, but none was likely to even if the noise were half of "
         "what is claimed: this is no all-clear. More canaries or rounds would show more, by "
         "known-noise at least."
-    )
-
-
-def _audit_without_claim(companion: Companion, *, progress: Progress) -> AttackOutcome:
-    """The one-run bound at delta 0 if nothing is claimed, by guessing a quarter of the canaries
-    each way."""
-    law = ReleaseLaw(ratio=1.0, rate=1.0, compositions=1, adjacency="replace-one")
-    spec, canaries = companion.spec, companion.canaries
-    found = ReleaseEvidence(canaries, law)
-    planted = CanaryClients(companion.pool.clients, canaries, found, clip=1.0, denominator=1.0)
-    companion.train(planted, progress=progress)
-    plan = GuessPlan(max(1, spec.count // 4), spec.count // 4)
-    correct = int(plan.correct(by_score(found.scores, canaries.coins)))
-    epsilon = one_run_epsilon(
-        canaries=spec.count,
-        guesses=plan.guesses,
-        correct=correct,
-        delta=0.0,
-        significance=spec.significance,
-    )
-    bound = CanaryBound(
-        name="one-run",
-        epsilon_lower_bound=epsilon,
-        significance=spec.significance,
-        power=0.0,
-        assumption="fair, independent coins; epsilon at delta 0",
-        canaries=spec.count,
-        all_clear="nothing is claimed, so that nothing can be exceeded",
-    )
-    return companion.outcome(
-        f"Nothing is claimed. Of {plan.guesses} coins guessed from the uploads {correct} were "
-        f"guessed correctly, which no mechanism with an epsilon below {epsilon:.3g} allows; how "
-        "large the figure is depends on the number of canaries alone, since nothing hides them.",
-        "server",
-        releases=found.participations,
-        scores=found.scores,
-        guesses=plan.guessed(found.scores),
-        fields={
-            **no_epsilon("updates leave as they are: no epsilon is claimed, and none bounds them"),
-            "correlation": 0.0,
-            "bounds": [bound],
-        },
     )

@@ -10,6 +10,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.randomness import Purpose, Source, uniforms
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.errors import FieldError
+from fedaudit.spec.privacy import NoMechanism
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import record_use_of, split_of, training_records
 
@@ -54,6 +55,9 @@ def draw_pool(cell: Cell, count: int, source: Source) -> CanaryPool:
 
 def faults(spec: CanariesSpec, cell: Cell, *, pointer: str) -> list[FieldError]:
     """Why the data cannot hold these canaries; `pointer` is that of the attack."""
+    if isinstance(cell.spec.privacy, NoMechanism):
+        why = "`none` claims nothing that canaries could test; use `membership`, or a mechanism"
+        return [FieldError(f"{pointer}/kind", why, of_spec=True)]
     role, n = mechanism_of(cell.spec).facts.applied_by, cell.shape.n
     match role:
         case "clients" | "server":

@@ -23,11 +23,9 @@ class DataRoom:
 
     memory_bytes: int = 4 * 2**30
     """That the data of one run may take, by estimate."""
-    maps_dir: Path | None = None
-    """Where data are laid out to be mapped, once for all that use them; None lays out large data
-    for each run in the system's place for temporary files."""
-    maps_bytes: int = 64 * 2**30
-    """Of the data in that folder."""
+    scratch_dir: Path | None = None
+    """Where large data are laid out while they are used; None for the system's place for temporary
+    files."""
 
 
 MAX_EXPANDED_BYTES = 16 * 2**30
@@ -198,25 +196,6 @@ class SourceFile:
                     progress()
             self._fingerprint = self._checked(digest.hexdigest())
         return self._fingerprint
-
-    def known_as(self, fingerprint: str) -> str:
-        """Take over a fingerprint that was read from the same file before, and give it back.
-
-        Raises InvalidInputError where an upload is no longer what was uploaded.
-        """
-        self._fingerprint = self._checked(fingerprint)
-        return self._fingerprint
-
-    @property
-    def identity(self) -> tuple[int, ...]:
-        """Device, inode, size and the times of change: what differs once a file was written to."""
-        found = os.fstat(self._descriptor)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-    @property
-    def changed_at(self) -> float:
-        """When content or rights of the file changed last, in seconds since 1970."""
-        return os.fstat(self._descriptor).st_ctime
 
     def fault(self, message: str) -> InvalidInputError:
         """An error about this file, to be raised."""

@@ -1,15 +1,12 @@
-"""A CSV or Parquet file with features and a target, as a federation, perhaps laid out on disk;
-and its profile: that of its outline, and what only its cells show.
+"""A CSV or Parquet file with features and a target, as a federation; and its
+profile: that of its outline, and what only its cells show.
 
 An outline is the same without the cells of its features, for a plan: they are checked column by
 column, gathered on disk, so that it takes memory for the rows alone.
 """
 
 import errno
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,19 +18,10 @@ from numpy.typing import NDArray
 from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels, number_in
-from fedaudit.federations.mapped import (
-    WORTH_A_MAP,
-    MapFolder,
-    Rows,
-    check_clients,
-    making_folder,
-    pack,
-    read_federation,
-    write_federation,
-)
+from fedaudit.federations.mapped import Rows, check_clients, loading_folder, pack
 from fedaudit.federations.profiles.giveaways import RowSample, giveaways
 from fedaudit.federations.profiles.profile import profile
-from fedaudit.federations.reading.source_files import DataRoom, SourceFile, open_source
+from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows
 from fedaudit.federations.record_keys import smallest_row_hashes, table_record_keys
@@ -56,7 +44,6 @@ from fedaudit.spec.errors import error_at
 from fedaudit.spec.fairness import Groups, Rule
 from fedaudit.spec.sources import Centre, Range
 from fedaudit.spec.table import Dirichlet, Iid, Shards, Table
-from fedaudit.version import __version__
 
 MAX_CLIENTS = 1_000_000
 _MAX_WHOLE_NUMBERS = 100
@@ -325,92 +312,22 @@ def _target_scale(source: Table) -> float:
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_DECIDE_NO_ROW = {"path", "id", "labels", "scoring"}
-_DECIDE_WITH_SEED = {"validation_fraction", "validation_unit"}
-"""Fields that say who is held out: the data depend on it where they depend on the seed."""
 
 
-def mapped_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federation:
-    """The federation in a table, mapped where it was laid out before.
-
-    Laid out anew where it was not, or where the file's content changed; a small file is read.
-    Raises InvalidInputError.
-    """
+def loaded_table(
+    source: Table, file: SourceFile, asked: LoadRequest, *, reading: Reading = KeptFeatures
+) -> Federation:
+    """The federation in a table. Raises InvalidInputError."""
     try:
-        maps = map_folder(asked.files.room)
-        if maps is None or file.size < WORTH_A_MAP:
-            with _making(asked.files.room) as folder:
-                federation = load_table(source, file, asked, folder=folder)
-                if not federation.is_large:
-                    return federation
-                write_federation(federation, folder)
-                return read_federation(folder) or federation
-        key = map_key(source, asked)
-        found = maps.find(maps.fingerprint(file, asked.progress), key)
-        if found is not None:
-            return found
-        with maps.making() as folder:
-            federation = load_table(source, file, asked, folder=folder)
-            file.check_unchanged()
-            return maps.keep(federation, folder, key)
+        with loading_folder(asked.files.room.scratch_dir) as folder:
+            return load_table(source, file, asked, folder=folder, reading=reading)
     except OSError as error:
         if error.errno in _FULL:
             raise file.fault(
                 "takes more room than is left on the disk where the service lays out data; name "
-                "fewer features, or free some of it (FEDAUDIT_MAX_MAPPED_BYTES bounds what is kept "
-                "there)"
+                "fewer features, or free some of it"
             ) from None
         raise
-
-
-def map_folder(room: DataRoom) -> MapFolder | None:
-    """Where data are laid out; None where nothing is kept, or nothing can be written."""
-    if room.maps_dir is None:
-        return None
-    maps = MapFolder(room.maps_dir, room.maps_bytes)
-    return maps if maps.is_usable else None
-
-
-def _making(room: DataRoom) -> AbstractContextManager[Path]:
-    """A folder for one reading. Below the maps where there are some: there what a killed process
-    left is removed."""
-    maps = map_folder(room)
-    return making_folder(None if maps is None else maps.folder)
-
-
-def map_key(source: Table, asked: LoadRequest) -> str:
-    """A digest of all that the data depend on beside the file, and of what read it."""
-    seeded = source.traits.draws_data
-    left_out = _DECIDE_NO_ROW | (set() if seeded else _DECIDE_WITH_SEED)
-    told = [
-        __version__,
-        "numbers before cuts",
-        source.model_dump(mode="json", exclude=left_out),
-        asked.fairness.sensitive,
-        asked.fairness.edges,
-        asked.classification,
-        asked.seed if seeded else None,
-        asked.budgets,
-        asked.keyed,
-        source.validation_unit if asked.keyed else None,
-    ]
-    text = json.dumps(told, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def outlined_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federation:
-    """The federation in a table without its features, or mapped where it was laid out before.
-
-    Equal to the loaded one in all else. Raises InvalidInputError with the errors of loading.
-    """
-    maps = map_folder(asked.files.room)
-    if maps is not None and file.size >= WORTH_A_MAP:
-        fingerprint = maps.fingerprint(file, asked.progress)
-        mapped = maps.find(fingerprint, map_key(source, asked))
-        if mapped is not None:
-            return mapped
-    with _making(asked.files.room) as folder:
-        return load_table(source, file, asked, folder=folder, reading=CheckedFeatures)
 
 
 class TableKind(FileKind[Table]):
@@ -422,23 +339,12 @@ class TableKind(FileKind[Table]):
         Raises InvalidInputError.
         """
         with open_source(self._source, files=asked.files) as file:
-            return mapped_table(self._source, file, asked)
+            return loaded_table(self._source, file, asked)
 
     def outline(self, asked: LoadRequest) -> Federation:
         """Without the cells of features. Raises InvalidInputError."""
         with open_source(self._source, files=asked.files) as file:
-            return outlined_table(self._source, file, asked)
-
-    def lay_out(self, asked: LoadRequest) -> None:
-        """Lay a file out to be mapped that is too long to be read by each experiment.
-
-        Nothing where rows depend on the seed. Raises InvalidInputError.
-        """
-        if self._source.traits.draws_data or map_folder(asked.files.room) is None:
-            return
-        with open_source(self._source, files=asked.files) as file:
-            if file.size >= WORTH_A_MAP:
-                mapped_table(self._source, file, asked)
+            return loaded_table(self._source, file, asked, reading=CheckedFeatures)
 
     def profile(self, asked: LoadRequest, fingerprint: str | None) -> dict[str, Any]:
         """That of the outline of all rows, with its gaps and the columns that give the outcome
@@ -456,8 +362,7 @@ class TableKind(FileKind[Table]):
                 find_columns(source, table.names, asked.fairness.sensitive)
                 classes = is_classified(source, table, asked.fairness)
             asked = replace(asked, classification=classes)
-            with _making(asked.files.room) as folder:
-                federation = load_table(source, file, asked, folder=folder, reading=reading)
+            federation = loaded_table(source, file, asked, reading=reading)
         figures = table_figures(self._source, asked.fairness, federation, made[-1])
         figures["notes"] += [table.note] if table.note else []
         return figures

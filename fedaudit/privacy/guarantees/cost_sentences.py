@@ -1,4 +1,4 @@
-"""How much a privacy cost is: what a guess may gain by it, and what others state of theirs.
+"""How much a privacy cost is: what a guess may gain by it.
 
 An epsilon, and the exponent of metric privacy where it bounds every two datasets, bound how much an
 observation can change the odds between two datasets: by a factor of e^epsilon. A guess between two
@@ -13,7 +13,6 @@ somebody who gave a dataset a chance of one in a million could be 99.8 % sure of
 """
 
 import math
-from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -29,65 +28,11 @@ LEVELS: dict[CostLevel, str] = {
 """The table of the scale: each level in the words of lists, tiles and the docs."""
 GOAL, MOST = 10.0, 20.0
 """What is suggested where a cost is too large to protect anyone, the upper end of the tiers of
-Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2), and of most of `DEPLOYMENTS`; and
-from where on one does."""
+Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2); and from where on one does."""
 OFTEN_RIGHT = 2.94
 """The largest exponent, of two decimals, of the level `up-to-95`, at a small delta."""
 _RATES = (0.75, 0.95)
 _EXACT_ODDS = 12.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deployment:
-    """What somebody states of a deployment."""
-
-    name: str
-    epsilon: tuple[float, float]
-    """Smallest and largest."""
-    delta: float
-    unit: str
-    source: str
-
-
-DEPLOYMENTS = (
-    Deployment(
-        name="language models of Google's keyboard, trained by federated learning",
-        epsilon=(0.994, 13.69),
-        delta=1e-10,
-        unit="person",
-        source="Google Research blog, Advances in private training for production on-device "
-        "language models, 21 February 2024",
-    ),
-    Deployment(
-        name="assistive writing models of Microsoft",
-        epsilon=(4.0, 4.0),
-        delta=1e-7,
-        unit="person",
-        source="registry.opendp.org, entry Assistive AI",
-    ),
-    Deployment(
-        name="births in Israel in 2014",
-        epsilon=(9.98, 9.98),
-        delta=0.0,
-        unit="birth",
-        source="registry.opendp.org, entry Israel's National Registry of Live Births of 2014",
-    ),
-    Deployment(
-        name="emoji frequencies of Apple, on the device",
-        epsilon=(4.0, 4.0),
-        delta=0.0,
-        unit="event",
-        source="registry.opendp.org, entry Popular Emojis",
-    ),
-    Deployment(
-        name="audience statistics of LinkedIn, in a month",
-        epsilon=(34.9, 34.9),
-        delta=7e-9,
-        unit="person",
-        source="registry.opendp.org, entry Audience Engagement API",
-    ),
-)
-"""Deployments that state an epsilon, as their sources do. Units and observers differ."""
 
 
 def cost_level(exponent: float | None, *, delta: float = 0.0) -> CostLevel:
@@ -164,21 +109,9 @@ def _weakness(exponent: float, delta: float) -> str:
     return "weak" if wrong > 0.01 else "very weak" if wrong > 0.001 else "hardly any protection"
 
 
-def common_words() -> str:
-    """The epsilons of deployments."""
-    stated = [end for one in DEPLOYMENTS for end in one.epsilon]
-    return (
-        f"For comparison: {len(DEPLOYMENTS)} published deployments state epsilons from "
-        f"{min(stated):.2g} to {max(stated):.2g}, each for a unit and delta of that deployment "
-        "(docs/guarantees.md)."
-    )
-
-
-def cost_words(
-    exponent: float | None, *, guessed: str, delta: float = 0.0, is_epsilon: bool = False
-) -> str:
+def cost_words(exponent: float | None, *, guessed: str, delta: float = 0.0) -> str:
     """How much a bound is, in a few sentences. `guessed`: what it keeps uncertain, as in "whether a
-    client's data were used"; `is_epsilon`: whether it may be compared with those of deployments."""
+    client's data were used"."""
     level = cost_level(exponent, delta=delta)
     if exponent is None or level == "unbounded":
         return "Nothing bounds what was disclosed."
@@ -190,20 +123,19 @@ def cost_words(
     # Only now: beyond the levels left, the share of wrong guesses need not be a number.
     match level:
         case "up-to-75" | "up-to-95":
-            words = (
+            return (
                 f"That is a gain of at most {_percent(exponent, delta, less=50)} percentage points "
                 f"for a guess at {guessed}, both being equally likely: right at most "
                 f"{guess_words(exponent, delta=delta)}% of the time in place of 50%."
             )
         case "nearly-all":
             weak, cases = _weakness(exponent, delta), _cases(exponent, delta)
-            words = (
+            return (
                 f"That is {weak}: the bound allows a guess at {guessed}, both being equally "
                 f"likely, to be right in all but 1 of {cases} cases, in place of 1 of 2."
             )
         case _:
             assert_never(level)
-    return f"{words} {common_words()}" if is_epsilon else words
 
 
 _WITHIN_THE_RADIUS = (
@@ -238,7 +170,6 @@ def doubted_cost_words(
     kind: GuaranteeKind,
     in_force: bool,
     bounds_every_dataset: bool,
-    is_epsilon: bool,
 ) -> str:
     """`cost_words`; where the guarantee is not in force or not proven, how much it would be.
 
@@ -246,6 +177,6 @@ def doubted_cost_words(
     """
     if not bounds_every_dataset and exponent is not None and exponent <= MOST:
         return _WITHIN_THE_RADIUS
-    sentence = cost_words(exponent, guessed=guessed, delta=delta, is_epsilon=is_epsilon)
+    sentence = cost_words(exponent, guessed=guessed, delta=delta)
     would = doubts(kind, in_force=in_force)
     return sentence.replace("That is", f"{would}that would be", 1) if would else sentence

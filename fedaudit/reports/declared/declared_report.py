@@ -208,7 +208,7 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
         guessed = f"whether a {terms.unit}'s data were used"
         if terms.adjacency == "replace-one":
             guessed = f"which of two datasets a {terms.unit} has"
-        much = cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0, is_epsilon=True)
+        much = cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0)
         return (
             f"{what} spent an epsilon of at most {at_most(epsilon, digits=4)} at "
             f"delta = {terms.delta:g} under {adjacency_words(terms.adjacency or '')}. "

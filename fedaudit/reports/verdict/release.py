@@ -493,7 +493,6 @@ def _scale(report: Mapping[str, Any]) -> str:
         kind=guarantee["kind"],
         in_force=guarantee["in_force"],
         bounds_every_dataset=bounds_every_dataset(report),
-        is_epsilon=bool(report["privacy"]["epsilon"]),
     )
     if _starts_from_artifact(report):
         return sentence.replace("That is", "Of what this run adds alone, that is", 1)

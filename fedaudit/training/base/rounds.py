@@ -6,7 +6,7 @@ Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) i
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, assert_never, overload
+from typing import Any, Literal, Protocol, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -323,7 +323,7 @@ def _at(values: Floats | None, place: int) -> float | None:
 
 
 @dataclass(frozen=True, eq=False)
-class PlayedRounds(Sequence[RoundRecord]):
+class PlayedRounds:
     """Consecutive rounds of one experiment: columns, or one record after the other."""
 
     spans: tuple[RoundColumns, ...] = ()
@@ -334,21 +334,8 @@ class PlayedRounds(Sequence[RoundRecord]):
     def __iter__(self) -> Iterator[RoundRecord]:
         return (span.record(at) for span in self.spans for at in range(len(span)))
 
-    @overload
-    def __getitem__(self, at: int) -> RoundRecord: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[RoundRecord]: ...
-
-    def __getitem__(self, at: int | slice) -> RoundRecord | list[RoundRecord]:
-        if isinstance(at, slice):
-            return list(self)[at]
-        left = range(len(self))[at]
-        for span in self.spans:
-            if left < len(span):
-                return span.record(left)
-            left -= len(span)
-        raise IndexError(at)
+    def __getitem__(self, at: int) -> RoundRecord:
+        return list(self)[at]
 
     def __add__(self, more: "PlayedRounds") -> "PlayedRounds":
         return PlayedRounds(self.spans + more.spans)

@@ -189,16 +189,6 @@ def test_whoever_asks_to_stop_is_heard() -> None:
         outcome_of(canary_cell(LOCAL), 20, progress=stop)
 
 
-def test_without_a_mechanism_every_guess_is_right() -> None:
-    section = section_of(canary_cell({"mechanism": "none"}), 50)
-    assert section.claim is None
-    assert section.claim_reason
-    assert section.alarm is None
-    [bound] = section.bounds
-    assert (bound.name, bound.all_clear is None) == ("one-run", False)
-    assert bound.epsilon_lower_bound > 1
-
-
 def _begun(rounds: int) -> CanaryAudit:
     cell = canary_cell(CENTRAL, training__rounds=rounds)
     spec = CanariesSpec(unit="client", count=50)

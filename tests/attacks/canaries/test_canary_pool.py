@@ -53,6 +53,13 @@ def test_canaries_need_room(made: Callable[[], Cell], count: int, words: str | N
     assert all(re.search(words or "", fault.message) for fault in found)
 
 
+def test_without_a_mechanism_there_is_nothing_to_test() -> None:
+    spec = CanariesSpec(unit="client", count=2)
+    [found] = faults(spec, canary_cell(NONE), pointer="/attacks/0")
+    assert found.pointer == "/attacks/0/kind"
+    assert "claims nothing" in found.message
+
+
 @pytest.mark.parametrize(
     ("made", "unit", "pointers"),
     [

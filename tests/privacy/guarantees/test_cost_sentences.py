@@ -24,7 +24,6 @@ def test_what_is_guessed_follows_from_what_the_bound_is_of(adjacency, every, hyp
 
 def said(exponent: float | None, **changes: object) -> str:
     asked = {"kind": "formal", "in_force": True, "bounds_every_dataset": True} | changes
-    asked.setdefault("is_epsilon", False)
     return doubted_cost_words(exponent, guessed="x", delta=1e-5, **asked)
 
 
