@@ -7,9 +7,10 @@ from typing import Annotated, Any, assert_never
 from fastapi import APIRouter, Path, Query
 from starlette.responses import HTMLResponse, Response
 
+from api.http.answers import as_file
 from api.http.problems import not_found
 from api.pages.spec_preview import as_yaml
-from api.pages.visits import FederationsVisit, as_file
+from api.pages.visits import FederationsVisit
 from api.pages.wording import NONE
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody

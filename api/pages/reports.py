@@ -11,12 +11,12 @@ from fastapi import APIRouter
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix
+from api.http.answers import Appendix, as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
 from api.pages.templates import fragment, has_template
-from api.pages.visits import ReportsVisit, SignOffForm, Visit, as_file, as_picture, for_visitors
+from api.pages.visits import ReportsVisit, SignOffForm, Visit, as_picture, for_visitors
 from api.routers.attacks import get_attack_file, get_later_attack_file
 from api.routers.reports import get_bundle, get_claims, get_model, get_report_page, get_report_pdf
 from api.schemas.experiments import AttackBody

@@ -12,8 +12,9 @@ from anyio.to_thread import run_sync
 from fastapi import BackgroundTasks, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.http.answers import as_file
 from api.http.problems import ProblemError, not_found
 from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
 from api.pages.templates import page
@@ -110,14 +111,6 @@ class Visit:
             if message is not None:
                 tasks.add_task(dispatch, self.resources, message)
         return tasks
-
-
-def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type: str) -> Response:
-    """A file to save, whole or in parts."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    if isinstance(content, str | bytes):
-        return Response(content, media_type=media_type, headers=headers)
-    return StreamingResponse(content, media_type=media_type, headers=headers)
 
 
 def for_visitors(endpoint: Callable[..., Response], scope: Scope) -> Callable[..., Response]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 
-INTERFACE = 3
+INTERFACE = 4
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 
@@ -30,6 +30,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "philox": [_P, _P, _P, c_uint32, _I, _I, _P],
     "aes": [_P, _P, _P, c_uint32, _I, _I, _P],
     "distinct": [_P, _I, _I, c_uint64, _I, _P, _P],
+    "normals": [_P, _I, _I, _P],
+    "odd_rows": [_P, *[_I] * 3, _P, _P],
+    "odd_matrix": [_P, *[_I] * 4, _P, _P],
+    "products": [_P, _P, *[_I] * 3, _P, _P],
     "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
     "evaluate": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _P, _P, _P, _P, _P, _P],
     "sanitise": [_P, _P, _P, _I, _I, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _P, _P],
