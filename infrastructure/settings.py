@@ -204,8 +204,6 @@ class Settings(BaseSettings):
     """Encrypts the stored secrets of webhooks; the embedded service makes one."""
     webhooks_allow_private: bool = False
     """Whether webhooks may be sent to private networks and to this machine."""
-    webhooks_low_budget_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of a budget's total at which `budget.low` is sent."""
     embedded: bool = False
     """Whether database and broker live below `data_dir`; decided here, never set."""
 

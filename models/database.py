@@ -11,10 +11,9 @@ from typing import Any, Literal, cast
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
-from sqlalchemy.exc import InterfaceError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session, sessionmaker
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from models.arrays import from_json, register_arrays, to_json
 
@@ -28,8 +27,6 @@ _TRANSACTION_SECONDS = 60.0
 _TRANSACTION_TIMEOUT_SINCE = 170_000
 _ENDED_AT_A_LIMIT = ("25P03", "25P04")
 """SQLSTATEs of `idle_in_transaction_session_timeout` and `transaction_timeout`."""
-_IDLE_SECONDS = 1.0
-_RETURNED = "fedaudit.returned"
 
 
 class Database:
@@ -140,6 +137,7 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
         pool_size=10,
         max_overflow=20,
         pool_timeout=10,
+        pool_pre_ping=True,
         # What the caller wrote into the URL wins.
         connect_args={name: value for name, value in connect.items() if name not in url.query},
         **arguments,
@@ -147,8 +145,6 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     event.listen(engine, "before_cursor_execute", _choose_form)
     event.listen(engine, "handle_error", _map_timeout_to_operational_error, retval=True)
-    event.listen(engine, "checkin", _record_return)
-    event.listen(engine, "checkout", partial(_ping_if_idle, engine))
     return engine
 
 
@@ -182,24 +178,6 @@ def _begin_sqlite(connection: Connection) -> None:
     mode = connection.get_execution_options().get("sqlite_begin", "IMMEDIATE")
     connection.exec_driver_sql(f"PRAGMA query_only = {int(mode == 'DEFERRED')}")
     connection.exec_driver_sql(f"BEGIN {mode}")
-
-
-def _record_return(_connection: Any, record: ConnectionPoolEntry) -> None:
-    record.info[_RETURNED] = monotonic()
-
-
-def _ping_if_idle(
-    engine: Engine, connection: Any, record: ConnectionPoolEntry, _proxy: object
-) -> None:
-    """Pings a connection that was idle for a while; if it is dead, the pool opens another. A
-    recently used one is not pinged: that costs as much as a statement."""
-    returned = record.info.get(_RETURNED)
-    if returned is None or monotonic() - returned < _IDLE_SECONDS:
-        return
-    try:
-        engine.dialect.do_ping(connection)
-    except engine.dialect.loaded_dbapi.Error as error:
-        raise InvalidatePoolError from error
 
 
 def _choose_form(

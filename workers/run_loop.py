@@ -163,8 +163,7 @@ class RunLoop:
         budgets = self._budgets(session, experiment)
         stored = ExperimentRepository(session, experiment.project_id).get(experiment.id)
         assert stored is not None
-        share = self._context.settings.webhooks_low_budget_share
-        with announcing_low(budgets, stored.federation_id, share=share):
+        with announcing_low(budgets, stored.federation_id):
             return self._draw(session, experiment, rounds)
 
     def _draw(

@@ -2,7 +2,7 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from api.http.problems import invalid
 from fedaudit.spec.base import Text
 
 JSON, HTML = "application/json", "text/html"
+PDF, ZIP = "application/pdf", "application/zip"
 _ANY = "*/*"
 _VERSION = 1
 SmallInteger = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -37,19 +38,12 @@ def preferred(accept: str, offered: Sequence[str]) -> str:
     return max(offered, key=quality)
 
 
-def bundle_response(chunks: Iterator[bytes], name: str) -> StreamingResponse:
-    """The bundle of what has this name, as a file."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}-bundle.zip"'}
-    return StreamingResponse(chunks, media_type="application/zip", headers=headers)
-
-
-def pdf_response(pdf: bytes, name: str) -> Response:
-    """The printed report of what has this name, as a file."""
-    headers = {
-        "Content-Disposition": f'attachment; filename="{name}-report.pdf"',
-        "Cache-Control": "no-store",
-    }
-    return Response(pdf, media_type="application/pdf", headers=headers)
+def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type: str) -> Response:
+    """A file to save, whole or in parts, that no cache keeps."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    if isinstance(content, str | bytes):
+        return Response(content, media_type=media_type, headers=headers)
+    return StreamingResponse(content, media_type=media_type, headers=headers)
 
 
 def earlier_name(successor: str) -> dict[str, str]:

@@ -1,29 +1,26 @@
 """One federation: its data, its budgets and what was changed; and erasures of it."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, assert_never
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import HTMLResponse, Response
 
-from api.http.bodies import validated
+from api.http.answers import as_file
 from api.http.problems import not_found
-from api.pages.visits import FederationsForm, FederationsVisit, Visit, as_file
-from api.pages.wording import NONE, figure, room, small_number
+from api.pages.spec_preview import as_yaml
+from api.pages.visits import FederationsVisit
+from api.pages.wording import NONE
 from api.schemas.base import PageParameters
-from api.schemas.federations import BudgetBody, BudgetSetting, DisclosureBody
-from api.schemas.people import ChangeBody
-from api.services.budgets import budgets_of, set_budget
+from api.schemas.federations import BudgetBody
+from api.services.budgets import budgets_of
 from api.services.disclosure import get_disclosure
 from api.services.erasures import shown_erasure
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
-from fedaudit.spec.errors import InvalidInputError, error_at
-from fedaudit.spec.fairness import GroupRule, Rule
 from fedaudit.spec.labels import label_of
 from models.repositories import ErasureRepository
 
@@ -31,69 +28,41 @@ router = APIRouter(prefix="/federations/{federation_id}")
 
 _CHANGES = PageParameters(limit=20)
 _ErasureNumber = Annotated[int, Path(ge=1, le=2**31 - 1)]
-LABELS = {
-    "figure": "Figure",
-    "book": "Noise mode",
-    "total": "Total",
-    "unit_key": "Whose clients",
-    "radius": "Radius",
-    "clip": "Clip",
-    "delta": "Delta",
-    "adjacency": "Neighbours",
-    "observer": "Observer",
-}
-
-
-@dataclass(frozen=True)
-class BudgetDraft:
-    """The fields of the budget form as they were typed."""
-
-    book: str = "release"
-    """The noise mode: only secret noise protects, so its budget is offered first."""
-    figure: str = "leakage"
-    total: str = ""
-    delta: str = "1e-5"
-    adjacency: str = "replace-one"
-    observer: str = "final_model"
-    radius: str = "adaptive"
-    clip: str = ""
-    unit_key: str = ""
 
 
 @router.get("")
 def federation_page(
-    federation_id: str,
-    visit: FederationsVisit,
-    saved: Annotated[bool, Query()] = False,
-    replaced: Annotated[bool, Query()] = False,
+    federation_id: str, visit: FederationsVisit, replaced: Annotated[bool, Query()] = False
 ) -> HTMLResponse:
     """One federation."""
-    return _shown(visit, federation_id, saved=saved, replaced=replaced)
-
-
-@router.post("/budget")
-def set_federation_budget(federation_id: str, form: FederationsForm) -> Response:
-    """Set one budget; a refused form keeps what was typed."""
-    draft = BudgetDraft(**form.texts(*(field.name for field in fields(BudgetDraft))))
-    try:
-        values: dict[str, Any] = {**vars(draft), "unit_key": draft.unit_key or None}
-        # The form always sends all of them.
-        if draft.figure != "epsilon":
-            values |= dict.fromkeys(("delta", "adjacency", "observer"))
-        if draft.figure != "leakage":
-            values |= dict.fromkeys(("radius", "clip"))
-        elif draft.radius != "adaptive":
-            values["radius"] = _number("radius", draft.radius)
-        for name in ("total", "delta", "clip"):
-            if values[name] is not None:
-                values[name] = _number(name, values[name])
-        set_budget(form.call, federation_id, validated(BudgetSetting, values))
-    except InvalidInputError as error:
-        if not form.may("federations:read"):
-            # The page around the form shows the profile.
-            raise
-        return _shown(form, federation_id, draft=draft, faults=_budget_faults(error))
-    return form.to(f"/federations/{federation_id}?saved=true#budgets")
+    with visit.reading() as session:
+        row = find_federation(session, visit.caller, federation_id)
+        erasures = ErasureRepository(session, visit.project_id).of(row.id)
+        changes = change_page(session, visit.caller, _CHANGES, row.id)
+    found = federation_body(row, call=visit.call)
+    profile = found.profile or {}
+    budgets = budgets_of(visit.call, found.id)
+    policy = get_disclosure(visit.call, found.id)
+    return visit.page(
+        "federation.html",
+        federation=found,
+        profile=profile,
+        attributes=_attributes(profile, found.registration),
+        classes=_groups(
+            profile.get("class_balance") or {},
+            profile.get("rows", 0),
+            {},
+            labels_of_spec(found.registration).get(profile.get("target", ""), {}),
+        ),
+        favourable=outcome_of_profile(profile, found.registration),
+        disclosure=as_yaml(policy.model_dump(mode="json", exclude_none=True)),
+        budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
+        budget_scope=budgets[0].scope if budgets else "",
+        changes=[(one.setting, _flat(one.value), one) for one in changes.items],
+        more_changes=changes.next_cursor is not None,
+        erasures=erasures,
+        replaced=replaced,
+    )
 
 
 @router.get("/erasures/{number}")
@@ -115,101 +84,6 @@ def erasure_receipt(
         raise not_found("receipt: the erasure is not done yet")
     name = f"{found.federation_id}-erasure-{number}-receipt.json"
     return as_file(json.dumps(found.receipt, indent=2) + "\n", name, "application/json")
-
-
-def _shown(
-    visit: Visit,
-    federation_id: str,
-    *,
-    saved: bool = False,
-    replaced: bool = False,
-    draft: BudgetDraft | None = None,
-    faults: Sequence[Mapping[str, str]] = (),
-) -> HTMLResponse:
-    with visit.reading() as session:
-        row = find_federation(session, visit.caller, federation_id)
-        erasures = ErasureRepository(session, visit.project_id).of(row.id)
-        changes = change_page(session, visit.caller, _CHANGES, row.id)
-    found = federation_body(row, call=visit.call)
-    profile = found.profile or {}
-    budgets = budgets_of(visit.call, found.id)
-    return visit.page(
-        "federation.html",
-        status=422 if faults else 200,
-        federation=found,
-        profile=profile,
-        attributes=_attributes(profile, found.registration),
-        classes=_groups(
-            profile.get("class_balance") or {},
-            profile.get("rows", 0),
-            {},
-            labels_of_spec(found.registration).get(profile.get("target", ""), {}),
-        ),
-        favourable=outcome_of_profile(profile, found.registration),
-        disclosure=_disclosure(get_disclosure(visit.call, found.id)),
-        budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
-        budget_scope=budgets[0].scope if budgets else "",
-        changes=[(_change_words(one), one) for one in changes.items],
-        more_changes=changes.next_cursor is not None,
-        erasures=erasures,
-        saved=saved,
-        replaced=replaced,
-        draft=draft or BudgetDraft(),
-        faults=faults,
-        fault_of={fault["field"]: fault["message"] for fault in faults},
-        budget_labels=LABELS,
-    )
-
-
-def _budget_faults(error: InvalidInputError) -> list[dict[str, str]]:
-    """The faults in the order in which the form has their fields."""
-    order = list(LABELS)
-    found = [(one.pointer.removeprefix("/"), one.message) for one in error.errors]
-    found.sort(key=lambda one: order.index(one[0]) if one[0] in order else -1)
-    return [
-        {"field": name, "label": LABELS.get(name, name), "message": message}
-        for name, message in found
-    ]
-
-
-def _number(name: str, text: str) -> float | None:
-    if not text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        message = f"{text!r} is no number; write it as 2.5 or 1e-5"
-        raise error_at(f"/{name}", message) from None
-
-
-def _change_words(change: ChangeBody) -> str:
-    value = change.value
-    match change.setting:
-        case "budget":
-            return NONE if value is None else _changed_budget(value)
-        case "disclosure":
-            names = "the policy was removed" if value is None else ", ".join(value)
-            return f"what may be asked of groups: {names.replace('_', ' ')}"
-        case "simulation":
-            return f"simulated noise: {NONE if value is None else value['simulation']}"
-        case _:
-            assert_never(change.setting)
-
-
-def _changed_budget(value: dict[str, Any]) -> str:
-    total = value["total"]
-    parts = [
-        f"budget of {value['figure'].replace('_', ' ')} in the {value['book']} book: "
-        + ("the bound was removed" if total is None else f"total {room(total)}")
-    ]
-    if "delta" in value:
-        parts.append(f"δ = {small_number(value['delta'])}")
-    parts += [
-        f"{name.replace('_', ' ')} {value[name]}"
-        for name in ("adjacency", "observer", "radius", "clip", "unit_key")
-        if name in value
-    ]
-    return ", ".join(parts)
 
 
 def _attributes(profile: Mapping[str, Any], registration: Any) -> list[dict[str, Any]]:
@@ -249,43 +123,6 @@ def _groups(
         }
         for name, count in rows.items()
     ]
-
-
-def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
-    size = max(policy.minimum_group_size or 1, policy.floor.minimum_group_size)
-    clients = max(policy.minimum_group_clients or 1, policy.floor.minimum_group_clients)
-    lines = [("Rows of a group", f"{size} or more"), ("Clients of a group", f"{clients} or more")]
-    if policy.edges is not None:
-        cuts = [f"{name} at {', '.join(map(figure, at))}" for name, at in policy.edges.items()]
-        lines.append(("Edges", "; ".join(cuts) or "no attribute is cut"))
-    if policy.favourable is not None:
-        rules = policy.favourable if isinstance(policy.favourable, list) else [policy.favourable]
-        lines.append(("Favourable outcome", "; ".join(map(_rule, rules))))
-    if policy.sensitive is not None:
-        lines.append(("Sensitive attributes", ", ".join(policy.sensitive) or "none"))
-    for name, groups in (policy.groups or {}).items():
-        as_one = [f"{', '.join(values)} as {group}" for group, values in groups.items()]
-        lines.append((f"Joined, of {name}", "; ".join(as_one)))
-    for name, values in (policy.exclude or {}).items():
-        lines.append((f"Left out, of {name}", ", ".join(values)))
-    if policy.intersections is not None:
-        joined = [" + ".join(parts) for parts in policy.intersections]
-        lines.append(("Combinations", ", ".join(joined) or "none"))
-    if policy.split is not None:
-        split = policy.split
-        of = {"client": "clients", "record": "every client's rows"}[split.validation_unit]
-        share = f"{figure(split.validation_fraction)} of {of}, drawn by seed {split.seed}"
-        lines.append(("Held out", f"{share}; scoring {split.scoring.method}"))
-    if policy.source is not None:
-        lines.append(("Columns and clients", "as registered"))
-    return lines
-
-
-def _rule(rule: Rule | GroupRule) -> str:
-    words = {"ge": "at least", "le": "at most", "in": "one of"}[rule.op]
-    value = ", ".join(map(str, rule.value)) if isinstance(rule.value, list) else rule.value
-    of = "".join(f" for {name} {group}" for name, group in getattr(rule, "group", {}).items())
-    return f"{words} {value}{of}"
 
 
 def _budget_view(budget: BudgetBody, number: int) -> dict[str, Any]:
@@ -338,3 +175,8 @@ def _terms(budget: BudgetBody) -> str:
         case distance:
             radius = f"radius {distance:g}"
     return f"{radius}, {'no clip' if budget.clip is None else f'clip {budget.clip:g}'}"
+
+
+def _flat(value: Any) -> str:
+    """A setting on one line."""
+    return NONE if value is None else json.dumps(value, ensure_ascii=False).strip("{}")

@@ -28,14 +28,7 @@ from api.pages import (
     sign_in,
     sweeps,
 )
-from api.pages.session import (
-    HOME,
-    FailedAttempts,
-    SignInNeededError,
-    Visitor,
-    local_path,
-    visitor_of,
-)
+from api.pages.session import HOME, SignInNeededError, Visitor, local_path, visitor_of
 from api.pages.templates import Assets, page
 
 MODULES: tuple[ModuleType, ...] = (
@@ -91,7 +84,6 @@ async def start() -> FileResponse:
 def install(app: FastAPI) -> None:
     """What the pages need beside their routes. Called after `problems.install`, whose answers they
     show. Raises RuntimeError where the assets of Swagger UI are not installed."""
-    app.state.failed_sign_ins = FailedAttempts()
     app.mount("/assets", Assets(), name="assets")
     # Only the package's files are needed; importing it would cost start-up time.
     found = find_spec("fastapi_offline")

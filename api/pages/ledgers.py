@@ -5,11 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
-from api.pages.visits import ExperimentsVisit, LedgerVisit, ReportsVisit, as_file, as_picture
-from api.services.audit_log import note_export
+from api.pages.visits import ExperimentsVisit, ReportsVisit, as_picture, for_visitors
+from api.routers.ledgers import get_ledger_bundle, get_ledger_report_pdf
 from api.services.ledgers.stored_ledgers import (
-    ledger_bundle,
     ledger_rounds,
     report_of,
     shown_ledger,
@@ -63,16 +61,6 @@ def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
     return page_response(render_declared(document, links=links, files=f"{base}/pictures"))
 
 
-@router.get("/report.pdf")
-def ledger_report_pdf(
-    ledger_id: str, visit: ReportsVisit, *, appendix: Appendix = False
-) -> Response:
-    """The report on paper, as a file."""
-    document = report_of(visit.call, ledger_id).document
-    page = render_declared(document, appendix=appendix)
-    return pdf_response(visit.resources.printer.pdf(page), ledger_id)
-
-
 @router.get("/pictures/{name}.{form}")
 def ledger_picture(ledger_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
     """A picture of the report's page, as a file."""
@@ -88,9 +76,5 @@ def ledger_verification_page(ledger_id: str, visit: ReportsVisit) -> HTMLRespons
     return visit.page("verification.html", verification=found, base=base, declared=True)
 
 
-@router.get("/bundle.zip")
-def ledger_bundle_file(ledger_id: str, visit: LedgerVisit) -> Response:
-    """Everything that a verification without the service needs."""
-    chunks = ledger_bundle(visit.call, ledger_id)
-    note_export(visit.call, ledger_id, "bundle")
-    return as_file(chunks, f"{ledger_id}-bundle.zip", "application/zip")
+router.add_api_route("/report.pdf", for_visitors(get_ledger_report_pdf, "reports:read"))
+router.add_api_route("/bundle.zip", for_visitors(get_ledger_bundle, "ledger:read"))

@@ -6,19 +6,17 @@ Filters are GET forms; pages go by cursor.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any, assert_never
+from typing import Any, assert_never
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends
-from pydantic import TypeAdapter
+from fastapi import APIRouter
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.answers import SmallInteger, decode_cursor, encode_cursor
+from api.http.answers import decode_cursor, encode_cursor
 from api.http.bodies import validated
 from api.pages.session import require
 from api.pages.templates import home
-from api.pages.visits import AnyVisit, Cursor, ExperimentsVisit, ReportsVisit, Visit, visiting
+from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, ReportsVisit, Visit
 from api.pages.wording import cost, figure, small_number
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
@@ -38,18 +36,16 @@ from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import MECHANISMS, mechanism_of
 from fedaudit.reports.figures import LargestGap
 from fedaudit.reports.sections.guarantee import guarantee_words
-from fedaudit.spec.base import Text
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
 from models.repositories import (
     AuditRepository,
     DeclaredLedgerRepository,
-    ErasureRepository,
     FederationRepository,
     ReportListRepository,
     SweepRepository,
 )
-from models.vocabulary import ENDED, Scope
+from models.vocabulary import ENDED
 
 _UNREADABLE = "cannot be read"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -192,8 +188,6 @@ def _utility(experiment: ExperimentBody) -> Shown | None:
 router = APIRouter()
 
 _ON_A_PAGE, _FEDERATIONS_ON_A_PAGE, _ARTIFACTS_ON_A_PAGE = 25, 24, 50
-_OF_ERASURES: TypeAdapter[Any] = TypeAdapter(tuple[datetime, Text, SmallInteger])
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
 _SORTS = (
     ("-created_at", "Newest first"),
@@ -210,14 +204,6 @@ _EXPERIMENT_SORTS = (
     ("validation_loss", "Smallest validation loss"),
 )
 _OUTCOMES = ("pass", "fail", "insufficient_evidence")
-_LABELS = (
-    ("", "any"),
-    ("formal", "formal"),
-    ("formal within the radius", "formal within the radius"),
-    ("heuristic", "heuristic"),
-    ("none", UNBOUNDED),
-)
-_IN_FORCE = (("", "any"), ("true", "in force"), ("false", "not in force"))
 _SIGN_OFFS = (
     ("", "any"),
     ("none", "not signed off"),
@@ -227,16 +213,7 @@ _SIGN_OFFS = (
 )
 # Filters that a click unfolds.
 _OF_EXPERIMENTS = ("name", "tag", "mechanism", "federation_id", "alarm", "sort")
-_OF_REPORTS = (
-    *("search", "person", "federation_id", "label", "in_force"),
-    *("finished_after", "finished_before", "sign_off", "sort"),
-)
-
-
-@router.get("/experiments")
-def experiments_address() -> RedirectResponse:
-    """Shortened addresses of experiments lead here."""
-    return RedirectResponse("/", status_code=303)
+_OF_REPORTS = ("search", "federation_id", "sign_off", "sort")
 
 
 @router.get("/")
@@ -268,33 +245,20 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    found = report_page(visit.resources, visit.project_id, _report_parameters(asked))
+    parameters = validated(ReportParameters, {"limit": _ON_A_PAGE, **asked})
+    found = report_page(visit.resources, visit.project_id, parameters)
     names = visit.federation_names()
     with visit.reading() as session:
-        reports = ReportListRepository(session, visit.project_id)
-        people, federations = reports.people(), reports.federations()
+        federations = ReportListRepository(session, visit.project_id).federations()
     return visit.page(
         "reports.html",
         rows=[report_row(one, names.get(one.experiment.federation_id)) for one in found.items],
         **_filtering("/reports", asked, found.next_cursor, folded=_OF_REPORTS),
         outcomes=_choice("/reports", asked, "gate_outcome", _OUTCOMES),
-        labels=_LABELS,
-        in_force=_IN_FORCE,
         sign_off_states=_SIGN_OFFS,
         sorts=_SORTS,
-        people=[("", "any person"), *((name, name) for name in people)],
         federations=[("", "any"), *((id_, names.get(id_, id_)) for id_ in federations)],
     )
-
-
-def _report_parameters(asked: Mapping[str, str]) -> ReportParameters:
-    """A day as an upper bound includes the whole of it."""
-    upper = {
-        name: f"{value}T23:59:59.999999Z"
-        for name, value in asked.items()
-        if name.endswith("_before") and _DAY.fullmatch(value)
-    }
-    return validated(ReportParameters, {"limit": _ON_A_PAGE, **asked, **upper})
 
 
 def _filters(asked: Mapping[str, str]) -> dict[str, str]:
@@ -302,7 +266,7 @@ def _filters(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def _filtering(
-    path: str, asked: Mapping[str, str], next_cursor: str | None, *, folded: Sequence[str]
+    path: str, asked: Mapping[str, str], next_cursor: str | None, folded: Sequence[str] = ()
 ) -> dict[str, Any]:
     filters = _filters(asked)
     following = None if next_cursor is None else _address(path, {**filters, "cursor": next_cursor})
@@ -327,9 +291,7 @@ def _address(path: str, parameters: Mapping[str, str]) -> str:
 
 
 @router.get("/federations")
-def federations_list(
-    visit: Annotated[Visit, Depends(visiting("federations:read"))],
-) -> HTMLResponse:
+def federations_list(visit: FederationsVisit) -> HTMLResponse:
     """The project's federations, newest first."""
     asked = visit.asked()
     parameters = validated(FederationParameters, {"limit": _FEDERATIONS_ON_A_PAGE, **asked})
@@ -342,40 +304,35 @@ def federations_list(
     return visit.page(
         "federations.html",
         federations=bodies,
-        filtered=bool(asked),
-        next_cursor=encode_cursor("federations", found.next_cursor),
+        **_filtering("/federations", asked, encode_cursor("federations", found.next_cursor)),
     )
 
 
 @router.get("/artifacts")
-def artifacts_list(visit: ExperimentsVisit, cursor: Cursor = None) -> HTMLResponse:
+def artifacts_list(visit: ExperimentsVisit) -> HTMLResponse:
     """The project's files of parameters, with the experiments that start from each."""
-    asked = PageParameters(limit=_ARTIFACTS_ON_A_PAGE, cursor=cursor)
-    found = artifact_page(visit.call, asked)
-    return visit.page("artifacts.html", artifacts=found.items, next_cursor=found.next_cursor)
+    asked = visit.asked()
+    parameters = validated(PageParameters, {"limit": _ARTIFACTS_ON_A_PAGE, **asked})
+    found = artifact_page(visit.call, parameters)
+    return visit.page(
+        "artifacts.html",
+        artifacts=found.items,
+        **_filtering("/artifacts", asked, found.next_cursor),
+    )
 
 
 _Found = tuple[dict[str, Any], Any]
 """What a list's template shows, and the key at which the next page starts."""
 
 
-def _add_list(
-    name: str,
-    scope: Scope,
-    find: Callable[[Visit, Any], _Found],
-    key: TypeAdapter[Any] | None = None,
-) -> None:
+def _add_list(name: str, find: Callable[[Visit, Any], _Found]) -> None:
     """Add the route of a list without filters, at the path and by the template of its name."""
 
-    def shown(
-        visit: Annotated[Visit, Depends(visiting(scope))], cursor: Cursor = None
-    ) -> HTMLResponse:
-        rows, following = find(visit, decode_cursor(name, cursor, key))
+    def shown(visit: ExperimentsVisit) -> HTMLResponse:
+        asked = visit.asked()
+        rows, following = find(visit, decode_cursor(name, asked.get("cursor")))
         return visit.page(
-            f"{name}.html",
-            **rows,
-            first_page=f"/{name}" if cursor else None,
-            next_cursor=encode_cursor(name, following),
+            f"{name}.html", **rows, **_filtering(f"/{name}", asked, encode_cursor(name, following))
         )
 
     router.add_api_route(f"/{name}", shown, name=f"{name}_list")
@@ -406,13 +363,6 @@ def _ledgers(visit: Visit, after: Any) -> _Found:
     return {"ledgers": [summary(row) for row in found.items]}, found.next_cursor
 
 
-def _erasures(visit: Visit, after: Any) -> _Found:
-    with visit.reading() as session:
-        found = ErasureRepository(session, visit.project_id).page(cursor=after, limit=_ON_A_PAGE)
-    return {"erasures": found.items}, found.next_cursor
-
-
-_add_list("sweeps", "experiments:read", _sweeps)
-_add_list("audits", "experiments:read", _audits)
-_add_list("ledgers", "experiments:read", _ledgers)
-_add_list("erasures", "federations:read", _erasures, _OF_ERASURES)
+_add_list("sweeps", _sweeps)
+_add_list("audits", _audits)
+_add_list("ledgers", _ledgers)

@@ -16,7 +16,6 @@ from api.pages.session import CSRF_FIELD, check_word
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
 from api.services.pending_uploads import (
-    FIRST_ROWS,
     LookedAt,
     check_room,
     discard,
@@ -170,7 +169,7 @@ def _answer(form: Visit, upload_id: str) -> Response:
 
 
 def _shown(visit: Visit, sheet: RegistrationSheet, *, status: int = 200) -> HTMLResponse:
-    return visit.page("register_table.html", status=status, sheet=sheet, most_rows=FIRST_ROWS)
+    return visit.page("register_table.html", status=status, sheet=sheet)
 
 
 def _facts(column: Column) -> str:

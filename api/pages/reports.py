@@ -1,55 +1,43 @@
 """One report: as it is kept, whether it agrees with the ledger, its readings, and its files."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Annotated, Any, Literal, assert_never, get_args
+from typing import Any
 
 import yaml
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from api.http.answers import Appendix, pdf_response
+from api.http.answers import Appendix, as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
 from api.pages.templates import fragment, has_template
-from api.pages.visits import LedgerVisit, ReportsVisit, SignOffForm, Visit, as_file, as_picture
+from api.pages.visits import ReportsVisit, SignOffForm, Visit, as_picture, for_visitors
+from api.routers.attacks import get_attack_file, get_later_attack_file
+from api.routers.reports import get_bundle, get_claims, get_model, get_report_page, get_report_pdf
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
-from api.services.artifacts import model_file
-from api.services.attacks import (
-    attack_file,
-    attack_list,
-    file_response,
-    find_judged,
-    judged_document,
-    later_list,
-)
-from api.services.audit_log import note_export
+from api.services.attacks import attack_list, find_judged, judged_document, later_list
 from api.services.clients import rounding_words, shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
-from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import (
-    DossierForm,
-    dossier_response,
-    stored_page,
-    stored_pdf,
-    stored_pictures,
-)
+from api.services.report_evidence import verification_of
+from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
 from api.services.reports import claims_file, sign_off_report, sign_offs_of
 from api.services.tables import group_lines, why_no_counts
-from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FairnessRepository, LaterAttacksRepository, SigningKeyRepository
+from models.vocabulary import Scope
 
 router = APIRouter()
 
@@ -57,13 +45,6 @@ _OF = "/experiments/{experiment_id}"
 _MOST = 100
 """Attributes whose rows are counted on a page."""
 _PLAIN_TEXT = "reading_text.html"
-
-FileForm = Literal["json", "yaml", "md"]
-_FORMS: dict[FileForm, tuple[str, str]] = {
-    "json": ("JSON", "application/json"),
-    "yaml": ("YAML", "application/yaml"),
-    "md": ("Markdown", "text/markdown"),
-}
 
 
 @router.get(f"{_OF}/report")
@@ -91,24 +72,6 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     return form.to(f"/experiments/{experiment_id}/report#sign-offs")
 
 
-@router.get(f"{_OF}/report.html")
-def saved_page(
-    experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False
-) -> HTMLResponse:
-    """The report's page as a file."""
-    answer = stored_page(visit.resources.database, visit.caller, experiment_id, appendix=appendix)
-    name = f"{experiment_id}-report.html"
-    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return answer
-
-
-@router.get(f"{_OF}/report.pdf")
-def saved_pdf(experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False) -> Response:
-    """The report on paper, as a file."""
-    pdf = stored_pdf(visit.call, experiment_id, appendix=appendix)
-    return pdf_response(pdf, experiment_id)
-
-
 @router.get(f"{_OF}/pictures/{{name}}.{{form}}")
 def saved_picture(
     experiment_id: str, name: str, form: PictureForm, visit: ReportsVisit
@@ -131,19 +94,6 @@ def saved_dossier(experiment_id: str, form: DossierForm, visit: ReportsVisit) ->
     base = f"/experiments/{experiment_id}"
     links = [Link(f"{base}/report", "Report"), Link(f"{base}/dossier.pdf", "Save as PDF")]
     return dossier_response(visit.call, experiment_id, form, links=links)
-
-
-@router.get(f"{_OF}/claims.jsonl")
-def saved_claims(experiment_id: str, visit: ReportsVisit) -> Response:
-    """What the report claims, as a file."""
-    lines = claims_file(visit.call, experiment_id).decode()
-    return as_file(lines, f"{experiment_id}-claims.jsonl", "application/jsonl")
-
-
-@router.get(f"{_OF}/model")
-def saved_model(experiment_id: str, visit: ReportsVisit) -> Response:
-    """The trained hypotheses as a file, where they may leave."""
-    return model_file(visit.call, experiment_id)
 
 
 @router.get(f"{_OF}/verification")
@@ -171,62 +121,36 @@ def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> 
         chosen=name,
         reading=found,
         text=found if isinstance(found, str) else yaml.safe_dump(found, sort_keys=False),
-        files=_reading_files(f"/experiments/{experiment_id}", READINGS[name]),
+        files=[_reading_file(f"/experiments/{experiment_id}", READINGS[name])],
     )
 
 
 @router.get(f"{_OF}/files/{{file}}")
 def reading_file(experiment_id: str, file: str, visit: ReportsVisit) -> Response:
-    """A reading of the report as a file, named as `nist-800-226.yaml`."""
-    name, _, ending = file.rpartition(".")
-    form = next((one for one in get_args(FileForm) if one == ending), None)
-    if form is None or name not in READINGS or form not in _forms_of(READINGS[name]):
+    """A reading of the report as a file, named as `nist-800-226.json`."""
+    name, _, form = file.rpartition(".")
+    if name not in READINGS or form != _form_of(READINGS[name]):
         raise not_found("file")
     with visit.reading() as session:
         found = reading(find_judged(session, visit.caller, experiment_id), name)
-    text = found if isinstance(found, str) else _written(found, form)
-    return as_file(text, f"{experiment_id}-{name}.{form}", _FORMS[form][1])
+    file_name = f"{experiment_id}-{file}"
+    if isinstance(found, str):
+        return as_file(found, file_name, "text/markdown")
+    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    return as_file(text, file_name, "application/json")
 
 
-@router.get(f"{_OF}/bundle.zip")
-def bundle_file(experiment_id: str, visit: LedgerVisit) -> Response:
-    """Everything that a verification without the service needs."""
-    with visit.reading() as session:
-        experiment = find_experiment(session, visit.caller, experiment_id)
-        chunks = bundle_of(visit.resources.database, session, experiment)
-    note_export(visit.call, experiment.id, "bundle")
-    return as_file(chunks, f"{experiment.id}-bundle.zip", "application/zip")
-
-
-_Position = Annotated[int, Path(ge=0, le=19)]
-_FileName = Annotated[str, Path(max_length=100)]
-
-
-@router.get(f"{_OF}/attacks/{{position}}/{{name}}")
-def attack_file_of(
-    experiment_id: str, position: _Position, name: _FileName, visit: LedgerVisit
-) -> Response:
-    """A confidential file of an attack."""
-    return _attack_file(visit, experiment_id, position, name)
-
-
-@router.get(f"{_OF}/attacks/later/{{later_id}}/{{position}}/{{name}}")
-def later_attack_file_of(
-    *, experiment_id: str, later_id: str, position: _Position, name: _FileName, visit: LedgerVisit
-) -> Response:
-    """A confidential file of an attack after the report was signed."""
-    return _attack_file(visit, experiment_id, position, name, later_id=later_id)
-
-
-def _attack_file(
-    visit: Visit, experiment_id: str, position: int, name: str, later_id: str | None = None
-) -> Response:
-    found = attack_file(visit.call, experiment_id, position=position, name=name, later_id=later_id)
-    later = "" if later_id is None else f"later/{later_id}/"
-    form = f"attacks/{later}{position}/{name}"
-    note_export(visit.call, experiment_id, form)
-    of = experiment_id if later_id is None else f"{experiment_id}-{later_id}"
-    return file_response(found, f"{of}-{position}-{name}")
+_FILES: tuple[tuple[str, Scope, Callable[..., Response]], ...] = (
+    ("report.html", "reports:read", get_report_page),
+    ("report.pdf", "reports:read", get_report_pdf),
+    ("claims.jsonl", "reports:read", get_claims),
+    ("model", "reports:read", get_model),
+    ("bundle.zip", "ledger:read", get_bundle),
+    ("attacks/{position}/{name}", "ledger:read", get_attack_file),
+    ("attacks/later/{later_id}/{position}/{name}", "ledger:read", get_later_attack_file),
+)
+for _path, _scope, _endpoint in _FILES:
+    router.add_api_route(f"{_OF}/{_path}", for_visitors(_endpoint, _scope))
 
 
 @router.get("/signing-keys")
@@ -361,8 +285,7 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     if claims_file(visit.call, experiment_id):
         form = "JSONL: Sigstore bundles, for the verifiers of others"
         found.append(("Claims", form, f"{base}/claims.jsonl"))
-    for one in READINGS.values():
-        found += _reading_files(base, one)
+    found += [_reading_file(base, one) for one in READINGS.values()]
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
@@ -383,22 +306,12 @@ def _attack_files(base: str, attack: AttackBody, what: str) -> list[tuple[str, s
     ]
 
 
-def _reading_files(base: str, one: ReportReading) -> list[tuple[str, str, str]]:
-    return [
-        (one.title, _FORMS[form][0], f"{base}/files/{one.name}.{form}") for form in _forms_of(one)
-    ]
+def _reading_file(base: str, one: ReportReading) -> tuple[str, str, str]:
+    form = _form_of(one)
+    words = {"md": "Markdown", "json": "JSON"}[form]
+    return one.title, words, f"{base}/files/{one.name}.{form}"
 
 
-def _forms_of(one: ReportReading) -> tuple[FileForm, ...]:
+def _form_of(one: ReportReading) -> str:
     """A reading that is text has no schema."""
-    return ("md",) if one.schema is None else ("json", "yaml")
-
-
-def _written(found: dict[str, Any], form: FileForm) -> str:
-    match form:
-        case "yaml":
-            return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
-        case "json" | "md":
-            return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-        case _:
-            assert_never(form)
+    return "md" if one.schema is None else "json"

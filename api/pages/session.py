@@ -6,10 +6,7 @@ from the token, which no other site can know, and is refused without it.
 
 import hashlib
 import hmac
-import threading
-from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -39,7 +36,6 @@ _CSRF_PURPOSE = b"fedaudit forms"
 _MAX_FIELDS = 2500
 _FORM = "application/x-www-form-urlencoded"
 _CONTROLS = frozenset(map(chr, [*range(0x20), 0x7F]))
-_MAX_FAILURES, _WINDOW_SECONDS, _MAX_ADDRESSES = 10, 60.0, 4096
 
 
 @dataclass(frozen=True)
@@ -155,32 +151,6 @@ def set_cookie(
         httponly=True,
         samesite="strict",
     )
-
-
-class FailedAttempts:
-    """Failed sign-ins of the last minute by address, in this process; safe to share by threads.
-    Keys hold 256 random bits and cannot be guessed: this bounds the noise in the logs."""
-
-    def __init__(self) -> None:
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def wait_seconds(self, address: str) -> float:
-        """How long the address has to wait before its next attempt; 0 for none."""
-        with self._lock:
-            times = self._times.get(address)
-            if times is None or len(times) < _MAX_FAILURES:
-                return 0.0
-            return max(0.0, times[0] + _WINDOW_SECONDS - monotonic())
-
-    def add(self, address: str) -> None:
-        """Record a failure. The address with the oldest failure makes room for a new one."""
-        with self._lock:
-            times = self._times.setdefault(address, deque(maxlen=_MAX_FAILURES))
-            times.append(monotonic())
-            self._times.move_to_end(address)
-            if len(self._times) > _MAX_ADDRESSES:
-                self._times.popitem(last=False)
 
 
 def local_path(target: str | None) -> str:

@@ -1,6 +1,5 @@
 """Signing in with an API key, and out again; the page has the other ways as well."""
 
-import math
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -12,7 +11,6 @@ from api.pages.session import (
     COOKIE,
     HOME,
     SESSION_SECONDS,
-    FailedAttempts,
     OwnForm,
     SignInNeededError,
     Visitor,
@@ -54,17 +52,8 @@ def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
     given = key.strip() if isinstance(key, str) else ""
     token = _begin(resources, given, request.cookies.get(COOKIE))
     if token is None:
-        # After many failures an address has to wait, but a valid key still opens: people behind
-        # one proxy share an address, and one of them cannot lock the others out.
-        attempts: FailedAttempts = request.app.state.failed_sign_ins
+        # Keys hold 256 random bits: nothing is gained by counting guesses.
         address = request.client.host if request.client else ""
-        seconds = math.ceil(attempts.wait_seconds(address))
-        if seconds > 0:
-            message = f"Too many keys from your address were wrong. Try again in {seconds} seconds."
-            refused = sign_in_form(request, resources, target, message=message, status=429)
-            refused.headers["Retry-After"] = str(seconds)
-            return refused
-        attempts.add(address)
         log.warning("sign-in refused", address=address)
         message = "This key is unknown or revoked. Check that you copied all of it."
         return sign_in_form(request, resources, target, message=message, status=401)

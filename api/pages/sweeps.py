@@ -13,9 +13,10 @@ from api.pages.visits import (
     ExperimentsVisit,
     ReportsVisit,
     Visit,
-    as_file,
     as_picture,
+    for_visitors,
 )
+from api.routers.sweeps import export_sweep_table
 from api.services.dispatch import IdempotentRequest
 from api.services.sweeps import (
     SubmittedSweep,
@@ -30,8 +31,6 @@ from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.sweeps.sweep_costs import cost_cautions, cost_lines
 from fedaudit.sweeps.sweep_table import (
     SweepTable,
-    as_csv,
-    as_markdown,
     figure_words,
     leading_figures,
     measured_figures,
@@ -74,18 +73,7 @@ def sweep_page(
     )
 
 
-@router.get("/table.csv")
-def sweep_table_csv(sweep_id: str, visit: ReportsVisit) -> Response:
-    """The table as a file for spreadsheets."""
-    id_, table = _table(visit, sweep_id)
-    return as_file(as_csv(table), f"sweep-{id_}.csv", "text/csv")
-
-
-@router.get("/table.md")
-def sweep_table_markdown(sweep_id: str, visit: ReportsVisit) -> Response:
-    """The table as Markdown."""
-    id_, table = _table(visit, sweep_id)
-    return as_file(as_markdown(table), f"sweep-{id_}.md", "text/markdown")
+router.add_api_route("/table.{form}", for_visitors(export_sweep_table, "reports:read"))
 
 
 @router.get("/picture.{form}")

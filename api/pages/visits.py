@@ -1,5 +1,6 @@
 """What the routes of pages receive, a request of a visitor, and the answers that they give."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -8,11 +9,12 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from anyio.to_thread import run_sync
-from fastapi import BackgroundTasks, Depends, Query, Request
+from fastapi import BackgroundTasks, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.http.answers import as_file
 from api.http.problems import ProblemError, not_found
 from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
 from api.pages.templates import page
@@ -21,7 +23,6 @@ from api.shared.resources import Resources, Shared
 from api.shared.security import SCHEMA_SECONDS, Call, Caller
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
-from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository
 from models.vocabulary import Scope
 
@@ -30,8 +31,6 @@ ONCE = "once"
 _ONCE = re.compile(r"[\w-]{16,64}", re.ASCII)
 _NEWEST_FEDERATIONS = 200
 _Result = TypeVar("_Result")
-
-Cursor = Annotated[str | None, Query(max_length=4000)]
 
 
 @dataclass(frozen=True)
@@ -114,23 +113,27 @@ class Visit:
         return tasks
 
 
-def faults_by_field(error: InvalidInputError, field_of: Callable[[str], str]) -> dict[str, str]:
-    """The faults by the form's field, which `field_of` gives for a JSON pointer; faults of other
-    fields under an empty name."""
-    found: dict[str, list[str]] = {}
-    for one in error.errors:
-        name = field_of(one.pointer)
-        message = one.message if name else f"{one.pointer} {one.message}".strip()
-        found.setdefault(name, []).append(message)
-    return {name: "; ".join(messages) for name, messages in found.items()}
+def for_visitors(endpoint: Callable[..., Response], scope: Scope) -> Callable[..., Response]:
+    """An endpoint of the HTTP interface that answers with a file, as one of the pages: the caller
+    is a visitor whose key has the scope, and browsers save the file."""
 
+    def answered(visit: Visit, **values: Any) -> Response:
+        answer = endpoint(call=visit.call, **values)
+        name = "-".join(visit.request.url.path.split("/")[2:])
+        answer.headers.setdefault("Content-Disposition", f'attachment; filename="{name}"')
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
 
-def as_file(content: str | bytes | Iterable[str | bytes], name: str, media_type: str) -> Response:
-    """A file to save, whole or in parts."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    if isinstance(content, str | bytes):
-        return Response(content, media_type=media_type, headers=headers)
-    return StreamingResponse(content, media_type=media_type, headers=headers)
+    given = inspect.signature(endpoint)
+    kept = [one for name, one in given.parameters.items() if name != "call"]
+    visitor = inspect.Parameter(
+        "visit",
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[Visit, Depends(visiting(scope))],
+    )
+    parameters = [*(one.replace(kind=one.KEYWORD_ONLY) for one in kept), visitor]
+    answered.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return answered
 
 
 def as_picture(charts: Iterable[Chart | None], name: str, form: PictureForm) -> Response:

@@ -9,6 +9,7 @@ from typing import Annotated
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Path, Response
 
+from api.http.answers import as_file
 from api.http.bodies import JsonBody
 from api.openapi import BINARY, contents, problems, request_body
 from api.schemas.base import IdempotencyHeader
@@ -19,7 +20,6 @@ from api.services.attacks import (
     attack_file,
     attack_list,
     cancel_attacks,
-    file_response,
     later_body,
     later_list,
 )
@@ -112,7 +112,7 @@ def get_later_attack_file(
     found = attack_file(call, experiment_id, position=position, name=name, later_id=later_id)
     form = f"attacks/later/{later_id}/{position}/{name}"
     note_export(call, experiment_id, form)
-    return file_response(found, f"{experiment_id}-{later_id}-{position}-{name}")
+    return as_file(found, f"{experiment_id}-{later_id}-{position}-{name}", FILE_TYPE)
 
 
 @router.get("", name="list_attacks", responses=problems(404))
@@ -131,4 +131,4 @@ def get_attack_file(
     """One file of an attack, such as the scores of every record."""
     found = attack_file(call, experiment_id, position=position, name=name)
     note_export(call, experiment_id, f"attacks/{position}/{name}")
-    return file_response(found, f"{experiment_id}-{position}-{name}")
+    return as_file(found, f"{experiment_id}-{position}-{name}", FILE_TYPE)

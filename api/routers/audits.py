@@ -10,11 +10,12 @@ from starlette.responses import JSONResponse, StreamingResponse
 from api.http.answers import (
     HTML,
     JSON,
+    PDF,
+    ZIP,
     Accept,
     Appendix,
-    bundle_response,
+    as_file,
     earlier_name,
-    pdf_response,
     preferred,
 )
 from api.http.bodies import JsonBody
@@ -131,7 +132,7 @@ def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = Fa
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     report = _audited(call, audit_id).report or {}
     page = render_audit(report, appendix=appendix)
-    return pdf_response(call.resources.printer.pdf(page), audit_id)
+    return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
 
 
 @router.get("/{audit_id}/report/verification", responses=problems(404))
@@ -145,14 +146,14 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
 
 
 @router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
-def get_audit_bundle(audit_id: str, call: ReportsReader) -> StreamingResponse:
+def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
     It holds nothing beyond the report.
     """
     with call.reading() as session:
         chunks = audit_bundle(session, call.caller, audit_id)
-    return bundle_response(chunks, audit_id)
+    return as_file(chunks, f"{audit_id}-bundle.zip", ZIP)
 
 
 def _body(row: PredictionAudit, *, caller: Caller) -> AuditBody:

@@ -13,6 +13,7 @@ from api.http.answers import (
     JSON,
     Accept,
     SmallInteger,
+    as_file,
     decode_cursor,
     encode_cursor,
     key_type,
@@ -82,7 +83,7 @@ def list_rounds(
     call: ExperimentsReader,
     parameters: Annotated[PageParameters, Query()],
     accept: Accept,
-) -> RoundPage | StreamingResponse:
+) -> RoundPage | Response:
     """The figures of each round, in order."""
     form = asked_form(accept)
     if form is not None:
@@ -101,7 +102,7 @@ def export_rounds(
     form: Form,
     call: ExperimentsReader,
     _parameters: Annotated[Parameters, Query()],
-) -> StreamingResponse:
+) -> Response:
     """The figures of every round as a file."""
     found = _found(call, experiment_id)
     return _file(call.resources, RoundTable(call.project_id, found.id), "rounds", form, found)
@@ -150,7 +151,7 @@ def list_ledger(
 @router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
 def export_ledger(
     experiment_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
-) -> StreamingResponse:
+) -> Response:
     """What each round cost each subject, as a file of all that the filters let through."""
     table = _ledger_table(call, experiment_id, filters)
     note_export(call, experiment_id, form)
@@ -165,7 +166,7 @@ def list_fairness(
     call: ExperimentsReader,
     parameters: Annotated[FairnessParameters, Query()],
     accept: Accept,
-) -> FairnessPage | StreamingResponse:
+) -> FairnessPage | Response:
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
     form = asked_form(accept)
     if form is not None:
@@ -194,7 +195,7 @@ def export_fairness(
     form: Form,
     call: ExperimentsReader,
     filters: Annotated[FairnessFilters, Query()],
-) -> StreamingResponse:
+) -> Response:
     """The gaps between groups in every round, as a file; never the counts."""
     found = _found(call, experiment_id)
     table = FairnessTable(call.project_id, found.id, filters)
@@ -204,7 +205,7 @@ def export_fairness(
 @router.get("/record-table", response_class=StreamingResponse, responses=_RECORD_TABLE)
 def get_record_table(
     experiment_id: str, call: LedgerReader, _parameters: Annotated[Parameters, Query()]
-) -> StreamingResponse:
+) -> Response:
     """What every single record spent, as CSV: only of a `record-personalised` run.
 
     Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
@@ -212,8 +213,7 @@ def get_record_table(
     """
     table = record_table(call, experiment_id)
     note_export(call, experiment_id, "record-table")
-    headers = {"Content-Disposition": f'attachment; filename="{experiment_id}-record-table.csv"'}
-    return StreamingResponse(table, media_type=MEDIA_TYPES["csv"], headers=headers)
+    return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])
 
 
 def _found(call: Call, experiment_id: str) -> Experiment:
@@ -223,7 +223,7 @@ def _found(call: Call, experiment_id: str) -> Experiment:
 
 def _file(
     resources: Resources, table: Table[Any], what: What, form: Form, experiment: Experiment
-) -> StreamingResponse:
+) -> Response:
     name = f"{experiment.id}-{what}"
     return export(table, resources.database, what=what, form=form, file_name=name)
 

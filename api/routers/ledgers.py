@@ -6,16 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
-from api.http.answers import (
-    HTML,
-    JSON,
-    Accept,
-    Appendix,
-    bundle_response,
-    json_answer,
-    pdf_response,
-    preferred,
-)
+from api.http.answers import HTML, JSON, PDF, ZIP, Accept, Appendix, as_file, json_answer, preferred
 from api.http.bodies import JsonBody, validated
 from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
@@ -165,7 +156,7 @@ def list_declared_entries(
 )
 def export_declared_entries(
     ledger_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
-) -> StreamingResponse:
+) -> Response:
     """What each declared round cost each client, as a file of all that the filters let through."""
     table = _table(call, ledger_id, filters)
     note_export(call, ledger_id, form)
@@ -205,7 +196,7 @@ def get_ledger_report_pdf(
 
     document = report_of(call, ledger_id).document
     page = render_declared(document, appendix=appendix)
-    return pdf_response(call.resources.printer.pdf(page), ledger_id)
+    return as_file(call.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
 
 
 @router.get("/{ledger_id}/report/verification", responses=problems(404))
@@ -218,14 +209,14 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
 
 
 @router.get("/{ledger_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
-def get_ledger_bundle(ledger_id: str, call: LedgerReader) -> StreamingResponse:
+def get_ledger_bundle(ledger_id: str, call: LedgerReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, entries, checkpoints, keys.
 
     Up to the newest signed report.
     """
     chunks = ledger_bundle(call, ledger_id)
     note_export(call, ledger_id, "bundle")
-    return bundle_response(chunks, ledger_id)
+    return as_file(chunks, f"{ledger_id}-bundle.zip", ZIP)
 
 
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:

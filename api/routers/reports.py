@@ -9,11 +9,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from api.http.answers import (
     HTML,
     JSON,
+    PDF,
+    ZIP,
     Accept,
     Appendix,
-    bundle_response,
+    as_file,
     earlier_name,
-    pdf_response,
     preferred,
 )
 from api.http.bodies import JsonBody, validated
@@ -207,7 +208,7 @@ def get_report_pdf(
     Printing may take some seconds.
     """
     pdf = stored_pdf(call, experiment_id, appendix=appendix)
-    return pdf_response(pdf, experiment_id)
+    return as_file(pdf, f"{experiment_id}-report.pdf", PDF)
 
 
 @router.get(f"{_OF}/report/verification", responses=problems(404))
@@ -241,7 +242,7 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
 
 
 @router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=BUNDLE)
-def get_bundle(experiment_id: str, call: LedgerReader) -> StreamingResponse:
+def get_bundle(experiment_id: str, call: LedgerReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
     Also of an experiment that failed or was cancelled, then without a report.
@@ -250,11 +251,11 @@ def get_bundle(experiment_id: str, call: LedgerReader) -> StreamingResponse:
         experiment = find_experiment(session, call.caller, experiment_id)
         chunks = bundle_of(call.resources.database, session, experiment)
     note_export(call, experiment.id, "bundle")
-    return bundle_response(chunks, experiment.id)
+    return as_file(chunks, f"{experiment.id}-bundle.zip", ZIP)
 
 
 @router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)
-def get_model(experiment_id: str, call: ReportsReader) -> StreamingResponse:
+def get_model(experiment_id: str, call: ReportsReader) -> Response:
     """The trained hypotheses that the report's figures are of, as safetensors.
 
     409 where they may not leave: where no proven guarantee covers them, or its noise was simulated.

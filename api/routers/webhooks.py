@@ -1,13 +1,17 @@
 """API keys, the audit log, the keys that the service signs with, webhooks and deliveries."""
 
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from secrets import token_bytes
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
+from sqlalchemy.orm import Session
 
 from api.http.answers import earlier_name
 from api.http.bodies import JsonBody, validated
-from api.http.problems import conflict, invalid, not_found
+from api.http.problems import conflict, invalid, not_found, unavailable
 from api.openapi import located, problems, request_body
 from api.schemas.base import PageParameters
 from api.schemas.people import (
@@ -29,20 +33,20 @@ from api.schemas.people import (
 )
 from api.schemas.reports import SigningKeyBody, SigningKeyList
 from api.services.audit_log import audit_log_page, verify_audit_log
-from api.services.lookups import find_webhook, found_by, note
-from api.services.webhooks import (
-    delivery_page,
-    get_webhook_body,
-    new_webhook_secret,
-    send_again,
-    send_test,
-    webhook_page,
-)
+from api.services.lookups import find_webhook, found_by, list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Administrator, Caller, ReportsReader
 from infrastructure.outbound import AddressRefusedError, check_url
+from infrastructure.secrets_key import SecretBox, SecretsKeyError
+from infrastructure.settings import Settings
 from models.identifiers import is_id
-from models.repositories import ApiKeyRepository, SigningKeyRepository, WebhookEndpointRepository
+from models.repositories import (
+    AnnouncementRepository,
+    ApiKeyRepository,
+    SigningKeyRepository,
+    WebhookDeliveryRepository,
+    WebhookEndpointRepository,
+)
 from models.tables.accounts import WebhookEndpoint
 
 keys_router = APIRouter(tags=["keys"])
@@ -161,7 +165,9 @@ def list_webhooks(
     call: Administrator, parameters: Annotated[PageParameters, Query()]
 ) -> WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
-    return webhook_page(call, parameters)
+    with call.reading() as session:
+        rows = WebhookEndpointRepository(session, call.project_id).list
+        return list_page(WebhookPage, "webhooks", parameters, rows, partial(map, WebhookBody.of))
 
 
 @router.post(
@@ -174,7 +180,7 @@ def create_webhook(call: Administrator, value: JsonBody, response: Response) -> 
     """Register an address; the secret that its deliveries are signed with is shown this once."""
     asked = validated(WebhookRequest, value)
     _check_url(call.resources, asked.url)
-    secret, stored = new_webhook_secret(call.resources.settings)
+    secret, stored = _new_secret(call.resources.settings)
     with call.writing() as session:
         endpoints = WebhookEndpointRepository(session, call.project_id)
         if endpoints.count() >= _MOST:
@@ -194,7 +200,8 @@ def create_webhook(call: Administrator, value: JsonBody, response: Response) -> 
 @router.get("/{webhook_id}", responses=problems(404))
 def get_webhook(webhook_id: str, call: Administrator) -> WebhookBody:
     """One webhook."""
-    return get_webhook_body(call, webhook_id)
+    with call.reading() as session:
+        return WebhookBody.of(find_webhook(session, call.caller, webhook_id))
 
 
 @router.patch(
@@ -246,7 +253,7 @@ def rotate_webhook_secret(
     overlap = timedelta(seconds=parameters.overlap_seconds)
     with call.writing() as session:
         row = find_webhook(session, call.caller, webhook_id, lock=True)
-        secret, stored = new_webhook_secret(call.resources.settings)
+        secret, stored = _new_secret(call.resources.settings)
         WebhookEndpointRepository(session, call.project_id).change(
             row,
             by=call.caller.actor,
@@ -256,6 +263,16 @@ def rotate_webhook_secret(
         )
         note(session, call.caller, "webhook.secret-rotated", row.id)
     return _with_secret(row, secret)
+
+
+def _new_secret(settings: Settings) -> tuple[str, str]:
+    """A new secret, and the same encrypted. Raises ProblemError where the service has no key."""
+    try:
+        box = SecretBox(settings)
+    except SecretsKeyError as error:
+        raise unavailable(str(error)) from None
+    secret = f"whsec_{b64encode(token_bytes(32)).decode()}"
+    return secret, box.encrypt(secret)
 
 
 def _check_url(resources: Resources, url: str) -> None:
@@ -285,13 +302,20 @@ def list_webhook_deliveries(
     webhook_id: str, call: Administrator, parameters: Annotated[PageParameters, Query()]
 ) -> DeliveryPage:
     """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
-    return delivery_page(call, webhook_id, parameters)
+    with call.reading() as session:
+        find_webhook(session, call.caller, webhook_id)
+        rows = partial(WebhookDeliveryRepository(session, call.project_id).list, webhook_id)
+        route, bodies = f"webhook-deliveries:{webhook_id}", partial(map, DeliveryBody.of)
+        return list_page(DeliveryPage, route, parameters, rows, bodies)
 
 
 @router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))
 def test_webhook(webhook_id: str, call: Administrator) -> DeliveryBody:
     """Send the event `webhook.test`, as any other is sent; its delivery says how that went."""
-    return send_test(call, webhook_id)
+    with call.writing() as session:
+        _lock_enabled(session, call.caller, webhook_id)
+        announcements = AnnouncementRepository(session, call.project_id)
+        return DeliveryBody.of(announcements.test(webhook_id))
 
 
 @router.post(
@@ -301,4 +325,17 @@ def test_webhook(webhook_id: str, call: Administrator) -> DeliveryBody:
 )
 def redeliver_webhook(webhook_id: str, delivery_id: str, call: Administrator) -> DeliveryBody:
     """Send a delivery again, under the same `webhook-id`, with a whole schedule of retries."""
-    return send_again(call, webhook_id, delivery_id)
+    with call.writing() as session:
+        _lock_enabled(session, call.caller, webhook_id)
+        deliveries = WebhookDeliveryRepository(session, call.project_id)
+        get = partial(deliveries.get, webhook_id)
+        found_by(get, delivery_id, "delivery")
+        if not deliveries.send_again(webhook_id, delivery_id):
+            raise conflict("the delivery is being sent just now")
+        return DeliveryBody.of(found_by(get, delivery_id, "delivery"))
+
+
+def _lock_enabled(session: Session, caller: Caller, webhook_id: str) -> None:
+    row = find_webhook(session, caller, webhook_id, lock=True)
+    if row.disabled_at is not None:
+        raise conflict(f"the webhook is disabled ({row.disabled_reason}); enable it first")

@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Any
 
 from sqlalchemy.orm import Session
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
 
+from api.http.answers import as_file
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.schemas.base import PageParameters
 from api.schemas.experiments import (
@@ -173,18 +174,15 @@ def _model_section(call: Call, experiment_id: str) -> tuple[dict[str, Any], dict
         return section, report.model_layout
 
 
-def model_file(call: Call, experiment_id: str) -> StreamingResponse:
+def model_file(call: Call, experiment_id: str) -> Response:
     """The trained hypotheses as an attachment that is read while it is sent. Raises ProblemError
     where there is no such experiment, or its model may not leave; StorageError where the storage
     cannot answer."""
     section, _ = _model_section(call, experiment_id)
     blocks = _opened(call.resources.storage, model_key(call.project_id, experiment_id))
-    headers = {
-        "Content-Disposition": f'attachment; filename="{experiment_id}-model.safetensors"',
-        "Content-Length": str(section["size_bytes"]),
-        "Cache-Control": "no-store",
-    }
-    return StreamingResponse(blocks, media_type=SAFETENSORS, headers=headers)
+    answer = as_file(blocks, f"{experiment_id}-model.safetensors", SAFETENSORS)
+    answer.headers["Content-Length"] = str(section["size_bytes"])
+    return answer
 
 
 def stored_layout(call: Call, experiment_id: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
-from starlette.responses import Response
 
 from api.http.bodies import validated
 from api.http.problems import ProblemError, conflict, not_found
@@ -121,15 +120,6 @@ def attack_file(
     if found is None:
         raise not_found("file of an attack")
     return found
-
-
-def file_response(content: bytes, file_name: str) -> Response:
-    """A file of an attack as an attachment that no cache keeps."""
-    headers = {
-        "Content-Disposition": f'attachment; filename="{file_name}"',
-        "Cache-Control": "no-store",
-    }
-    return Response(content, media_type=FILE_TYPE, headers=headers)
 
 
 def _files(

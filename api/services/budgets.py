@@ -35,8 +35,7 @@ def set_budget(call: Call, federation_id: str, setting: BudgetSetting) -> list[B
     with call.writing() as session:
         found = find_federation(session, call.caller, federation_id)
         budgets = call.budgets(session)
-        share = call.resources.settings.webhooks_low_budget_share
-        with announcing_low(budgets, found.id, share=share):
+        with announcing_low(budgets, found.id):
             budget = budgets.set_budget(found.id, **setting.stored_fields())
         _check_owner(budget, found.id)
         value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, assert_never
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, Response
 
+from api.http.answers import JSON, PDF, ZIP, as_file
 from api.services.lookups import find_experiment, find_report
 from api.services.report_evidence import evidence_of
 from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.line_chart import Series, series_of
-from fedaudit.reports.checks import canonical_json
+from fedaudit.spec.canonical import canonical_json
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment, LaterAttacks
@@ -201,20 +202,13 @@ def dossier_response(
     printer, name = call.resources.printer, f"{experiment_id}-dossier.{form}"
     match form:
         case "json":
-            return _file(canonical_json(dossier(evidence)), "application/json", name)
+            return as_file(canonical_json(dossier(evidence)), name, JSON)
         case "html":
             return page_response(dossier_page(dossier(evidence), links=links))
         case "pdf":
-            return _file(printer.pdf(dossier_page(dossier(evidence))), "application/pdf", name)
+            return as_file(printer.pdf(dossier_page(dossier(evidence))), name, PDF)
         case "zip":
             printed = printer.pdf if find_spec("weasyprint") else None
-            return _file(
-                stored_zip(dossier_files(evidence, printed=printed)), "application/zip", name
-            )
+            return as_file(stored_zip(dossier_files(evidence, printed=printed)), name, ZIP)
         case _:
             assert_never(form)
-
-
-def _file(content: bytes, media_type: str, name: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return Response(content, media_type=media_type, headers=headers)

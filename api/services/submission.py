@@ -41,7 +41,7 @@ from models.repositories import (
     SweepRepository,
     gathered_writes,
 )
-from models.repositories.webhooks import LOW_SHARE, announcing_low
+from models.repositories.webhooks import announcing_low
 from models.tables.experiments import Experiment
 from models.values import StackPlace
 from models.vocabulary import ENDED, AuditAction
@@ -64,8 +64,6 @@ class Admitting:
 
     budgets: Budgets
     max_attempts: int
-    low_share: float
-    """Of a total; listeners are notified when less remains."""
     _notices: ExitStack
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -110,8 +108,7 @@ class Admitting:
         if federation_id not in self._federations:
             # Listeners are notified at the end which budgets on this content run low.
             self._federations.add(federation_id)
-            notices = announcing_low(budgets, federation_id, share=self.low_share)
-            self._notices.enter_context(notices)
+            self._notices.enter_context(announcing_low(budgets, federation_id))
         reserve(budgets, federation_id, experiment_id=experiment_id, planned=planned)
         names = tuple(planned.ledger_context.subjects)
         if names not in self._subject_sets:
@@ -132,22 +129,16 @@ class Admitting:
 
 
 @contextmanager
-def admitting(
-    budgets: Budgets, *, max_attempts: int, low_share: float = LOW_SHARE
-) -> Iterator[Admitting]:
+def admitting(budgets: Budgets, *, max_attempts: int) -> Iterator[Admitting]:
     """Admits in a write transaction; what was admitted is stored when the block ends. Budgets may
     not be set meanwhile: they would be read without what is not stored yet."""
     with gathered_writes(budgets.session), ExitStack() as notices:
-        yield Admitting(budgets, max_attempts, low_share, notices)
+        yield Admitting(budgets, max_attempts, notices)
 
 
 def admitting_for(session: Session, call: Call) -> AbstractContextManager[Admitting]:
     """The same by the service's settings, for a caller's project."""
-    return admitting(
-        call.budgets(session),
-        max_attempts=call.resources.settings.max_attempts,
-        low_share=call.resources.settings.webhooks_low_budget_share,
-    )
+    return admitting(call.budgets(session), max_attempts=call.resources.settings.max_attempts)
 
 
 def plan_others(call: Call, planned: ExperimentPlan) -> list[ExperimentPlan]:

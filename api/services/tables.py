@@ -18,8 +18,9 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, assert_never
 import numpy as np
 import orjson
 from sqlalchemy.orm import Session
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
 
+from api.http.answers import as_file
 from api.schemas.experiment_tables import (
     FairnessFilters,
     FairnessLine,
@@ -354,15 +355,14 @@ def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]
 
 def export(
     table: Table[Row], database: Database, *, what: What, form: Form, file_name: str
-) -> StreamingResponse:
+) -> Response:
     """Every line of a table as a file that is sent while it is read; a null is an empty cell in
     CSV."""
     if isinstance(table, LedgerTable):
         encoded = _of_ledger(table, database, form=form)
     else:
         encoded = _of_lines(table, database, what=what, form=form)
-    headers = {"Content-Disposition": f'attachment; filename="{file_name}.{form}"'}
-    return StreamingResponse(encoded, media_type=MEDIA_TYPES[form], headers=headers)
+    return as_file(encoded, f"{file_name}.{form}", MEDIA_TYPES[form])
 
 
 def _of_ledger(table: LedgerTable, database: Database, *, form: Form) -> Iterator[bytes]:

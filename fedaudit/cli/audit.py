@@ -1,10 +1,10 @@
 """The command `audit`: the predictions in a file, without a service."""
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 import uuid_utils
@@ -28,11 +28,9 @@ from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
-from fedaudit.spec.fairness import joined_in, left_out_in
 
 app = typer.Typer()
 _KEY_BYTES = 32
-T = TypeVar("T")
 
 
 @app.command()
@@ -56,41 +54,19 @@ def audit(
     threshold: Annotated[
         float | None, typer.Option(help="From which score up it is predicted.")
     ] = None,
-    intersection: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN,COLUMN", help="Groups of several attributes; repeat it."),
-    ] = None,
-    edges: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN=NUMBER,...", help="Where a number is cut; repeat it."),
-    ] = None,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="'COLUMN: GROUP = VALUE, ...'", help="Values joined into one group; repeat it."
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'COLUMN: VALUE, ...'", help="Rows that no figure counts; repeat it."),
-    ] = None,
     client_key: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Whose a row is.")
     ] = None,
     minimum_group_size: Annotated[
-        int, typer.Option(help="Groups of fewer rows are suppressed.")
-    ] = 30,
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave rows without truth or prediction out.")
-    ] = False,
-    labels: Annotated[
+        int | None, typer.Option(help="Groups of fewer rows are suppressed.", show_default="30")
+    ] = None,
+    more: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Words for codes: {sex: {'1': male}}, YAML or JSON."),
+        typer.Option("--spec", metavar="FILE", help="What else docs/audits.md lists; - is stdin."),
     ] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="FILE", help="Gates, as `gate --policy` takes them.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the report; the file's otherwise.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for report.json and report.html.")
     ] = None,
@@ -101,53 +77,33 @@ def audit(
     Exits 0 where the gates of --policy pass or there are none, 1 where one fails, 3 where the
     evidence does not suffice.
     """
-    raise typer.Exit(
-        _audit(
-            file,
-            {
-                "name": name or file.name,
-                "truth": truth,
-                "prediction": prediction,
-                "score": score,
-                "threshold": threshold,
-                "sensitive": sensitive,
-                "intersections": [one.split(",") for one in intersection or []],
-                "edges": _edges(edges or []),
-                "groups": _values("--groups", joined_in, groups or []),
-                "exclude": _values("--exclude", left_out_in, exclude or []),
-                "favourable": favourable,
-                "client_key": client_key,
-                "minimum_group_size": minimum_group_size,
-                "missing": "drop-row" if drop_missing else "reject",
-            },
-            labels=labels,
-            policy=policy,
-            out=out,
-            as_json=as_json,
-        )
-    )
+    given = {
+        "truth": truth,
+        "prediction": prediction,
+        "score": score,
+        "threshold": threshold,
+        "sensitive": sensitive,
+        "favourable": favourable,
+        "client_key": client_key,
+        "minimum_group_size": minimum_group_size,
+    }
+    asked = {} if more is None else read_value(more)
+    if not isinstance(asked, Mapping):
+        raise usage_error(f"--spec: {more} has no fields of an audit")
+    asked = {"name": file.name, **asked}
+    asked |= {name: value for name, value in given.items() if value is not None}
+    raise typer.Exit(_audit(file, asked, policy=policy, out=out, as_json=as_json))
 
 
 def _audit(
-    file: Path,
-    asked: Mapping[str, Any],
-    *,
-    labels: str | None,
-    policy: str | None,
-    out: Path | None,
-    as_json: bool,
+    file: Path, asked: Mapping[str, Any], *, policy: str | None, out: Path | None, as_json: bool
 ) -> ExitCode:
     """Audit a table and show the report. Raises InvalidInputError and CommandError."""
-    named = () if policy is None else read_policies(policy).to_evaluate
-    gates = [gate for one in named for gate in one.gates]
-    spec = parse_audit(
-        {
-            **asked,
-            "path": file.name,
-            "labels": {} if labels is None else read_value(labels),
-            "gates": [gate.model_dump(mode="json") for gate in gates],
-        }
-    )
+    asked = {**asked, "path": file.name}
+    if policy is not None:
+        gates = [gate for one in read_policies(policy).to_evaluate for gate in one.gates]
+        asked["gates"] = [gate.model_dump(mode="json") for gate in gates]
+    spec = parse_audit(asked)
     folder = None if out is None else writable_folder(out)
     started = datetime.now(UTC)
     try:
@@ -177,23 +133,3 @@ def _audit(
     else:
         show_audit(report)
     return gate_exit(report["gate_outcome"])
-
-
-def _values(option: str, read: Callable[[Sequence[str]], T], given: Sequence[str]) -> T:
-    """What the texts of an option say. Raises CommandError."""
-    try:
-        return read(given)
-    except ValueError as error:
-        raise usage_error(f"{option}: {error}") from None
-
-
-def _edges(given: Sequence[str]) -> dict[str, list[float]]:
-    """The edges of `age=40,60`, by column. Raises CommandError."""
-    found = {}
-    for one in given:
-        column, _, numbers = one.rpartition("=")
-        try:
-            found[column] = [float(number) for number in numbers.split(",")]
-        except ValueError:
-            raise usage_error(f"--edges: {one!r} is not as age=40,60") from None
-    return found

@@ -1,7 +1,7 @@
 """The commands on experiments of the service at FEDAUDIT_URL."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +14,9 @@ from fedaudit.cli.options import (
     IdempotencyKey,
     Most,
     Out,
-    Sort,
     Spec,
     TableForm,
     TableName,
-    Where,
-    query_parameters,
     read_submission,
 )
 from fedaudit.cli.output import (
@@ -34,6 +31,7 @@ from fedaudit.cli.output import (
     whole_file,
     write_json,
     write_line,
+    write_yaml,
 )
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of
 from fedaudit_client.client import Client, experiment_page, report_page
@@ -47,11 +45,6 @@ Json = Mapping[str, Any]
 app = typer.Typer()
 _ID_WIDTH = 36
 _OPEN = ("queued", "running", "cancelling")
-_GAPS = (
-    "equalized_odds_difference",
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-)
 
 
 @app.command()
@@ -84,16 +77,14 @@ def list_experiments(
         str | None, typer.Option(metavar="ID", help="Those on this federation's data.")
     ] = None,
     mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
-    where: Where = None,
-    sort: Sort = None,
     most: Most = 50,
     as_json: AsJson = False,
 ) -> None:
     """List experiments in every state, newest first."""
     asked = {"status": status, "name": name, "tag": tag, "mechanism": mechanism}
-    asked |= {"federation_id": federation, **query_parameters(where)}
+    asked["federation_id"] = federation
     with connected() as client:
-        listed = client.list(**asked, sort=sort, limit=min(most, MAX_PAGE))
+        listed = client.list(**asked, limit=min(most, MAX_PAGE))
         found = first_of(listed, most, what="experiments")
     if as_json:
         write_json(found)
@@ -109,7 +100,8 @@ def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
     if as_json:
         write_json(one)
     else:
-        show_experiment(one, page=experiment_page(client.url, one["id"]))
+        write_yaml(one)
+        say(f"its page: {experiment_page(client.url, one['id'])}")
 
 
 @app.command()
@@ -277,6 +269,8 @@ def show_experiments(experiments: Sequence[Json]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from fedaudit.reports.sections.part import answer_words_of
+
     table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
     # Else this one, which is the widest, would be narrowed first, and no id could be copied.
     table.add_column("experiment", no_wrap=True, width=_ID_WIDTH)
@@ -284,42 +278,11 @@ def show_experiments(experiments: Sequence[Json]) -> None:
         table.add_column(title, overflow="fold")
     for one in experiments:
         cells = (_cost(one), _result(one), _gates(one))
-        under = _progress(one) if one["status"] in _OPEN else _answer(one)
+        under = _progress(one) if one["status"] in _OPEN else answer_words_of(one)
         status = f"{one['status']}\n{under}".strip()
         name = "\n".join(wrap(one["name"], _ID_WIDTH))
         table.add_row(f"{escape(name)}\n{one['id']}", status, *map(escape, cells))
     standard_output().print(table)
-
-
-def show_experiment(experiment: Json, *, page: str) -> None:
-    """One line for each fact; missing facts are left out."""
-    for label, value in _facts(experiment, page):
-        if value:
-            write_line(f"{label:20}{value}")
-
-
-def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
-    spec, figures = experiment["spec"], experiment["figures"]
-    reason = experiment["status_detail"] or experiment["status_reason"]
-    yield "name", experiment["name"]
-    yield "id", experiment["id"]
-    yield "status", experiment["status"] + (f": {reason}" if reason else "")
-    yield "rounds", _progress(experiment)
-    name, noise = spec["privacy"]["mechanism"], spec["privacy"]["noise"]
-    yield "mechanism", name if name == "none" else f"{name}, {noise} noise"
-    yield "data", f"{spec['federation']['source']}, federation {experiment['federation_id']}"
-    yield "tags", ", ".join(experiment["tags"])
-    yield "retry of", experiment["retry_of"] or ""
-    for label in ("created", "started", "finished"):
-        yield label, experiment[f"{label}_at"] or ""
-    yield "privacy cost", _cost(experiment).replace("\n", ", ")
-    yield "result", _result(experiment).replace("\n", " ")
-    for name in _GAPS:
-        if figures[name] is not None:
-            yield name.partition("_diff")[0].replace("_", " "), f"gap of {figures[name]:.4g}"
-    yield "answer", _answer(experiment, with_reasons=True)
-    yield "gates", _gates(experiment)
-    yield "page", page
 
 
 def _progress(experiment: Json) -> str:
@@ -345,15 +308,6 @@ def _result(experiment: Json) -> str:
         if figures[name] is not None:
             return f"{label}\n{figures[name]:.4g}"
     return ""
-
-
-def _answer(experiment: Json, *, with_reasons: bool = False) -> str:
-    from fedaudit.reports.sections.part import answer_words_of
-
-    answer = experiment.get("answer")
-    if not with_reasons or answer is None:
-        return answer_words_of(experiment)
-    return f"{answer_words_of(experiment)}: {'; '.join(one['text'] for one in answer['reasons'])}"
 
 
 def _gates(experiment: Json) -> str:

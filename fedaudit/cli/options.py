@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,39 +52,6 @@ IdempotencyKey = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Without asking.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file.")]
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
-_CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|=)\s*(.+?)\s*", re.DOTALL)
-_SIDES = {"<=": "[lte]", ">=": "[gte]", "=": ""}
-
-
-def query_parameters(conditions: "Sequence[str] | None") -> dict[str, str]:
-    """The query parameters that conditions such as `accuracy>=0.8` stand for."""
-    parameters = {}
-    for condition in conditions or []:
-        if (found := _CONDITION.fullmatch(condition)) is None:
-            raise usage_error(
-                f"--where: {condition!r} is no condition; write NAME=VALUE, FIGURE<=VALUE or "
-                "FIGURE>=VALUE"
-            )
-        name, sign, value = found.groups()
-        parameters[f"{name}{_SIDES[sign]}"] = value
-    return parameters
-
-
-def _checked_conditions(conditions: list[str] | None) -> list[str] | None:
-    query_parameters(conditions)
-    return conditions
-
-
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="As 'accuracy>=0.8', 'attribute=sex'; repeat it. See docs/queries.md.",
-        callback=_checked_conditions,
-    ),
-]
-Sort = Annotated[
-    str | None, typer.Option(help="A figure, time or name; downwards with a minus in front.")
-]
 Most = Annotated[int, typer.Option("--most", min=1, help="How many to print.")]
 
 

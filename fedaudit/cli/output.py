@@ -160,6 +160,14 @@ def write_json(value: Any, *, pretty: bool = True) -> None:
     write_line(json_text(value, pretty=pretty))
 
 
+def write_yaml(value: Mapping[str, Any]) -> None:
+    """What has a value, as YAML on standard output."""
+    import yaml
+
+    known = {name: field for name, field in value.items() if field not in (None, [], {})}
+    write_line(yaml.safe_dump(known, sort_keys=False, allow_unicode=True).rstrip("\n"))
+
+
 def json_text(value: Any, *, pretty: bool = True) -> str:
     """JSON without NaN; `pretty` puts a field on a line."""
     import json

@@ -3,20 +3,17 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedaudit.cli.options import AsJson
+from fedaudit.cli.options import AsJson, ExperimentId
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
 from fedaudit.publishing.publication import (
     MissingExtraError,
-    Publication,
     PublishingError,
-    from_file,
     from_service,
     import_mlflow,
 )
@@ -32,17 +29,10 @@ _MLFLOW_SETTINGS = {
 
 app = typer.Typer(no_args_is_help=True)
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID|REPORT.json", help="An experiment at FEDAUDIT_URL, or a report file."
-    ),
-]
-
 
 @app.command("mlflow")
 def publish_mlflow(
-    source: Source,
+    experiment_id: ExperimentId,
     *,
     tracking_uri: Annotated[
         str, typer.Option(envvar="MLFLOW_TRACKING_URI", help="Of the MLflow server, or a store.")
@@ -66,7 +56,7 @@ def publish_mlflow(
         os.environ.setdefault(name, value)
     with _failures():
         import_mlflow()
-        with _publication(source) as found:
+        with connected() as client, from_service(client, experiment_id) as found:
             run = publish_to_mlflow(
                 found, tracking_uri=tracking_uri, experiment=experiment, registration=registration
             )
@@ -93,20 +83,6 @@ def publish_mlflow(
     if alias is not None and not (passed and run.version):
         why = "its gates did not pass" if run.version else "no model was published"
         raise CommandError(f"the alias {alias} was not set: {why}", ExitCode.FAILED)
-
-
-@contextmanager
-def _publication(source: str) -> Iterator[Publication]:
-    if _is_file(source):
-        with from_file(Path(source)) as found:
-            yield found
-    else:
-        with connected() as client, from_service(client, source) as found:
-            yield found
-
-
-def _is_file(source: str) -> bool:
-    return source.endswith(".json") or "/" in source
 
 
 @contextmanager

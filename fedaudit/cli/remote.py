@@ -28,7 +28,7 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 def connected() -> Iterator[Client]:
     """A client of the service at FEDAUDIT_URL; its errors become CommandErrors."""
     try:
-        with Client.from_environment() as client:
+        with Client() as client:
             yield client
     except NotConfiguredError as error:
         raise usage_error(str(error)) from None

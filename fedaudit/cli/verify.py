@@ -10,7 +10,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import AsJson, trusted_keys
+from fedaudit.cli.options import AsJson, ExperimentId, trusted_keys
 from fedaudit.cli.output import (
     CommandError,
     ExitCode,
@@ -28,9 +28,8 @@ from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.run_log import tiles
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
-from fedaudit.reports.checks import canonical_json, value_at
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
-from fedaudit.reports.dossier.dossier import dossier_files
 from fedaudit.reports.verification.dossier_checks import REWORDED, verify_folder
 from fedaudit.reports.verification.log_checks import read_log
 from fedaudit.reports.verification.verification import (
@@ -40,6 +39,7 @@ from fedaudit.reports.verification.verification import (
     Verification,
     verify,
 )
+from fedaudit.spec.canonical import canonical_json
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError, NotFoundError, ProblemError
 
@@ -233,44 +233,23 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
 
 @app.command("dossier")
 def dossier_command(
-    source: Annotated[
-        str, typer.Argument(metavar="ID|BUNDLE", help="An experiment, or the file of its bundle.")
-    ],
+    experiment_id: ExperimentId,
     *,
     out: Annotated[Path, typer.Option("--out", help="Write the files into this folder.")],
 ) -> None:
     """Write what an output checker decides by: the report by the controls of SATRE, with hashes."""
-    files = _of_bundle(Path(source)) if Path(source).is_file() else _of_service(source)
     folder = writable_folder(out)
     if (folder / "dossier.json").exists():
         raise usage_error(f"--out: {folder} has a dossier; name another folder, or delete it")
-    for name, content in files.items():
-        write_bytes(content, folder / name)
-    write_line(str(folder))
-
-
-def _of_service(source: str) -> Mapping[str, bytes]:
-    if not is_id(source):
-        raise usage_error(f"{source} is neither a file nor the id of an experiment")
     with tempfile.TemporaryFile() as file:
         with connected() as client, working("making the dossier"):
-            client.download_dossier(source, file)
+            client.download_dossier(experiment_id, file)
         file.seek(0)
         with zipfile.ZipFile(file) as archive:
-            # Plain names alone: nothing that a service sends is written outside the folder.
-            return {Path(name).name: archive.read(name) for name in archive.namelist()}
-
-
-def _of_bundle(path: Path) -> Mapping[str, bytes]:
-    try:
-        with opened_bundle(path) as evidence:
-            if evidence.faults:
-                raise usage_error(f"{path}: its {evidence.faults[0].part} was altered; verify it")
-            return dossier_files(evidence, printed=None)
-    except NotABundleError as error:
-        raise usage_error(f"{path} is no bundle: it {error}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise usage_error(f"{path} has no report that this version reads: {error}") from None
+            for name in archive.namelist():
+                # Plain names alone: nothing that a service sends is written outside the folder.
+                write_bytes(archive.read(name), folder / Path(name).name)
+    write_line(str(folder))
 
 
 def checked(

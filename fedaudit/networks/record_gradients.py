@@ -14,13 +14,14 @@ product of the scaled slopes with the inputs gives the sum: no record's gradient
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol, assert_never
 
 import torch
 from torch import Tensor
 
 from fedaudit.arrays import Ints
+from fedaudit.networks.rounded_products import PRODUCT_BITS, OddRows
 from fedaudit.networks.shape import (
     ConvolutionalShape,
     DenseShape,
@@ -96,12 +97,13 @@ class ClippedGradients(Protocol):
         """
 
 
-def shares(norms: Tensor, *, clip: float) -> Tensor:
+def shares(norms: Tensor, *, clip: float, rounding: float = 0.0) -> Tensor:
     """What is kept of each record: min(1, clip / norm), or 0 where the norm is not finite.
 
     `norms`: float64, so that no square under- or overflows that a float32 gradient can have.
+    `rounding`: by how much rounding may lengthen what is kept; it is taken off `clip`.
     """
-    return (clip * _SHORTENED / norms).clamp_max(1.0).nan_to_num(0.0)
+    return ((clip * _SHORTENED - rounding) / norms).clamp_max(1.0).nan_to_num(0.0)
 
 
 def squares(vectors: Tensor) -> Tensor:
@@ -224,7 +226,18 @@ def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class DenseClippedGradients:
-    """One silo at a time, on the records of its own batch alone."""
+    """One silo at a time, on the records of its own batch alone.
+
+    On the host outputs and slopes are sums of rounded products (`networks.rounded_products`), of
+    which a row follows from that row and the weights. So is the sum over records, under a clip: a
+    record adds to each parameter the integer next to what it contributes in units of u, a power of
+    two between 2^-19 (excluded) and 2^-18 of the clip. Integers add up exactly, so it moves the sum
+    by just what it adds, whoever else is in the batch. Rounding moves each of the n parameters by
+    at most u / 2, so what it adds is longer than what was clipped by at most u / 2 * root(n), which
+    is taken off the clip: 0.06 to 0.12 % of it for 100,000 parameters.
+
+    A device has exact products instead, and sums in float64, as the host has without a clip.
+    """
 
     def __init__(self, shape: DenseShape, loss: Loss) -> None:
         self.shape = shape
@@ -260,11 +273,47 @@ class DenseClippedGradients:
         slopes = self._slopes(weights, inputs, outputs, target)
         squared = torch.zeros(len(target), dtype=torch.float64, device=theta.device)
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            squared += squares(d) * (squares(a) + (layer.bias is not None))
+            squared += squares(d) * (squares(a.values) + (layer.bias is not None))
         norms = squared.sqrt()
-        inputs, slopes = _finite(norms, inputs), _finite(norms, slopes)
-        share = shares(norms, clip=clip)[:, None]
+        if theta.device.type == "cpu" and math.isfinite(clip):
+            self._sum_integers(inputs, slopes, norms, clip=clip, out=out)
+        else:
+            self._sum_exactly(inputs, slopes, norms, clip=clip, out=out)
+
+    def _sum_integers(
+        self,
+        inputs: "list[_Inputs]",
+        slopes: list[Tensor],
+        norms: Tensor,
+        *,
+        clip: float,
+        out: Tensor,
+    ) -> None:
+        """Writes the sum of clipped gradients, rounded record by record to multiples of a unit."""
+        unit = math.ldexp(1.0, math.frexp(clip)[1] - PRODUCT_BITS)
+        rounding = unit / 2 * math.sqrt(self.n)
+        share = shares(norms, clip=clip, rounding=rounding)[:, None]
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
+            scaled = d * share
+            weights = out[layer.weights].view(layer.outputs, layer.inputs)
+            a.rows.summed(scaled, unit=unit, out=weights)
+            if layer.bias is not None:
+                integers = scaled.nan_to_num_(0.0, 0.0, 0.0).div_(unit).round_()
+                out[layer.bias] = integers.sum(0).mul_(unit)
+
+    def _sum_exactly(
+        self,
+        inputs: "list[_Inputs]",
+        slopes: list[Tensor],
+        norms: Tensor,
+        *,
+        clip: float,
+        out: Tensor,
+    ) -> None:
+        """Writes the sum of clipped gradients in float64."""
+        values, slopes = _finite(norms, [a.values for a in inputs]), _finite(norms, slopes)
+        share = shares(norms, clip=clip)[:, None]
+        for layer, a, d in zip(self.shape.layers, values, slopes, strict=True):
             scaled = d * share
             out[layer.weights] = (scaled.t() @ a.double()).view(-1)
             if layer.bias is not None:
@@ -272,29 +321,48 @@ class DenseClippedGradients:
 
     def _activations(
         self, theta: Tensor, weights: list[Tensor], features: Tensor
-    ) -> tuple[list[Tensor], Tensor]:
+    ) -> "tuple[list[_Inputs], Tensor]":
         """The inputs of every layer, and the outputs of the last; each [rows, width]."""
-        inputs: list[Tensor] = []
+        inputs: list[_Inputs] = []
         values = features
         for layer, weight in zip(self.shape.layers, weights, strict=True):
-            values = values.clamp_min(0) if inputs else values
-            inputs.append(values)
-            values = exact_product(values, weight.t())
+            inputs.append(_Inputs(values.clamp_min(0) if inputs else values))
+            values = inputs[-1].times(weight, across=True)
             if layer.bias is not None:
                 values += theta[layer.bias]
             values = values.float()
         return inputs, values
 
     def _slopes(
-        self, weights: list[Tensor], inputs: list[Tensor], outputs: Tensor, target: Tensor
+        self, weights: list[Tensor], inputs: "list[_Inputs]", outputs: Tensor, target: Tensor
     ) -> list[Tensor]:
         """The derivative of each record's loss by the outputs of every layer, [rows, width]."""
         slope = self._loss.values_and_slopes(outputs.t(), target)[1].t()
         slopes = [slope]
-        for weight, values in zip(weights[:0:-1], inputs[:0:-1], strict=True):
-            slope = exact_product(slope, weight).float() * (values > 0)
+        for weight, a in zip(weights[:0:-1], inputs[:0:-1], strict=True):
+            found = _Inputs(slope.contiguous()).times(weight, across=False)
+            slope = found.float() * (a.values > 0)
             slopes.insert(0, slope)
         return slopes
+
+
+@dataclass(frozen=True, eq=False)
+class _Inputs:
+    """What matrices are multiplied by, a row for each record."""
+
+    values: Tensor
+    """float32 [rows, width]."""
+
+    @cached_property
+    def rows(self) -> OddRows:
+        """The same for sums of rounded products; on the host."""
+        return OddRows.of(self.values)
+
+    def times(self, weights: Tensor, *, across: bool) -> Tensor:
+        """Times weights [width, columns], or [columns, width] where `across`: float64."""
+        if self.values.device.type == "cpu":
+            return self.rows.times(weights, across=across)
+        return exact_product(self.values, weights.t() if across else weights)
 
 
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -19,7 +19,6 @@ from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.publishing.later_found import LaterFound, later_found
 from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
-from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit.reports.report import Report, report_hash
@@ -164,14 +163,13 @@ class Publication:
     last_round: int
     """At which the figures are."""
     by_round: list[RoundFigure] = field(default_factory=list)
-    """None from a report file."""
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model: Path | None = None
     """The trained hypotheses, if they may leave."""
     model_reason: str | None = None
     origin: str
-    """The service's address, or `file`."""
+    """The service's address."""
     url: str | None = None
 
     @property
@@ -248,9 +246,6 @@ def _json(value: Any) -> str:
     return f"{json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)}\n"
 
 
-_NO_MODEL_IN_FILE = "a report file has no model; publish by the experiment's id for it"
-
-
 @contextmanager
 def from_service(client: Client, id: str) -> Iterator[Publication]:
     """The publication of a service's experiment that has ended; its files exist within the block.
@@ -286,37 +281,6 @@ def _add_run(client: Client, found: Publication, path: Path) -> None:
         found.model_reason = error.detail
     else:
         found.model = path
-
-
-@contextmanager
-def from_file(path: Path) -> Iterator[Publication]:
-    """The publication of a report file of `fedaudit run --out` or `fedaudit report --out`. Raises
-    PublishingError if it is not one. The signature is not checked: `fedaudit verify` does that,
-    with a bundle."""
-    document = read_document(path)
-    with TemporaryDirectory(prefix="fedaudit-") as name:
-        try:
-            page = render(document)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise PublishingError(f"{path} is not an audit report") from None
-        found = publication(document, page=page, folder=Path(name), origin="file")
-        found.model_reason = document.get("model_reason") or _NO_MODEL_IN_FILE
-        yield found
-
-
-def read_document(path: Path) -> Mapping[str, Any]:
-    """The JSON of a report file. Raises PublishingError."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PublishingError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise PublishingError(f"{path} is not JSON: {error}") from None
-    if not isinstance(document, Mapping) or "report_version" not in document:
-        raise PublishingError(
-            f"{path} is not an audit report; `fedaudit report ID --out` writes one"
-        )
-    return document
 
 
 def parsed_report(document: Mapping[str, Any]) -> Report:

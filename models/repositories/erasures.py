@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 
 from models.clock import utc_now
 from models.repositories.audits import OPEN_AUDITS
@@ -30,7 +30,6 @@ from models.tables.federations import (
     RowSketch,
 )
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow, Fairness
-from models.values import Cursor, Page
 from models.vocabulary import ENDED, OPEN
 
 
@@ -73,25 +72,6 @@ class ErasureRepository(ScopedRepository):
 
     def _of(self, federation_id: str) -> Select[Erasure]:
         return self._select(Erasure).where(Erasure.federation_id == federation_id)
-
-    def page(self, *, cursor: Cursor | None, limit: int) -> Page[tuple[Erasure, str]]:
-        """Newest first, with the names of their federations; the cursor is (requested_at,
-        federation_id, number)."""
-        columns = table_of(Erasure).c
-        key = (columns.requested_at, columns.federation_id, columns.number)
-        statement = (
-            select(Erasure, Federation.name)
-            .join(Federation, Federation.id == columns.federation_id)
-            .where(columns.project_id == self.project_id)
-            .order_by(*(one.desc() for one in key))
-        )
-        if cursor is not None:
-            before = (literal(value, one.type) for value, one in zip(cursor, key, strict=True))
-            statement = statement.where(tuple_(*key) < tuple_(*before))
-        items = [(row, name) for row, name in self.session.execute(statement.limit(limit + 1))]
-        last = items[limit - 1][0] if len(items) > limit else None
-        more = None if last is None else (last.requested_at, last.federation_id, last.number)
-        return Page(items[:limit], more)
 
     def pending(self, federation_id: str) -> bool:
         """Whether one is not done yet."""

@@ -362,7 +362,7 @@ def _claimable() -> ColumnElement[bool]:
     return or_(and_(waits, WebhookDelivery.available_at <= seconds_from_now()), _lease_ran_out())
 
 
-LOW_SHARE = 0.1
+_LOW_SHARE = 0.1
 
 _LOW: WebhookEvent = "budget.low"
 _ENABLED = (
@@ -377,10 +377,8 @@ _ENABLED = (
 
 
 @contextmanager
-def announcing_low(
-    budgets: Budgets, federation_id: str, *, share: float = LOW_SHARE
-) -> Iterator[None]:
-    """Announces each budget with no more than `share` of its total left after the block, and more
+def announcing_low(budgets: Budgets, federation_id: str) -> Iterator[None]:
+    """Announces each budget with no more than a tenth of its total left after the block, and more
     before: once for each crossing. Every project whose spending counts is notified, under its own
     federation's id, and without a webhook that subscribes to it no budget is read. Else the content
     is locked, so that of two transactions that draw at once only one crosses."""
@@ -389,24 +387,22 @@ def announcing_low(
     notified = dict.fromkeys((own, id_) for own, id_, events in enabled if _LOW in events)
     if notified:
         budgets.hold(federation_id)
-    before = {one: _low(budgets, *one, share=share) for one in notified}
+    before = {one: _low(budgets, *one) for one in notified}
     yield
     for (project_id, id_), known in before.items():
         announcements = AnnouncementRepository(budgets.session, project_id)
-        for key, budget in _low(budgets, project_id, id_, share=share).items():
+        for key, budget in _low(budgets, project_id, id_).items():
             if key not in known:
                 announcements.budget_low(id_, budget)
 
 
-def _low(
-    budgets: Budgets, project_id: str, federation_id: str, *, share: float
-) -> dict[tuple[object, ...], Budget]:
+def _low(budgets: Budgets, project_id: str, federation_id: str) -> dict[tuple[object, ...], Budget]:
     seen = budgets.of_project(project_id)
     low: dict[tuple[object, ...], Budget] = {}
     # Composed only where there is a total: an epsilon without one would be composed for nothing.
     bounded = (one for one in seen.budgets(federation_id, shown=False) if one.total is not None)
     for budget in (seen.composed(federation_id, one) for one in bounded):
-        if budget.total is not None and (budget.remaining or 0.0) <= share * budget.total:
+        if budget.total is not None and (budget.remaining or 0.0) <= _LOW_SHARE * budget.total:
             terms = None if budget.terms is None else budget.terms.key
             whose = (budget.adjacency, budget.observer, budget.for_clients)
             low[budget.book, budget.figure, budget.delta, *whose, terms] = budget

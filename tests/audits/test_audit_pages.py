@@ -14,7 +14,6 @@ from tests.api.pages.browser import signed_in
 from tests.api.service import Api, served
 from tests.audits.service_audits import context_of, made, row_of
 from tests.audits.tables import asking, people, write
-from tests.html_forms import form_fields
 from tests.reports.page.weasyprint_here import needs_pango
 from workers.run_unit import run_unit
 
@@ -77,29 +76,6 @@ def test_a_page_shows_what_the_key_opens(api: Api, audit: dict[str, Any]) -> Non
     lister = signed_in(api, "experiments:read")
     assert f'href="{path}"' not in lister.get("/audits").text
     assert lister.get(path).status_code == 403
-
-
-def test_the_form_asks_once_and_tells_faults_at_their_fields(api: Api, sources: Path) -> None:
-    write(sources, people(seed=9), "formed.csv")
-    browser = signed_in(api)
-    fields = form_fields(browser.get("/audits/new").text, "/audits/new")
-    fields |= {"name": "by form", "path": "formed.csv", "truth": "hired", "sensitive": "sex, race"}
-    fields |= {"favourable": "yes", "score": "score", "threshold": "high"}
-    faulty = browser.post("/audits/new", fields)
-    assert faulty.status_code == 422
-    assert 'id="e-threshold"' in faulty.text
-    assert browser.post("/audits/new", fields | {"threshold": "nan"}).status_code == 422
-    kept = form_fields(faulty.text, "/audits/new")
-    assert kept["sensitive"] == "sex, race"
-    before = api.counts()["prediction_audits"]
-    for _ in range(2):
-        sent = browser.post("/audits/new", kept | {"threshold": "0.5"})
-        assert (sent.status_code, sent.headers["location"]) == (303, "/audits")
-    assert api.counts()["prediction_audits"] == before + 1
-    [audit] = [one for one in api.get("/v1/audits").json()["items"] if one["name"] == "by form"]
-    assert (audit["spec"]["sensitive"], audit["spec"]["threshold"]) == (["sex", "race"], 0.5)
-    assert browser.post("/audits/new", kept, csrf="0" * 64).status_code == 403
-    assert signed_in(api, "experiments:read").get("/audits/new").status_code == 403
 
 
 def test_the_client_asks_waits_and_takes_away(api: Api, sources: Path) -> None:

@@ -1,21 +1,17 @@
 """Calls against a real service: their parameters, what is repeated, and what is left early."""
 
-import inspect
 import io
 import itertools
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 
 import httpx
-import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from fedaudit_client import Client, Retries
 from fedaudit_client.errors import ProblemError
-from fedaudit_client.reports import ExportedTable
-from tests.api.service import ROUNDS, SUBJECTS, Api, finish, spec
+from tests.api.service import SUBJECTS, Api, finish, spec
 from tests.client.lossy import Faults, LossyTransport
 
 QUICK = Retries(first_pause_seconds=0.0)
@@ -25,25 +21,6 @@ def lossy_client(service: tuple[Api, str], faults: Faults) -> Client:
     """A client of the service over a network with faults."""
     api, url = service
     return Client(url, api.key, retries=QUICK, http_transport=LossyTransport(faults))
-
-
-def test_calls_name_their_parameters() -> None:
-    with Client("http://127.0.0.1:9", "key") as client:
-        for name, taken in (
-            ("get", "(experiment_id)"),
-            ("download_bundle", "(experiment_id, file: IO[bytes])"),
-            ("clients", "(experiment_id, *, limit: int | None = None)"),
-            ("reports", "(*, limit: int | None = None, **filters: Any)"),
-        ):
-            found = str(inspect.signature(getattr(client, name))).replace("typing.", "")
-            assert found == taken
-        assert next(iter(inspect.signature(client.submit).parameters)) == "spec"
-        for wrong in (
-            lambda: client.get(federation_id="x"),
-            lambda: client.sweeps(status="enabled"),
-        ):
-            with pytest.raises(TypeError):
-                wrong()
 
 
 def test_a_submission_is_repeated_and_stored_once(service: tuple[Api, str]) -> None:
@@ -68,37 +45,13 @@ def test_what_does_more_when_repeated_is_not(service, call):
     assert (caught.value.status, len(faults.requests)) == (503, 1)
 
 
-def test_a_ledger_becomes_a_table(service, monkeypatch):
+def test_a_part_of_a_ledger_is_exported(service: tuple[Api, str]) -> None:
     api, url = service
     id_ = api.submit(spec(name="ledger"))["id"]
     finish(api, id_)
     with Client(url, api.key) as client:
-        ledger = client.privacy_ledger(id_)
-        some = client.privacy_ledger(id_, round_from=2, round_to=2)
-        assert client.rounds(id_).to_arrow().num_rows == ROUNDS
-        assert client.fairness(id_).to_arrow().num_rows == 6 * ROUNDS
-    assert some.to_arrow().num_rows == len(SUBJECTS)
-    table = ledger.to_arrow()
-    assert table.num_rows == ROUNDS * len(SUBJECTS)
-    assert list(ledger.to_pandas()["outcome"]) == table["outcome"].to_pylist()
-    # The epsilon of metric privacy is another figure, and only in the files of the same name.
-    stated = parquet.read_table(io.BytesIO(ledger.parquet))["epsilon"]
-    assert table["epsilon"].null_count == table.num_rows
-    assert table["metric_epsilon"] == stated
-    assert stated.null_count < table.num_rows
-    both = pa.table({"epsilon": [1.0, 2.0], "delta": [1e-5, None]})
-    parquet.write_table(both, file := io.BytesIO())
-    assert ExportedTable(file.getvalue()).to_arrow().to_pydict() == {
-        "epsilon": [1.0, None],
-        "metric_epsilon": [None, 2.0],
-        "delta": [1e-5, None],
-    }
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match="pip install pyarrow"):
-        ledger.to_arrow()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas pyarrow"):
-        ledger.to_pandas()
+        some = b"".join(client.export(id_, "ledger", form="parquet", round_from=2, round_to=2))
+    assert parquet.read_table(io.BytesIO(some)).num_rows == len(SUBJECTS)
 
 
 class _Endless(httpx.SyncByteStream):

@@ -90,7 +90,11 @@ def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}", "k") as client:
-        for call in (client.keys, lambda: client.submit(SPEC), lambda: list(client.list())):
+        for call in (
+            lambda: client.ask("GET", "api-keys"),
+            lambda: client.submit(SPEC),
+            lambda: list(client.list()),
+        ):
             with pytest.raises(UnreachableError, match=f"127.0.0.1:{port} does not answer"):
                 call()
 
@@ -119,13 +123,13 @@ def test_the_environment_configures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDAUDIT_URL", raising=False)
     monkeypatch.setenv("FEDAUDIT_API_KEY", "k")
     with pytest.raises(NotConfiguredError, match="FEDAUDIT_URL"):
-        Client.from_environment()
+        Client()
     monkeypatch.setenv("FEDAUDIT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("FEDAUDIT_API_KEY", " ")
     with pytest.raises(NotConfiguredError, match="FEDAUDIT_API_KEY"):
-        Client.from_environment()
+        Client()
     monkeypatch.setenv("FEDAUDIT_API_KEY", "k")
-    Client.from_environment().close()
+    Client().close()
 
 
 def test_a_project_is_named_by_the_environment_or_the_call(

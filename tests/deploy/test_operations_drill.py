@@ -205,7 +205,7 @@ def keys_are_exchanged(drill: Drill) -> None:
     """Of the API and of signatures, under the eyes of the other API and of running workers."""
     before, (first, second) = drill.key["few"], drill.urls
     with Client(first, before) as client:
-        [mine] = client.keys()
+        [mine] = client.ask("GET", "api-keys")["items"]
         rotation = f"api-keys/{mine['id']}/rotate-secret?overlap_seconds"
         drill.key["few"] = client.ask("POST", f"{rotation}=3600")["key"]
     for key in (before, drill.key["few"]):

@@ -52,8 +52,7 @@ def _glance(database: Database) -> None:
         assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
 
 
-def test_a_connection_that_ended_while_nobody_used_it_is_replaced(postgres_url, monkeypatch):
-    monkeypatch.setattr("models.database._IDLE_SECONDS", 0.0)
+def test_a_connection_that_ended_while_nobody_used_it_is_replaced(postgres_url: str) -> None:
     database, other = Database(postgres_url), Database(postgres_url)
     asked = text("SELECT pg_backend_pid()")
     with database.read() as session:

@@ -173,8 +173,7 @@ def _announcing(
 ) -> Iterator[Budgets]:
     """The project's budgets; those that run low within the block are announced."""
     budgets = resources.budgets(session, row.project_id)
-    share = resources.settings.webhooks_low_budget_share
-    with announcing_low(budgets, federation_id, share=share):
+    with announcing_low(budgets, federation_id):
         yield budgets
 
 

@@ -11,7 +11,6 @@ from fedaudit_client.experiments import ExperimentCalls, SweepCalls
 from fedaudit_client.projects import (
     AuditLogCalls,
     FederationCalls,
-    KeyCalls,
     LedgerCalls,
     ModelCalls,
     SignOffCalls,
@@ -28,7 +27,6 @@ class Client(
     ReportCalls,
     GateCalls,
     FederationCalls,
-    KeyCalls,
     LedgerCalls,
     ModelCalls,
     SignOffCalls,
@@ -63,11 +61,6 @@ class Client(
     def url(self) -> str:
         """The service's address; its pages are below it."""
         return self._wire.connection.url
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """From FEDAUDIT_URL and FEDAUDIT_API_KEY. Raises NotConfiguredError if one is not set."""
-        return cls()
 
     def call(
         self, method: str, path: str, *, json: Any = None, content: bytes | None = None

@@ -4,27 +4,26 @@ import json
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
 from fedaudit_client.errors import ClientError, ProblemError, UnreachableError
 from fedaudit_client.wire import (
     Calls,
+    Items,
     Json,
     Patience,
     Request,
     Wire,
-    asks,
     call,
+    got,
     json_object,
     last_of,
-    lists,
     nothing,
     once,
     path_of,
     polled,
-    text,
 )
 
 ENDED = ("cancelled", "succeeded", "failed")
@@ -123,18 +122,22 @@ class ExperimentCalls(Calls):
             repeatable=True,
         )
 
-    get = asks("GET experiments/{experiment_id}", json_object, "One experiment.")
-    list = lists(
-        "experiments",
+    @call
+    def get(self, experiment_id: str) -> Request[Json]:
+        """One experiment."""
+        return got("experiments/{}", experiment_id)
+
+    def list(self, *, limit: int | None = None, **filters: Any) -> Items:
         """Every experiment that the filters select, page after page, newest first.
 
         The filters are the service's query parameters; bounds as `**{"leakage_max[lte]": 40}`.
-        """,
-        is_filtered=True,
-    )
-    cancel = asks(
-        "POST experiments/{experiment_id}/cancel", json_object, "Cancel an experiment; returns it."
-    )
+        """
+        return self._wire.pages("experiments", limit=limit, **filters)
+
+    @call
+    def cancel(self, experiment_id: str) -> Request[Json]:
+        """Cancel an experiment; returns it."""
+        return Request("POST", path_of("experiments/{}/cancel", experiment_id), json_object)
 
     @call
     def retry(self, experiment_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
@@ -161,7 +164,7 @@ class ExperimentCalls(Calls):
 
 
 def _experiment(experiment_id: str) -> Request[Json]:
-    return Request("GET", path_of("experiments/{}", experiment_id), json_object)
+    return got("experiments/{}", experiment_id)
 
 
 def _events(
@@ -242,26 +245,24 @@ class SweepCalls(Calls):
             repeatable=True,
         )
 
-    sweeps = lists("sweeps", "Every sweep of the key's project, newest first, without its cells.")
-    sweep = asks(
-        "GET sweeps/{sweep_id}", json_object, "One sweep: its cells, progress and total cost."
-    )
-    sweep_table = asks(
-        "GET sweeps/{sweep_id}/table",
-        json_object,
-        "A row for each combination: figures over seeds, which is best, and how surely.",
-        headers={"Accept": "application/json"},
-    )
+    def sweeps(self, *, limit: int | None = None) -> Items:
+        """Every sweep of the key's project, newest first, without its cells."""
+        return self._wire.pages("sweeps", limit=limit)
 
     @call
-    def sweep_table_text(self, sweep_id: str, form: Literal["csv", "markdown"]) -> Request[str]:
-        """The same table as the text of a file."""
-        headers = {"Accept": f"text/{form}"}
-        return Request("GET", path_of("sweeps/{}/table", sweep_id), text, headers=headers)
+    def sweep(self, sweep_id: str) -> Request[Json]:
+        """One sweep: its cells, progress and total cost."""
+        return got("sweeps/{}", sweep_id)
 
-    cancel_sweep = asks(
-        "POST sweeps/{sweep_id}/cancel", json_object, "Cancel every cell that has not ended."
-    )
+    @call
+    def sweep_table(self, sweep_id: str) -> Request[Json]:
+        """A row for each combination: figures over seeds, which is best, and how surely."""
+        return got("sweeps/{}/table", sweep_id)
+
+    @call
+    def cancel_sweep(self, sweep_id: str) -> Request[Json]:
+        """Cancel every cell that has not ended."""
+        return Request("POST", path_of("sweeps/{}/cancel", sweep_id), json_object)
 
     @call
     def retry_sweep(self, sweep_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
@@ -269,9 +270,7 @@ class SweepCalls(Calls):
         asked = {"timeout": _PLANNED, **once(idempotency_key)}
         return Request("POST", path_of("sweeps/{}/retry", sweep_id), json_object, **asked)
 
-    def watch_sweep(
-        self, sweep_id: str, *, patience_seconds: float = 60.0
-    ) -> Generator[Json, None, None]:
+    def watch_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Items:
         """The sweep as it is now, and every few seconds again until all cells have ended.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
@@ -284,5 +283,5 @@ class SweepCalls(Calls):
 
 
 def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> Generator[Json, None, None]:
-    request = Request("GET", path_of("sweeps/{}", sweep_id), json_object)
+    request = got("sweeps/{}", sweep_id)
     return polled(wire, request, until=ENDED, patience_seconds=patience_seconds)

@@ -1,4 +1,4 @@
-"""Calls on federations, ledgers, keys, the audit log, sign-offs and models."""
+"""Calls on federations, ledgers, the audit log, sign-offs and models."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,20 +8,18 @@ import httpx
 
 from fedaudit_client.wire import (
     Calls,
+    Items,
     Json,
     Request,
-    asks,
     call,
-    downloads,
+    got,
     items,
     json_object,
     last_of,
-    lists,
     nothing,
     once,
     path_of,
     polled,
-    text,
 )
 
 # The service answers an upload once the file is checked and stored.
@@ -59,21 +57,24 @@ class FederationCalls(Calls):
         answer = json_object
         return Request("POST", "federations", answer, body={"files": parts}, timeout=_UPLOADED)
 
-    federations = lists(
-        "federations",
-        "Every federation of the key's project that the filters select, newest first.",
-        is_filtered=True,
-    )
-    federation = asks("GET federations/{federation_id}", json_object, "One federation.")
+    def federations(self, *, limit: int | None = None, **filters: Any) -> Items:
+        """Every federation of the key's project that the filters select, newest first."""
+        return self._wire.pages("federations", limit=limit, **filters)
+
+    @call
+    def federation(self, federation_id: str) -> Request[Json]:
+        """One federation."""
+        return got("federations/{}", federation_id)
 
     def profiled(self, federation_id: str) -> Json:
         """The federation, once it is no longer being profiled."""
-        request = Request("GET", path_of("federations/{}", federation_id), json_object)
+        request = got("federations/{}", federation_id)
         return last_of(polled(self._wire, request, until=_PROFILED))
 
-    profile = asks(
-        "GET federations/{federation_id}/profile", json_object, "A profile of a federation's data."
-    )
+    @call
+    def profile(self, federation_id: str) -> Request[Json]:
+        """A profile of a federation's data."""
+        return got("federations/{}/profile", federation_id)
 
     @call
     def propose(self, /, federation_id: str, **asked: Any) -> Request[Json]:
@@ -86,11 +87,10 @@ class FederationCalls(Calls):
         path = path_of("federations/{}/proposals", federation_id)
         return Request("POST", path, json_object, body={"json": asked})
 
-    delete_federation = asks(
-        "DELETE federations/{federation_id}",
-        nothing,
-        "Delete a federation's file and profile; what was spent on the data stays.",
-    )
+    @call
+    def delete_federation(self, federation_id: str) -> Request[None]:
+        """Delete a federation's file and profile; what was spent on the data stays."""
+        return Request("DELETE", path_of("federations/{}", federation_id), nothing)
 
     @call
     def erase_federation(
@@ -107,21 +107,16 @@ class FederationCalls(Calls):
         request = Request("GET", path, json_object)
         return last_of(polled(self._wire, request, until=("erased",)))
 
-    budgets = asks(
-        "GET federations/{federation_id}/budget", items, "The budgets on a federation's data."
-    )
+    @call
+    def budgets(self, federation_id: str) -> Request[Sequence[Json]]:
+        """The budgets on a federation's data."""
+        return Request("GET", path_of("federations/{}/budget", federation_id), items)
 
     @call
     def set_budget(self, federation_id: str, budget: Mapping[str, Any]) -> Request[Sequence[Json]]:
         """Set one budget: `book`, `figure` and `total`; returns all of them."""
         path = path_of("federations/{}/budget", federation_id)
         return Request("PUT", path, items, body={"json": budget})
-
-    @call
-    def set_simulation(self, federation_id: str, simulation: str) -> Request[Json]:
-        """Whether noise may be simulated: `allowed` or `forbidden`; returns the federation."""
-        path = path_of("federations/{}/simulation", federation_id)
-        return Request("PUT", path, json_object, body={"json": {"simulation": simulation}})
 
     @call
     def set_disclosure(self, federation_id: str, policy: Mapping[str, Any]) -> Request[Json]:
@@ -141,7 +136,10 @@ class LedgerCalls(Calls):
         asked = {"body": {"json": dict(terms)}, **once(idempotency_key)}
         return Request("POST", "ledgers", json_object, **asked)
 
-    ledger = asks("GET ledgers/{ledger_id}", json_object, "One ledger, and the cost of its rounds.")
+    @call
+    def ledger(self, ledger_id: str) -> Request[Json]:
+        """One ledger, and the cost of its rounds."""
+        return got("ledgers/{}", ledger_id)
 
     @call
     def reserve_round(
@@ -176,44 +174,27 @@ class LedgerCalls(Calls):
             repeatable=True,
         )
 
-    ledger_report = asks("GET ledgers/{ledger_id}/report.json", json_object, "The report document.")
-    ledger_report_page = asks(
-        "GET ledgers/{ledger_id}/report.html", text, "The report as one HTML page."
-    )
-    ledger_verification = asks(
-        "GET ledgers/{ledger_id}/report/verification",
-        json_object,
-        "The result of the service's check of the report against the stored entries.",
-    )
-    download_ledger_bundle = downloads(
-        "ledgers/{ledger_id}/bundle",
-        "Write the bundle for offline verification, a zip, into a file.",
-    )
-
-
-class KeyCalls(Calls):
-    """Calls on API keys."""
+    @call
+    def ledger_report(self, ledger_id: str) -> Request[Json]:
+        """The report document."""
+        return got("ledgers/{}/report.json", ledger_id)
 
     @call
-    def keys(self) -> Request[Sequence[Json]]:
-        """The project's API keys, without their secrets."""
-        return Request("GET", "api-keys", items)
+    def ledger_verification(self, ledger_id: str) -> Request[Json]:
+        """The result of the service's check of the report against the stored entries."""
+        return got("ledgers/{}/report/verification", ledger_id)
 
-    @call
-    def create_key(self, *, name: str, scopes: Sequence[str]) -> Request[Json]:
-        """A new key; `key` in the answer is shown only once."""
-        body = {"name": name, "scopes": list(scopes)}
-        return Request("POST", "api-keys", json_object, body={"json": body})
+    def download_ledger_bundle(self, ledger_id: str, file: IO[bytes]) -> None:
+        """Write the bundle for offline verification, a zip, into a file."""
+        self._wire.save(path_of("ledgers/{}/bundle", ledger_id), file)
 
 
 class AuditLogCalls(Calls):
     """Calls on the audit log. The key needs the scope `admin`."""
 
-    audit_log = lists(
-        "audit-log",
-        "The entries, newest first; filters `actor`, `action`, `subject`, `created_after`.",
-        is_filtered=True,
-    )
+    def audit_log(self, *, limit: int | None = None, **filters: Any) -> Items:
+        """The entries, newest first; filters `actor`, `action`, `subject`, `created_after`."""
+        return self._wire.pages("audit-log", limit=limit, **filters)
 
     @call
     def verify_audit_log(self) -> Request[Json]:
@@ -224,11 +205,10 @@ class AuditLogCalls(Calls):
 class SignOffCalls(Calls):
     """Calls on sign-offs: what people decide about reports."""
 
-    sign_offs = asks(
-        "GET experiments/{experiment_id}/sign-offs",
-        items,
-        "The sign-offs of an experiment's report, oldest first.",
-    )
+    @call
+    def sign_offs(self, experiment_id: str) -> Request[Sequence[Json]]:
+        """The sign-offs of an experiment's report, oldest first."""
+        return Request("GET", path_of("experiments/{}/sign-offs", experiment_id), items)
 
     @call
     def sign_off(
@@ -255,18 +235,17 @@ class SignOffCalls(Calls):
 class ModelCalls(Calls):
     """Calls on models."""
 
-    download_model = downloads(
-        "experiments/{experiment_id}/model",
+    def download_model(self, experiment_id: str, file: IO[bytes]) -> None:
         """Write the trained hypotheses into a file, as safetensors.
 
         Raises ConflictError if no guarantee in force covers them.
-        """,
-    )
-    model_layout = asks(
-        "GET experiments/{experiment_id}/model-layout",
-        json_object,
+        """
+        self._wire.save(path_of("experiments/{}/model", experiment_id), file)
+
+    @call
+    def model_layout(self, experiment_id: str) -> Request[Json]:
         """Inputs and outputs of the trained model: features, scales and classes, in order.
 
         Confidential. Raises ConflictError if no guarantee in force covers the model.
-        """,
-    )
+        """
+        return got("experiments/{}/model-layout", experiment_id)

@@ -1,45 +1,37 @@
 """Calls on reports, tables, gates, audits of predictions, and attacks after the report."""
 
-import io
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
 from fedaudit_client.wire import (
     Calls,
+    Items,
     Json,
     Request,
-    asks,
     call,
     content,
-    downloads,
-    items,
+    got,
     json_object,
     json_or_markdown,
     last_of,
-    lists,
     once,
     path_of,
     polled,
-    reads,
     text,
 )
-
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow
 
 
 class ReportCalls(Calls):
     """Calls on the reports of experiments."""
 
-    report = asks(
-        "GET experiments/{experiment_id}/report.json", json_object, "The report document."
-    )
+    @call
+    def report(self, experiment_id: str) -> Request[Json]:
+        """The report document."""
+        return got("experiments/{}/report.json", experiment_id)
 
     @call
     def report_page(self, experiment_id: str, *, appendix: bool = False) -> Request[str]:
@@ -57,15 +49,13 @@ class ReportCalls(Calls):
         path = path_of("experiments/{}/report/readings/{}", experiment_id, name)
         return Request("GET", path, json_or_markdown)
 
-    reports = lists(
-        "reports",
+    def reports(self, *, limit: int | None = None, **filters: Any) -> Items:
         """Every report that the filters select, with its figures, newest first.
 
         The filters are the service's query parameters: `attribute="sex"`, `sort="-accuracy"`,
         bounds as `**{"equalized_odds_difference[lte]": 0.1}`.
-        """,
-        is_filtered=True,
-    )
+        """
+        return self._wire.pages("reports", limit=limit, **filters)
 
     @call
     def compare(
@@ -79,74 +69,18 @@ class ReportCalls(Calls):
         asked = {"experiment_id": list(experiment_ids), "fairness": fairness, "utility": utility}
         return Request("GET", "comparisons", json_object, params=asked)
 
-    verification = asks(
-        "GET experiments/{experiment_id}/report/verification",
-        json_object,
-        "The result of the service's check of the report against the stored ledger.",
-    )
-    download_bundle = downloads(
-        "experiments/{experiment_id}/bundle",
-        "Write the bundle for offline verification, a zip, into a file.",
-    )
-
-    download_dossier = downloads(
-        "experiments/{experiment_id}/dossier",
-        "Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file.",
-    )
-    download_claims = downloads(
-        "experiments/{experiment_id}/claims.jsonl",
-        "Write what the report claims, a Sigstore bundle a line, into a file.",
-    )
-
     @call
-    def signing_keys(self) -> Request[Sequence[Json]]:
-        """The service's public keys, retired ones included, as the service states them."""
-        return Request("GET", "signing-keys", items)
+    def verification(self, experiment_id: str) -> Request[Json]:
+        """The result of the service's check of the report against the stored ledger."""
+        return got("experiments/{}/report/verification", experiment_id)
 
+    def download_bundle(self, experiment_id: str, file: IO[bytes]) -> None:
+        """Write the bundle for offline verification, a zip, into a file."""
+        self._wire.save(path_of("experiments/{}/bundle", experiment_id), file)
 
-class MissingLibraryError(ImportError):
-    """An optional library is not installed."""
-
-
-@dataclass(frozen=True)
-class ExportedTable:
-    """One table, as the service exports it."""
-
-    parquet: bytes
-    """A complete Parquet file."""
-
-    def to_arrow(self) -> "pyarrow.Table":
-        """As a table of pyarrow. Raises MissingLibraryError if that is not installed.
-
-        In a ledger `epsilon` is null where it has no delta: that of metric privacy is another
-        figure, and is `metric_epsilon` here.
-        """
-        try:
-            import pyarrow
-            from pyarrow import compute, parquet
-        except ImportError as error:
-            raise MissingLibraryError(
-                "to_arrow() needs pyarrow, which is not installed here: pip install pyarrow"
-            ) from error
-        table = parquet.read_table(io.BytesIO(self.parquet))
-        if not {"epsilon", "delta"} <= {*table.column_names}:
-            return table
-        place, stated = table.column_names.index("epsilon"), table["epsilon"]
-        of_metric, nothing = table["delta"].is_null(), pyarrow.scalar(None, stated.type)
-        counted = compute.if_else(of_metric, nothing, stated)
-        metric = compute.if_else(of_metric, stated, nothing)
-        table = table.set_column(place, "epsilon", counted)
-        return table.add_column(place + 1, "metric_epsilon", metric)
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """As a data frame. Raises MissingLibraryError if pandas or pyarrow is not installed."""
-        try:
-            import pandas  # noqa: F401 reported here, rather than by pyarrow
-        except ImportError as error:
-            raise MissingLibraryError(
-                "to_pandas() needs pandas and pyarrow: pip install pandas pyarrow"
-            ) from error
-        return self.to_arrow().to_pandas()
+    def download_dossier(self, experiment_id: str, file: IO[bytes]) -> None:
+        """Write the dossier, a zip with document, page, PDF, report and sign-offs, into a file."""
+        self._wire.save(path_of("experiments/{}/dossier", experiment_id), file)
 
 
 Table = Literal["ledger", "rounds", "fairness"]
@@ -161,20 +95,19 @@ class TableCalls(Calls):
         table: Table,
         *,
         form: Literal["csv", "ndjson", "parquet"] = "ndjson",
+        **filters: Any,
     ) -> Generator[bytes, None, None]:
-        """A whole table as the bytes of a file, as they arrive."""
-        return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
+        """A whole table as the bytes of a file, as they arrive.
 
-    record_table = reads(
-        "experiments/{experiment_id}/record-table",
-        "What every record of a `record-personalised` run spent, as the bytes of a CSV file.",
-    )
+        The filters are the service's query parameters, as `client="c1"` of a ledger.
+        """
+        path = _table(experiment_id, table, form)
+        return self._wire.read(Request("GET", path, content, params=filters))
 
-    clients = lists(
-        "experiments/{experiment_id}/clients",
-        "What each client of an ended experiment paid, and how the model does on its rows. "
-        "Confidential.",
-    )
+    def clients(self, experiment_id: str, *, limit: int | None = None) -> Items:
+        """What each client of an ended experiment paid, and how the model does on its rows.
+        Confidential."""
+        return self._wire.pages(path_of("experiments/{}/clients", experiment_id), limit=limit)
 
     def rows(self, experiment_id: str, table: Table) -> Generator[Json, None, None]:
         """Every row of a table."""
@@ -190,44 +123,10 @@ class TableCalls(Calls):
                             f"the service sent a row that is not JSON: {error}", is_temporary=False
                         ) from None
 
-    @call
-    def privacy_ledger(
-        self,
-        experiment_id: str,
-        *,
-        client: str | None = None,
-        round_from: int | None = None,
-        round_to: int | None = None,
-    ) -> Request[ExportedTable]:
-        """Who spent what in which round: `.to_arrow()`, `.to_pandas()`, `.parquet`.
-
-        Confidential: it names clients. The whole table is held in memory.
-        """
-        asked = {"client": client, "round_from": round_from, "round_to": round_to}
-        return _whole(experiment_id, "ledger", asked)
-
-    @call
-    def rounds(self, experiment_id: str) -> Request[ExportedTable]:
-        """The figures of each round: `.to_arrow()`, `.to_pandas()`, `.parquet`."""
-        return _whole(experiment_id, "rounds", {})
-
-    @call
-    def fairness(self, /, experiment_id: str, **filters: Any) -> Request[ExportedTable]:
-        """The fairness figures of each round: `.to_arrow()`, `.to_pandas()`, `.parquet`.
-
-        The filters are the service's query parameters, as `attribute="sex"`.
-        """
-        return _whole(experiment_id, "fairness", filters)
-
 
 def _table(experiment_id: str, table: Table, form: str) -> str:
     name = "privacy-ledger" if table == "ledger" else table
     return path_of(f"experiments/{{}}/{name}.{form}", experiment_id)
-
-
-def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request[ExportedTable]:
-    path = _table(experiment_id, table, "parquet")
-    return Request("GET", path, lambda answer: ExportedTable(content(answer)), params=filters)
 
 
 class GateCalls(Calls):
@@ -290,25 +189,26 @@ class AuditCalls(Calls):
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        request = Request("GET", path_of("audits/{}", audit_id), json_object)
+        request = got("audits/{}", audit_id)
         return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
 
-    audit_report = asks(
-        "GET audits/{audit_id}/report.json", json_object, "The report document of an audit."
-    )
-    download_audit_bundle = downloads(
-        "audits/{audit_id}/bundle", "Write the bundle for offline verification, a zip, into a file."
-    )
+    @call
+    def audit_report(self, audit_id: str) -> Request[Json]:
+        """The report document of an audit."""
+        return got("audits/{}/report.json", audit_id)
+
+    def download_audit_bundle(self, audit_id: str, file: IO[bytes]) -> None:
+        """Write the bundle for offline verification, a zip, into a file."""
+        self._wire.save(path_of("audits/{}/bundle", audit_id), file)
 
 
 class AttackCalls(Calls):
     """Calls on the attacks on an experiment, both those of its spec and later ones."""
 
-    attacks = asks(
-        "GET experiments/{experiment_id}/attacks",
-        json_object,
-        "The attacks of the experiment's report as `items`: `position`, `section`, `files`.",
-    )
+    @call
+    def attacks(self, experiment_id: str) -> Request[Json]:
+        """The attacks of the experiment's report as `items`: `position`, `section`, `files`."""
+        return got("experiments/{}/attacks", experiment_id)
 
     @call
     def attack(
@@ -326,11 +226,10 @@ class AttackCalls(Calls):
         path = path_of("experiments/{}/attacks", experiment_id)
         return Request("POST", path, json_object, body=body, **once(idempotency_key))
 
-    later_attacks = asks(
-        "GET experiments/{experiment_id}/attacks/later",
-        json_object,
-        "Every request for attacks after the report was signed, oldest first, as `items`.",
-    )
+    @call
+    def later_attacks(self, experiment_id: str) -> Request[Json]:
+        """Every request for attacks after the report was signed, oldest first, as `items`."""
+        return got("experiments/{}/attacks/later", experiment_id)
 
     def wait_attack(
         self, experiment_id: str, later_id: str, *, patience_seconds: float = 60.0
@@ -342,8 +241,3 @@ class AttackCalls(Calls):
         path = path_of("experiments/{}/attacks/later/{}", experiment_id, later_id)
         request = Request("GET", path, json_object)
         return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
-
-    later_attack_file = reads(
-        "experiments/{experiment_id}/attacks/later/{later_id}/{position}/{name}",
-        "A file of a later attack, as its bytes arrive.",
-    )

@@ -1,15 +1,11 @@
-"""Requests, what their answers mean, and the connection that sends and repeats them; and the
-forms that calls have. Calls that need nothing but what is in their path are rows: `asks`,
-`downloads`, `reads` and `lists`."""
+"""Requests, what their answers mean, and the connection that sends and repeats them."""
 
 import os
-import re
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from inspect import Parameter, Signature
 from json import JSONDecodeError
 from time import monotonic, sleep
 from typing import IO, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
@@ -30,6 +26,7 @@ from fedaudit_client.version import __version__
 
 T = TypeVar("T")
 Json = dict[str, Any]
+Items = Generator[Json, None, None]
 
 # Sending these twice has the effect of sending them once. DELETE is not among them: the second
 # answer would be 404.
@@ -72,6 +69,11 @@ class Request(Generic[T]):
 def once(key: str | None) -> dict[str, Any]:
     """What makes a POST repeatable: an idempotency key, generated unless given."""
     return {"headers": {"Idempotency-Key": key or str(uuid.uuid4())}, "repeatable": True}
+
+
+def got(path: str, *ids: str) -> Request[Json]:
+    """A request for the JSON object at a path, as `path_of` takes it."""
+    return Request("GET", path_of(path, *ids), json_object)
 
 
 def path_of(path: str, *ids: str) -> str:
@@ -343,6 +345,19 @@ class Wire:
         with ExitStack() as stack:
             yield from self.connection.retries.of(lambda: stack.enter_context(self.opened(request)))
 
+    def save(self, path: str, file: IO[bytes]) -> None:
+        """Write what is at a path into a file, as it arrives."""
+        file.writelines(self.read(Request("GET", path, content)))
+
+    def pages(self, path: str, **asked: Any) -> Items:
+        """The items of a list, page after page; `limit`: the size of a page."""
+        while True:
+            page = self.send(Request("GET", path, json_object, params=asked))
+            yield from page["items"]
+            if page["next_cursor"] is None:
+                return
+            asked["cursor"] = page["next_cursor"]
+
 
 # -- waiting ---------------------------------------------------------------------------------------
 
@@ -421,81 +436,3 @@ def call(make: Callable[Concatenate[Any, P], Request[T]]) -> Callable[Concatenat
         return answer
 
     return send
-
-
-def asks(
-    route: str, parse: Callable[[httpx.Response], T], about: str, **options: Any
-) -> Callable[[Any, str], T]:
-    """A call whose one argument is the id in its route, as `GET audits/{audit_id}`."""
-    method, _, path = route.partition(" ")
-
-    def start(self: Calls, path: str) -> T:
-        return self._wire.send(Request(method, path, parse, **options))
-
-    return _at_path(path, about, start)
-
-
-def downloads(path: str, about: str) -> Callable[[Any, str, IO[bytes]], None]:
-    """A call that writes what is at a path with one id into a file, as it arrives."""
-
-    def start(self: Calls, path: str, *, file: IO[bytes]) -> None:
-        file.writelines(self._wire.read(Request("GET", path, content)))
-
-    file = Parameter("file", Parameter.POSITIONAL_OR_KEYWORD, annotation=IO[bytes])
-    return _at_path(path, about, start, file)
-
-
-def reads(path: str, about: str) -> Callable[..., Generator[bytes, None, None]]:
-    """A call whose values are the bytes of what is at a path, as they arrive."""
-
-    def start(self: Calls, path: str) -> Generator[bytes, None, None]:
-        return self._wire.read(Request("GET", path, content))
-
-    return _at_path(path, about, start)
-
-
-def lists(
-    path: str, about: str, *, is_filtered: bool = False
-) -> Callable[..., Generator[Json, None, None]]:
-    """A call that lists what is at a path; `limit` is the size of a page.
-
-    `is_filtered`: whether it takes the other parameters of the query too, by their names.
-    """
-
-    def start(self: Calls, path: str, **asked: Any) -> Generator[Json, None, None]:
-        return _pages(self._wire, path, {**asked.pop("filters", {}), **asked})
-
-    takes = [Parameter("limit", Parameter.KEYWORD_ONLY, default=None, annotation=int | None)]
-    if is_filtered:
-        takes.append(Parameter("filters", Parameter.VAR_KEYWORD, annotation=Any))
-    return _at_path(path, about, start, *takes)
-
-
-def _at_path(
-    path: str, about: str, start: Callable[..., Any], *others: Parameter
-) -> Callable[..., Any]:
-    """`start`, as a call that takes what the path names, each escaped to one segment, and others
-    by name."""
-    names = re.findall(r"{(\w+)}", path)
-    of_path = [Parameter(one, Parameter.POSITIONAL_OR_KEYWORD) for one in ("self", *names)]
-    takes = Signature([*of_path, *others])
-
-    def at_path(*given: Any, **named: Any) -> Any:
-        found = takes.bind(*given, **named).arguments
-        ids = {name: quote(str(found.pop(name)), safe="") for name in names}
-        return start(found.pop("self"), path.format(**ids), **found)
-
-    at_path.__doc__ = about
-    vars(at_path)["__signature__"] = takes
-    return at_path
-
-
-def _pages(wire: Wire, path: str, filters: Mapping[str, Any]) -> Generator[Json, None, None]:
-    """The items of a list, page after page."""
-    asked = dict(filters)
-    while True:
-        page = wire.send(Request("GET", path, json_object, params=asked))
-        yield from page["items"]
-        if page["next_cursor"] is None:
-            return
-        asked["cursor"] = page["next_cursor"]

@@ -244,12 +244,6 @@ def test_the_page_says_whose_total_and_whose_spending_it_shows(api: Api) -> None
         "1 profile:",
     ):
         assert words in text
-    answer = browser.post(
-        f"/federations/{other.federation_id}/budget",
-        {"figure": "leakage", "book": "release", "total": "99", "radius": "0.5", "clip": "0.25"},
-    )
-    assert answer.status_code == 409
-    assert "another project" in answer.text
 
 
 # -- whose client ----------------------------------------------------------------------------------

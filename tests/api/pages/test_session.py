@@ -130,15 +130,3 @@ def test_signing_in_again_ends_the_session_before(api: Api) -> None:
     browser.sign_in(api.key)
     assert browser.token != before
     assert api.counts()["web_sessions"] == 1
-
-
-def test_many_wrong_keys_make_their_address_wait(api: Api) -> None:
-    browser = Browser(api)
-    for _ in range(10):
-        assert browser.sign_in("fa_wrong").status_code == 401
-    refused = browser.sign_in("fa_wrong")
-    assert refused.status_code == 429
-    assert 0 < int(refused.headers["retry-after"]) <= 60
-    assert browser.token is None
-    # Whoever shares the address is not locked out.
-    assert browser.sign_in(api.key).status_code == 303

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.native.library import kernels
+from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.training.stack import Stack
@@ -147,6 +148,29 @@ def test_whole_runs(name: str) -> None:
     here, there = both(lambda: run_stacked(cells, 11))
     for position in range(len(cells)):
         assert fingerprint(here[position]) == fingerprint(there[position])
+
+
+@compiled
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(0, 2**31), st.integers(1, 300), st.sampled_from([1, 2, 15, 16, 129, 9000]))
+def test_normal_numbers(seed: int, rows: int, half: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = min(rows, 20_000 // half)
+    words = random.integers(2**64, size=(rows, 2 * half), dtype=np.uint64)
+    # Ends of the radius, and where an angle turns from one quarter to the next.
+    ends = [
+        0,
+        1,
+        2**63 - 1,
+        2**63,
+        2**64 - 1,
+        *(n * 2**61 + d for n in (1, 3, 5, 7) for d in (-1, 0)),
+    ]
+    replaced = random.random(words.shape) < 0.2
+    words[replaced] = random.choice(np.array(ends, dtype=np.uint64), np.count_nonzero(replaced))
+    here, there = both(lambda: wide_normals(words))
+    assert here.tobytes() == there.tobytes()
+    assert np.isfinite(here).all()
 
 
 @compiled
