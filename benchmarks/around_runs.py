@@ -59,8 +59,8 @@ def _worked(service: WholeService, client: Client, cells: int, rounds: int) -> l
     return found
 
 
-def measure(sources: Path, cells: int, rounds: int) -> dict[str, float]:
-    """Milliseconds by what they were spent on."""
+def measure(sources: Path, cells: int, rounds: int, *, alone: bool) -> dict[str, float]:
+    """Milliseconds by what they were spent on; `alone`: of runs only."""
     with (
         tempfile.TemporaryDirectory() as folder,
         whole_service(Path(folder), sources=sources) as service,
@@ -70,6 +70,8 @@ def measure(sources: Path, cells: int, rounds: int) -> dict[str, float]:
         api = next(one.pid for one in psutil.Process().children() if "api" in one.cmdline())
         first, beside = _worked(service, client, cells, rounds)
         found = {f"run in a stack of {cells}": first, "run beside these": beside}
+        if alone:
+            return found
         spec = synthetic_linear(seed=1, rounds=200).model_dump(mode="json")
         asked: dict[str, Callable[[], httpx.Response]] = {
             "submission": partial(plain.post, "/v1/experiments", json=spec),
@@ -96,16 +98,19 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--cells", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--alone", action="store_true", help="measure runs only")
     parser.add_argument("--one", action="store_true", help="measure once, and print JSON")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measure(options.data.resolve(), options.cells, options.rounds)))
+        asked = options.data.resolve(), options.cells, options.rounds
+        print(json.dumps(measure(*asked, alone=options.alone)))
         return
     trees = {"now": Path(__file__).parent.parent}
     if options.before is not None:
         trees = {"before": options.before.resolve(), **trees}
     own = ["--data", str(options.data), "--cells", str(options.cells)]
     command = [sys.executable, "-P", __file__, *own, "--rounds", str(options.rounds), "--one"]
+    command += ["--alone"] if options.alone else []
     found: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
     for _ in range(options.turns):
         for name, tree in trees.items():

@@ -4,6 +4,8 @@ The standard library writes NaN, which is not JSON and which SQLite cannot read 
 """
 
 from collections.abc import Callable
+from functools import cache
+from struct import pack
 from typing import Any
 
 import numpy as np
@@ -95,12 +97,16 @@ class ArrayDumper(Dumper):
     def dump(self, obj: Packed) -> bytes:
         element_oid = _ELEMENTS[obj.dtype][1]
         if obj.size == 0:
-            return np.array([0, 0, element_oid], ">i4").tobytes()
-        header = np.array([1, 0, element_oid, obj.size, 1], ">i4")
-        body = np.empty(obj.size, [("length", ">i4"), ("value", obj.dtype.newbyteorder(">"))])
+            return pack(">3i", 0, 0, element_oid)
+        body = np.empty(obj.size, _elements(obj.dtype))
         body["length"] = obj.dtype.itemsize
         body["value"] = obj
-        return header.tobytes() + body.tobytes()
+        return pack(">5i", 1, 0, element_oid, obj.size, 1) + body.tobytes()
+
+
+@cache
+def _elements(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype([("length", ">i4"), ("value", dtype.newbyteorder(">"))])
 
 
 def register_arrays(connection: Connection[Any]) -> None:

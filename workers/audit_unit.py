@@ -29,7 +29,7 @@ from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 from workers.claim import ClaimedUnit
-from workers.disclosure_memory import ROWS_OF_FILE, Memory, remember
+from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide_beside, remember
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class AuditRun(ClaimedUnit):
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
         with self._context.database.read() as session:
             known = [memory.earlier(session) for memory in memories]
-        decision = rows.scored.decide_beside(known)
+        decision = decide_beside(rows.scored, known)
         self._progressed()
 
         def settle(session: Session) -> frozenset[str]:
@@ -205,7 +205,7 @@ class AuditRun(ClaimedUnit):
             found = audits.get(row.id)
             if found is not None and found.withheld is not None:
                 return frozenset(found.withheld)
-            withheld = remember(session, rows.scored, memories, known, decision)
+            withheld = remember(session, rows.scored, memories, known, decision).withheld
             audits.withhold(row.id, sorted(withheld))
             return withheld
 

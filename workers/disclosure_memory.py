@@ -1,7 +1,7 @@
 """What a report may disclose beside earlier ones: decided once, before a run's first round."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from fedaudit.fairness.scored_groups import (
     Numbered,
     RowSet,
     ScoredGroups,
+    SetsBeside,
 )
 from fedaudit.runs.held_out_groups import (
     is_remembered,
@@ -47,10 +48,20 @@ _COUNTED_BEFORE = (
     "out, or hold out other people by another `seed`"
 )
 
-Opened = dict[tuple[str, str], RowSet]
-"""Sets by their numbering and digest."""
-Held = tuple[Numbered, list[DisclosedRows]]
-"""What a memory held, under its numbering."""
+Sets = dict[tuple[str, str], DisclosedRows]
+"""By their keys."""
+Opened = dict[tuple[str, str], Sets]
+"""By the key and the numbering of a memory: its sets as they were read last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a memory, and those that are found beside it, held."""
+
+    rows: Numbered
+    sets: SetsBeside
+    counts: Mapping[str, int]
+    """How many sets there were, by the keys of these memories."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +75,7 @@ class Memory:
     anchors: Sequence[str] = ()
     """Keys of rows that also find other memories; none for those of one key alone."""
     opened: Opened = field(default_factory=dict)
-    """Sets that were read before, to which this adds."""
+    """What was read before, to which this adds."""
 
     @property
     def locks(self) -> set[str]:
@@ -73,22 +84,31 @@ class Memory:
 
     def earlier(self, session: Session) -> Held:
         """What was disclosed before."""
-        disclosed = DisclosureRepository(session)
-        stored = disclosed.sets(self._keys(disclosed), numbering=self._numbering)
-        return self.rows, [
-            DisclosedRows(self._opened(*one[:2]), self._opened(*one[2:])) for one in stored
-        ]
+        disclosed, counts = DisclosureRepository(session), self.count(session)
+        found: Sets = {}
+        for key, count in counts.items():
+            known = self.opened.setdefault((key, self._numbering), {})
+            if len(known) != count:
+                for one in disclosed.sets(key, numbering=self._numbering):
+                    name = one.digest, one.favourable_digest
+                    if name not in known:
+                        known[name] = DisclosedRows(
+                            RowSet.from_bytes(one.bits, digest=one.digest),
+                            RowSet.from_bytes(one.favourable_bits, digest=one.favourable_digest),
+                        )
+            found |= known
+        return Held(self.rows, SetsBeside(list(found.values())), counts)
 
-    def _opened(self, digest: str, rows: bytes) -> RowSet:
-        key = self.numbering, digest
-        if key not in self.opened:
-            self.opened[key] = RowSet.from_bytes(rows, digest=digest)
-        return self.opened[key]
-
-    def count(self, session: Session) -> int:
-        """How many sets were disclosed before; never fewer later."""
+    def count(self, session: Session) -> dict[str, int]:
+        """How many sets were disclosed before, by the key of a memory; never fewer later."""
         disclosed = DisclosureRepository(session)
-        return disclosed.count(self._keys(disclosed), numbering=self._numbering)
+        keys = disclosed.memories(self.anchors) if self.anchors else [self.key]
+        return disclosed.counts(keys, numbering=self._numbering)
+
+    def opened_with(self, sets: Sequence[DisclosedRows]) -> None:
+        """Notes what was added to it."""
+        known = self.opened.setdefault((self.key, self._numbering), {})
+        known |= {one.key: one for one in sets}
 
     def add(self, session: Session, sets: Sequence[DisclosedRows]) -> None:
         """Remembers what is disclosed. Lock `locks` before."""
@@ -98,9 +118,6 @@ class Memory:
         DisclosureRepository(session).add(
             self.key, numbering=self._numbering, sets=stored, anchors=self.anchors
         )
-
-    def _keys(self, disclosed: DisclosureRepository) -> list[str]:
-        return disclosed.memories(self.anchors) if self.anchors else [self.key]
 
     @property
     def _numbering(self) -> str:
@@ -113,7 +130,7 @@ def remember(
     memories: Sequence[Memory],
     known: Sequence[Held],
     decision: DisclosureDecision,
-) -> frozenset[str]:
+) -> DisclosureDecision:
     """Adds what is disclosed; decided anew where another report was quicker than `known`.
 
     Raises InvalidInputError at /fairness/exclude where rows are left out, and earlier reports are
@@ -123,51 +140,68 @@ def remember(
     # In one order, so that two that lock the same memories do not wait for each other.
     for key in sorted(set[str]().union(*(memory.locks for memory in memories))):
         disclosed.lock(key)
-    if [memory.count(session) for memory in memories] != [len(sets) for _, sets in known]:
+    if [memory.count(session) for memory in memories] != [one.counts for one in known]:
         known = [memory.earlier(session) for memory in memories]
-        decision = groups.decide_beside(known)
-    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(known)):
+        decision = decide_beside(groups, known)
+    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(_pairs(known))):
         raise error_at("/fairness/exclude", _COUNTED_BEFORE)
     for memory, sets in zip(memories, decision.sets, strict=True):
         memory.add(session, sets)
-    return decision.withheld
+    return decision
+
+
+def decide_beside(groups: ScoredGroups, known: Sequence[Held]) -> DisclosureDecision:
+    """What may be disclosed beside it."""
+    return groups.decide_beside(_pairs(known))
+
+
+def _pairs(known: Sequence[Held]) -> list[tuple[Numbered, SetsBeside]]:
+    return [(one.rows, one.sets) for one in known]
 
 
 def settle_disclosures(
-    writer: FencedWriter, experiment: RunningExperiment, *, secret: bytes, opened: Opened
+    writer: FencedWriter,
+    experiment: RunningExperiment,
+    *,
+    decided: Sequence[str] | None,
+    secret: bytes,
+    opened: Opened,
 ) -> frozenset[str]:
     """The attributes that the run withholds; remembers what it discloses. A resumed run keeps its
-    decision. Slow work is done before the transaction, and repeated within it only if another run
-    on the same data was quicker. `secret`: for keys of rows. `opened`: of the unit's earlier
-    experiments."""
+    decision, `decided`. Slow work is done before the transaction, and repeated within it only if
+    another run on the same data was quicker. `secret`: for keys of rows. `opened`: of the unit's
+    earlier experiments."""
     cell = experiment.run.cell
     if not is_remembered(cell):
         return frozenset()
-    with writer.database.read() as session:
-        decided = _decided_before(session, experiment)
     if decided is not None:
-        return decided
+        return frozenset(decided)
     groups, memories = scored_groups(cell), _memories(experiment, secret, opened)
     with writer.database.read() as session:
         known = [memory.earlier(session) for memory in memories]
-    decision = groups.decide_beside(known)
+    decision = decide_beside(groups, known)
 
-    def settle(session: Session) -> frozenset[str]:
-        decided = _decided_before(session, experiment)
-        if decided is not None:
-            return decided
-        withheld = remember(session, groups, memories, known, decision)
+    def settle(session: Session) -> DisclosureDecision | frozenset[str]:
         experiments = ExperimentRepository(session, experiment.project_id)
-        experiments.withhold(experiment.id, sorted(withheld))
-        if withheld:
-            log.info(
-                "attributes withheld beside earlier reports",
-                experiment_id=experiment.id,
-                attributes=sorted(withheld),
-            )
-        return withheld
+        row = experiments.get(experiment.id) if writer.again else None
+        if row is not None and row.withheld_attributes is not None:
+            return frozenset(row.withheld_attributes)  # by a write whose confirmation was lost
+        settled = remember(session, groups, memories, known, decision)
+        experiments.withhold(experiment.id, sorted(settled.withheld))
+        return settled
 
-    return writer.write(settle)
+    settled = writer.write(settle)
+    if not isinstance(settled, DisclosureDecision):
+        return settled
+    for memory, sets in zip(memories, settled.sets, strict=True):
+        memory.opened_with(sets)
+    if settled.withheld:
+        log.info(
+            "attributes withheld beside earlier reports",
+            experiment_id=experiment.id,
+            attributes=sorted(settled.withheld),
+        )
+    return settled.withheld
 
 
 def _memories(experiment: RunningExperiment, secret: bytes, opened: Opened) -> list[Memory]:
@@ -187,11 +221,3 @@ def _memories(experiment: RunningExperiment, secret: bytes, opened: Opened) -> l
 def _anchors(keys: NDArray[np.uint64] | None) -> list[str]:
     smallest = [] if keys is None else np.unique(keys)[:_ANCHORS].tolist()
     return [f"{key:016x}" for key in smallest]
-
-
-def _decided_before(session: Session, experiment: RunningExperiment) -> frozenset[str] | None:
-    """What was decided when the run began, or by a write whose confirmation was lost."""
-    row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
-    if row is None or row.withheld_attributes is None:
-        return None
-    return frozenset(row.withheld_attributes)

@@ -122,7 +122,11 @@ class UnitRun(ClaimedUnit):
             found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
             secret = self._context.signing_key.derived_secret(ROUNDING)
             found.run.withheld = settle_disclosures(
-                self._writer, found, secret=secret, opened=self._opened
+                self._writer,
+                found,
+                decided=row.withheld_attributes,
+                secret=secret,
+                opened=self._opened,
             )
             self._lease.progressed()
             # The same in every run of this service, so that repeats are rounded alike.

@@ -29,12 +29,12 @@ from api.services.report_evidence import verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
 from api.services.reports import claims_file, sign_off_report, sign_offs_of
 from api.services.tables import group_lines, why_no_counts
-from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FairnessRepository, LaterAttacksRepository, SigningKeyRepository
 from models.vocabulary import Scope

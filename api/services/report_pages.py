@@ -14,7 +14,7 @@ from api.services.report_evidence import evidence_of
 from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.line_chart import Series, series_of
-from fedaudit.reports.checks import canonical_json
+from fedaudit.spec.canonical import canonical_json
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment, LaterAttacks

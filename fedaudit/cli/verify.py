@@ -28,7 +28,7 @@ from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.run_log import tiles
 from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
 from fedaudit.reports.checks import Outcome as CheckOutcome
-from fedaudit.reports.checks import canonical_json, value_at
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
 from fedaudit.reports.verification.dossier_checks import REWORDED, verify_folder
 from fedaudit.reports.verification.log_checks import read_log
@@ -39,6 +39,7 @@ from fedaudit.reports.verification.verification import (
     Verification,
     verify,
 )
+from fedaudit.spec.canonical import canonical_json
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError, NotFoundError, ProblemError
 

@@ -154,15 +154,20 @@ def find_exposure(
     place = np.flatnonzero(small)
     wanted = targets[~targets[:, ~small].any(axis=1)][:, small].astype(np.float64)
     owned = _owned(atoms, small) if clients > 1 else []
+    many: set[bytes] = set()
     for candidate in _candidates(within, wanted, rows=atoms.rows[small], owned=owned):
         union = np.zeros(len(atoms), dtype=np.bool_)
         union[place[np.abs(candidate) > _NEARLY]] = True
-        if atoms.is_few(union, rows=rows, clients=clients):
-            whole = np.zeros(len(atoms))
-            whole[place] = candidate
-            by = _responsible(matrix, whole, removable)
-            if by.any():
-                return Exposure(union, by)
+        if (name := union.tobytes()) in many:
+            continue
+        if not atoms.is_few(union, rows=rows, clients=clients):
+            many.add(name)
+            continue
+        whole = np.zeros(len(atoms))
+        whole[place] = candidate
+        by = _responsible(matrix, whole, removable)
+        if by.any():
+            return Exposure(union, by)
     return None
 
 
@@ -282,11 +287,12 @@ def _eliminated(basis: Floats) -> Floats:
         pivot = row + int(np.abs(matrix[row:, column]).argmax())
         if abs(matrix[pivot, column]) < _NEARLY:
             continue
-        matrix[[row, pivot]] = matrix[[pivot, row]]
+        if pivot != row:
+            matrix[[row, pivot]] = matrix[[pivot, row]]
         matrix[row] /= matrix[row, column]
         factors = matrix[:, column].copy()
         factors[row] = 0.0
-        matrix -= np.outer(factors, matrix[row])
+        matrix -= factors[:, np.newaxis] * matrix[row]
         row += 1
     return matrix[:row]
 

@@ -27,11 +27,6 @@ from fedaudit.spec.experiment import ExperimentSpec
 _BITS = 64
 
 
-def _packed(words: NDArray[np.uint64]) -> bytes:
-    """A bit for every number, from 0 up; without zeros behind the last row."""
-    return words.tobytes().rstrip(b"\0")
-
-
 @dataclass(frozen=True, eq=False)
 class RowSet:
     """Some rows of the data, by their numbers. Confidential."""
@@ -46,11 +41,13 @@ class RowSet:
     @classmethod
     def of(cls, row_ids: Ints, keys: NDArray[np.uint64] | None = None) -> "RowSet":
         """The rows with these numbers, each at least 0; `keys` where rows may share a number."""
-        bits = np.zeros(-(-(int(row_ids.max(initial=-1)) + 1) // _BITS) * _BITS, dtype=np.bool_)
-        bits[row_ids] = True
-        words = np.packbits(bits).view(np.uint64)
-        named = _packed(words) if keys is None else np.sort(keys).astype("<u8").tobytes()
-        return cls._of_words(words, hashlib.sha256(named).hexdigest())
+        ordered = np.sort(row_ids)
+        bits = np.uint64(1) << ((ordered % _BITS) ^ 7).astype(np.uint64)  # as np.packbits has them
+        own = ordered // _BITS
+        first = np.flatnonzero(np.append(True, own[1:] != own[:-1])[: len(own)])
+        found = cls(own[first], np.bitwise_or.reduceat(bits, first) if len(own) else bits, "")
+        named = found.packed() if keys is None else np.sort(keys).astype("<u8").tobytes()
+        return replace(found, digest=hashlib.sha256(named).hexdigest())
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
@@ -66,14 +63,18 @@ class RowSet:
     @classmethod
     def union(cls, sets: Sequence["RowSet"]) -> "RowSet":
         """The rows that any of them has, without a digest."""
-        words = np.zeros(max(one.width for one in sets), dtype=np.uint64)
+        words = np.zeros(max((one.width for one in sets), default=0), dtype=np.uint64)
         for one in sets:
             words[one.places] |= one.words
         return cls._of_words(words)
 
     def as_bytes(self) -> bytes:
         """To be stored."""
-        return zlib.compress(_packed(self.spread(self.width)), level=1)
+        return zlib.compress(self.packed(), level=1)
+
+    def packed(self) -> bytes:
+        """A bit for every number, from 0 up; without zeros behind the last row."""
+        return self.spread(self.width).tobytes().rstrip(b"\0")
 
     def spread(self, width: int) -> NDArray[np.uint64]:
         """All words [width, at least its own]."""
@@ -99,8 +100,9 @@ class RowSet:
 
     def within(self, other: "RowSet") -> "RowSet":
         """The rows that both have, without a digest."""
-        words = self.spread(max(self.width, other.width))
-        return self._of_words(words & other.spread(len(words)))
+        words = self.words & other.spread(max(self.width, other.width))[self.places]
+        some = np.flatnonzero(words)
+        return RowSet(self.places[some], words[some], "")
 
     @property
     def numbers(self) -> Ints:
@@ -129,49 +131,87 @@ _NO_WORDS = np.zeros(0, dtype=np.uint64)
 
 
 class SetsBeside:
-    """Sets in one array, with which a set is compared many times as fast as with one by one."""
+    """Sets in one array, with which others are compared many times as fast as one by one."""
 
     def __init__(self, sets: Sequence[DisclosedRows]) -> None:
         self.sets = sets
         self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
         """[sets]: rows of each."""
-        self._known: Ints | None = None
-        self._width = max((one.rows.width for one in sets), default=0)
+        self._keys = {one.key: place for place, one in enumerate(sets)}
         self._owners = np.repeat(np.arange(len(sets)), [len(one.rows.words) for one in sets])
         self._places = np.concatenate([_NO_PLACES, *(one.rows.places for one in sets)])
         self._words = np.concatenate([_NO_WORDS, *(one.rows.words for one in sets)])
+        self._width = int(self._places.max(initial=-1)) + 1
 
-    def shared(self, one: RowSet) -> Ints:
-        """How many rows of one each of the sets has: [sets]."""
-        own = one.spread(max(one.width, self._width))
-        found = np.zeros(len(self.sets), dtype=np.int64)
-        for first in range(0, len(self._words), _WORDS_AT_ONCE):
-            part = slice(first, first + _WORDS_AT_ONCE)
-            both = own[self._places[part]] & self._words[part]
-            some = np.flatnonzero(both)
-            np.add.at(found, self._owners[part][some], np.bitwise_count(both[some]))
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def but(self, keys: Iterable[tuple[str, str]]) -> Bools:
+        """Those that do not disclose what one of these does: [sets]."""
+        found = np.ones(len(self.sets), dtype=np.bool_)
+        found[[self._keys[key] for key in keys if key in self._keys]] = False
         return found
 
-    def known(self, rows: RowSet) -> Ints:
-        """`shared` of rows that are the same in each call, computed once."""
-        if self._known is None:
-            self._known = self.shared(rows)
-        return self._known
+    def shared(self, ones: Sequence[RowSet]) -> Ints:
+        """How many rows of each of these each of the sets has: [ones, sets]."""
+        found = np.zeros((len(ones), len(self.sets)), dtype=np.int64)
+        width = max([self._width, *(one.width for one in ones)])
+        union = RowSet.union(ones).spread(width)
+        for first in range(0, len(self._words), _WORDS_AT_ONCE):
+            part = slice(first, first + _WORDS_AT_ONCE)
+            places = self._places[part]
+            both = union[places] & self._words[part]
+            some = np.flatnonzero(both)
+            places, both, owners = places[some], both[some], self._owners[part][some]
+            for place, one in enumerate(ones):
+                bits = np.bitwise_count(one.spread(width)[places] & both)
+                found[place] += np.bincount(owners, bits, len(self)).astype(np.int64)
+        return found
+
+
+class Comparison:
+    """Own sets beside earlier ones, of those that disclose anything else."""
+
+    def __init__(
+        self, own: Iterable[DisclosedRows], earlier: SetsBeside, neighbourhood: "Neighbourhood"
+    ) -> None:
+        every = {one.key: one for one in own}
+        rows = {one.rows.digest: one.rows for one in every.values()}
+        known = {digest: one.within(neighbourhood.known) for digest, one in rows.items()}
+        # Mostly all rows are known, and are counted once.
+        part = {name: one for name, one in known.items() if one.rows != rows[name].rows}
+        counts = earlier.shared([neighbourhood.known, *rows.values(), *part.values()])
+        self._earlier, self._neighbourhood = earlier, neighbourhood
+        self._other = earlier.but(every)
+        self._known, self._known_sizes = known, counts[0]
+        self._shared = dict(zip(rows, counts[1:], strict=False))
+        self._shared_known = self._shared | dict(zip(part, counts[1 + len(rows) :], strict=True))
+
+    def any_near(self, one: DisclosedRows) -> bool:
+        """Whether `Neighbourhood.is_near` is true of it and any other set."""
+        name, sizes = one.rows.digest, self._earlier.sizes
+        differing = sizes + one.rows.rows - 2 * self._shared[name]
+        of_known = self._known_sizes + self._known[name].rows - 2 * self._shared_known[name]
+        close = np.flatnonzero(self._neighbourhood.may_be_near(differing, of_known) & self._other)
+        sets = self._earlier.sets
+        return any(self._neighbourhood.is_near(one, sets[place]) for place in close.tolist())
 
     def parts_of(self, one: RowSet) -> RowSet | None:
-        """The union of a set's proper subsets; None where it has none."""
-        smaller = np.flatnonzero((self.sizes < one.rows) & (self.sizes > 0))
-        inside = smaller[self.shared(one)[smaller] == self.sizes[smaller]].tolist()
-        return RowSet.union([self.sets[place].rows for place in inside]) if inside else None
+        """The union of an own set's proper subsets; None where it has none."""
+        sizes = self._earlier.sizes
+        inside = (sizes < one.rows) & (sizes > 0) & (self._shared[one.digest] == sizes)
+        found = [self._earlier.sets[place].rows for place in np.flatnonzero(inside).tolist()]
+        return RowSet.union(found) if found else None
 
     def with_parts(self, parts: Sequence[RowSet]) -> Iterator[tuple[RowSet, RowSet]]:
-        """The sets that have some of these within, with all of those together."""
+        """The other sets that have some of these within, with all of those together."""
         within: dict[int, list[RowSet]] = defaultdict(list)
         for one in parts:
-            for place in np.flatnonzero(self.shared(one) == max(1, one.rows)).tolist():
+            inside = (self._shared[one.digest] == max(1, one.rows)) & self._other
+            for place in np.flatnonzero(inside).tolist():
                 within[place].append(one)
-        for place, inside in within.items():
-            yield self.sets[place].rows, RowSet.union(inside)
+        for place, those in within.items():
+            yield self._earlier.sets[place].rows, RowSet.union(those)
 
 
 class Neighbourhood:
@@ -184,7 +224,8 @@ class Neighbourhood:
         that the spec leaves out.
         """
         self._rows, self._clients, self._client_of = rows, clients, client_of
-        self._known = RowSet.of(np.flatnonzero(client_of >= 0))
+        self.known = RowSet.of(np.flatnonzero(client_of >= 0))
+        """Rows whose clients are known."""
         longest = int(np.bincount(client_of[client_of >= 0]).max(initial=0))
         self._most = (clients - 1) * longest
         """Rows of known clients that fewer than so many clients can have."""
@@ -198,14 +239,10 @@ class Neighbourhood:
             return False
         return self._differ_in_few(one.favourable, other.favourable)
 
-    def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
-        """Whether `is_near` is true of any of them."""
-        differing = others.sizes + one.rows.rows - 2 * others.shared(one.rows)
-        known = one.rows.within(self._known)
-        of_known = others.known(self._known) + known.rows - 2 * others.shared(known)
-        near = (differing < max(1, self._rows)) | (of_known <= self._most)
-        close = np.flatnonzero(near)
-        return any(self.is_near(one, others.sets[place]) for place in close.tolist())
+    def may_be_near(self, differing: Ints, of_known: Ints) -> Bools:
+        """Whether rows that differ are so few, or those among them whose clients are known."""
+        near: Bools = (differing < max(1, self._rows)) | (of_known <= self._most)
+        return near
 
     def leaves_few(self, whole: RowSet, parts: RowSet) -> bool:
         """Whether a set has more than its parts, and only few rows more."""
@@ -217,7 +254,7 @@ class Neighbourhood:
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self._rows:
             return True
-        known = self._client_of[differing.within(self._known).numbers]
+        known = self._client_of[differing.within(self.known).numbers]
         return self._clients > 1 and len(np.unique(known)) < self._clients
 
 
@@ -283,7 +320,7 @@ def _runs_of(codes: Ints, groups: Ints) -> list[Bools]:
 
 def conflicting(
     sets: Mapping[str, Collection[DisclosedRows]],
-    earlier: Iterable[DisclosedRows],
+    earlier: SetsBeside,
     neighbourhood: Neighbourhood,
     *,
     joined: Collection[str] = (),
@@ -292,18 +329,17 @@ def conflicting(
     rows of one. Of those with `joined` values, whose sets are sums of what others may show apart,
     also those with a set of which earlier ones leave few rows. What is disclosed once more gives
     nothing away beside itself."""
-    every, same = list(earlier), {one.key for own in sets.values() for one in own}
-    before = SetsBeside([one for one in every if one.key not in same])
-    known = SetsBeside(every if not sets.keys().isdisjoint(joined) else [])
+    every = [one for own in sets.values() for one in own]
+    beside = Comparison(every, earlier, neighbourhood)
 
     def gives_away(name: str, own: Collection[DisclosedRows]) -> bool:
-        if any(neighbourhood.any_near(one, before) for one in own):
+        if any(beside.any_near(one) for one in own):
             return True
         whole = max((one.rows for one in own), key=lambda one: one.rows)
         groups = [one.rows for one in own if one.rows.digest != whole.digest]
-        pairs = [pair for pair in before.with_parts(groups) if pair[0].digest != whole.digest]
+        pairs = [pair for pair in beside.with_parts(groups) if pair[0].digest != whole.digest]
         if name in joined:
-            found = [(one, known.parts_of(one)) for one in groups]
+            found = [(one, beside.parts_of(one)) for one in groups]
             pairs += [(one, parts) for one, parts in found if parts is not None]
         return any(neighbourhood.leaves_few(*pair) for pair in pairs)
 
@@ -355,9 +391,7 @@ class ScoredGroups:
             found[name] = replace(one, shown=np.zeros_like(one.shown), why=why)
         return {name: found[name] for name in self.groups}
 
-    def decide_beside(
-        self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]
-    ) -> DisclosureDecision:
+    def decide_beside(self, earlier: Sequence[tuple[Numbered, SetsBeside]]) -> DisclosureDecision:
         """Which attributes are withheld, after reports that disclosed sets of rows. `earlier`: ways
         to number the rows, and the sets that were disclosed under each. With an attribute its
         intersections are withheld."""
@@ -384,7 +418,7 @@ class ScoredGroups:
                 name for name, parts in fairness.combinations.items() if hidden.intersection(parts)
             }
 
-    def totals_near(self, earlier: Sequence[tuple[Numbered, Sequence[DisclosedRows]]]) -> bool:
+    def totals_near(self, earlier: Sequence[tuple[Numbered, SetsBeside]]) -> bool:
         """Whether all rows are together too near to a set that was disclosed before: their totals
         are published whichever groups are. `earlier` as in `decide_beside`."""
         everybody = np.ones(len(self.favourable), dtype=np.bool_)

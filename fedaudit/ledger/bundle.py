@@ -17,12 +17,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import rfc8785
-
 from fedaudit.ledger.encoding import SALT_BYTES
 from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
 from fedaudit.ledger.statements import PublicKey
 from fedaudit.spec.audits import is_audit
+from fedaudit.spec.canonical import canonical_json
 
 
 @dataclass(frozen=True)
@@ -360,14 +359,14 @@ def _members(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
     }
     for name, value in contents.items():
         if value is not None:
-            yield name, rfc8785.dumps(value)
+            yield name, canonical_json(value)
     if evidence.claims:
         yield _CLAIMS, claim_lines(evidence.claims)
 
 
 def claim_lines(claims: Iterable[Any]) -> bytes:
     """Claims as they are in a bundle: a line each, in canonical JSON."""
-    return b"".join(rfc8785.dumps(one) + b"\n" for one in claims)
+    return b"".join(canonical_json(one) + b"\n" for one in claims)
 
 
 def _readme(evidence: Evidence) -> bytes:
@@ -477,7 +476,7 @@ def _read_json(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> Any:
     content = _read(archive, name, faults)
     try:
         value = json.loads(content)
-        if rfc8785.dumps(value) != content:
+        if canonical_json(value) != content:
             faults.append(Fault(name, "is not in canonical form (RFC 8785)"))
     except (ValueError, RecursionError):
         if len(faults) == known:

@@ -10,7 +10,6 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
-import rfc8785
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -21,6 +20,7 @@ from sigstore_models.intoto import Envelope as BundledEnvelope
 from sigstore_models.intoto import Signature
 
 from fedaudit.ledger.statements import CLAIMS_ALGORITHM, Envelope, PublicKey, SigningKey, pae
+from fedaudit.spec.canonical import canonical_json
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -45,7 +45,7 @@ class ClaimsKey:
 
     def sign(self, statement: Mapping[str, Any]) -> dict[str, Any]:
         """The statement in a bundle, as JSON."""
-        payload = rfc8785.dumps(dict(statement))
+        payload = canonical_json(dict(statement))
         signature = self._private.sign(pae(PAYLOAD_TYPE, payload), ec.ECDSA(SHA256()))
         signed = Signature(sig=b64encode(signature), keyid=self.public.key_id)
         hint = PublicKeyIdentifier(hint=self.public.key_id)
@@ -82,7 +82,7 @@ def claim_of(envelope: Envelope) -> dict[str, Any]:
         raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
     try:
         statement = json.loads(envelope.payload)
-        canonical = rfc8785.dumps(statement) == envelope.payload
+        canonical = canonical_json(statement) == envelope.payload
     except (ValueError, RecursionError):
         raise ValueError("has a payload that is no JSON") from None
     if not canonical or not isinstance(statement, dict) or statement.get("_type") != STATEMENT:

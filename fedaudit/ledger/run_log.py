@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
 
-import rfc8785
-
 from fedaudit.ledger.statements import Keyring, PublicKey, SigningKey
+from fedaudit.spec.canonical import canonical_json
 
 BEGUN = "begun"
 _TILE = 256
@@ -46,7 +45,7 @@ def begun_digest(experiment_id: str, *, spec_hash: str | None, gates: str | None
     """What commits a run before its first round; an id has 74 random bits, so that no spec can be
     guessed from it. `gates`: the hash of the spec's gates."""
     begun = {"experiment_id": experiment_id, "spec_hash": spec_hash, "gates": gates}
-    return hashlib.sha256(rfc8785.dumps(begun)).hexdigest()
+    return hashlib.sha256(canonical_json(begun)).hexdigest()
 
 
 def _node(left: bytes, right: bytes) -> bytes:

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
-import rfc8785
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -31,6 +30,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 from pydantic import Field, TypeAdapter, ValidationError
+
+from fedaudit.spec.canonical import canonical_json
 
 ALGORITHM = "ed25519"
 CLAIMS_ALGORITHM = "ecdsa-p256-sha256"
@@ -292,7 +293,7 @@ class Statement:
 
     def sign(self, key: SigningKey) -> Envelope:
         """The statement in an envelope, signed by the service."""
-        payload = rfc8785.dumps({self._version_field(): VERSION, **self.fields()})
+        payload = canonical_json({self._version_field(): VERSION, **self.fields()})
         return Envelope.sign(self.payload_type(), payload, key)
 
     @classmethod
@@ -567,7 +568,7 @@ class AuditChain:
         try:
             content = {name: entry[name] for name in _AUDIT_CONTENT}
             number, stated = content["number"], entry["link"]
-            canonical = rfc8785.dumps(content)
+            canonical = canonical_json(content)
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"entry {self.entries + 1} has another form") from None
         if number != self.entries + 1:

@@ -209,6 +209,9 @@ class NearRounds:
         self._drawn, self._earlier = line(drawn, np.bool_), line(earlier, np.bool_)
         self._before = line(before, np.int64)
         self._room = np.empty((4, int(before.max(initial=0))), dtype=np.int32)
+        arrays = (self._drawn, self._earlier, self._before, self._room)
+        self._at = [place_of(one) for one in arrays]
+        """The addresses of what all groups share."""
 
     def of_group(
         self, asked: Ints, *, members: Ints, rows: Ints, least_rows: int, least_clients: int
@@ -225,10 +228,11 @@ class NearRounds:
         near = np.ones(len(self._drawn), dtype=np.bool_)
         near[asked] = False
         weights = rows.astype(np.int32)
+        drawn, earlier, before, room = self._at
         call(
             library.fedaudit_near,
-            *(self._drawn, *self._drawn.shape, self._earlier, self._earlier.shape[1]),
-            *(self._before, self._room.shape[1], members, weights, len(members)),
-            *(least_rows, least_clients, self._room, near),
+            *(drawn, *self._drawn.shape, earlier, self._earlier.shape[1]),
+            *(before, self._room.shape[1], members, weights, len(members)),
+            *(least_rows, least_clients, room, near),
         )
         return near[asked]

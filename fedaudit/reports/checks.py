@@ -1,4 +1,4 @@
-"""The result of one check, the comparisons that all share, and canonical JSON (RFC 8785)."""
+"""The result of one check, and the comparisons that all share."""
 
 import hashlib
 import math
@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import rfc8785
-
-
-def canonical_json(value: Any) -> bytes:
-    """The bytes of a JSON-able value by RFC 8785, which are hashed and signed. Raises
-    rfc8785.CanonicalizationError."""
-    encoded: bytes = rfc8785.dumps(value)
-    return encoded
-
+from fedaudit.spec.canonical import canonical_json
 
 Outcome = Literal["pass", "fail", "unchecked"]
 

@@ -36,11 +36,11 @@ def claims_of(report: Document, *, verified: Iterable[Check], at: str) -> list[d
     return [
         {
             "_type": STATEMENT,
-            "subject": subject_of(report, of_model=kind == MODEL_SIGNATURE),
+            "subject": subject,
             "predicateType": kind,
             "predicate": predicates[kind],
         }
-        for kind in types_of(report)
+        for kind, subject in subjects_of(report).items()
     ]
 
 
@@ -51,16 +51,20 @@ def types_of(report: Document) -> list[str]:
     return [kind for kind in every if own.get(kind, True)]
 
 
-def subject_of(report: Document, *, of_model: bool = False) -> list[dict[str, Any]]:
-    """What a claim is about; `of_model`: as model-signing names a model that is one file, by the
-    hash of its files' hashes."""
-    model = report.get("model")
-    if of_model and model is not None:
-        root = hashlib.sha256(bytes.fromhex(model["sha256"])).hexdigest()
-        return [{"name": _MODEL_FILE, "digest": {"sha256": root}}]
-    files = {"report.json": report_hash(report)}
+def subjects_of(report: Document) -> dict[str, list[dict[str, Any]]]:
+    """By their types, in their order, what claims are about. The model's signature is about the
+    hash of its files' hashes, as model-signing names a model that is one file."""
+    model, files = report.get("model"), {"report.json": report_hash(report)}
     if model is not None:
         files[_MODEL_FILE] = model["sha256"]
+    found = dict.fromkeys(types_of(report), _named(files))
+    if MODEL_SIGNATURE in found and model is not None:
+        root = hashlib.sha256(bytes.fromhex(model["sha256"])).hexdigest()
+        found[MODEL_SIGNATURE] = _named({_MODEL_FILE: root})
+    return found
+
+
+def _named(files: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"name": name, "digest": {"sha256": digest}} for name, digest in files.items()]
 
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from fedaudit.ledger.statements import Envelope, SigningKey
-from fedaudit.reports.checks import canonical_json
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.verdict.verdict import judged
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.gates import Gate
 
 

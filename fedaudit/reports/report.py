@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ValidationError
 
-from fedaudit.reports.checks import Check, answer_check, canonical_json, check, same, unchecked
+from fedaudit.reports.checks import Check, answer_check, check, same, unchecked
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -55,6 +55,7 @@ from fedaudit.reports.verdict.advice import Advice
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.base import stands_for
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.gates import Gate
 

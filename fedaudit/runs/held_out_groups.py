@@ -13,6 +13,7 @@ set has counts, and which have the favourable outcome, wherever they are in the 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from hashlib import blake2b
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +43,22 @@ def cell_keys(cell: Cell, attribute: str, *, secret: bytes) -> Keys:
 
     `secret`: 16 to 64 bytes, without which keys say nothing of people.
     """
-    federation = cell.federation
-    names = _hashes(federation.client_names, secret)
-    found = names[federation.client_of]
-    for part in cell.spec.fairness.combinations.get(attribute, (attribute,)):
-        found = _mixed(found, _values(federation.attribute(part), secret))
-    if cell.spec.federation.validation_unit == "record":
-        found = _mixed(found, record_keys(federation))
-    return _counted_through(found, federation.raw_target)
+    federation, by_record = cell.federation, cell.spec.federation.validation_unit == "record"
+    parts = tuple(cell.spec.fairness.combinations.get(attribute, (attribute,)))
+    known, name = _KEYS.setdefault(federation, {}), (parts, by_record, secret)
+    if name not in known:
+        found = _hashes(federation.client_names, secret)[federation.client_of]
+        for part in parts:
+            found = _mixed(found, _values(federation.attribute(part), secret))
+        if by_record:
+            found = _mixed(found, record_keys(federation))
+        known[name] = _counted_through(found, federation.raw_target)
+    return known[name]
+
+
+_KEYS: WeakKeyDictionary[Federation, dict[tuple[tuple[str, ...], bool, bytes], Keys]]
+_KEYS = WeakKeyDictionary()
+"""Of loaded data, which never change: the cells of a stack share them."""
 
 
 def contribution_keys(federation: Federation) -> Ints:

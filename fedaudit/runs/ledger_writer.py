@@ -264,7 +264,7 @@ class LedgerWriter:
         self, subjects: Ints32, outcomes: NDArray[np.integer], clusters: Ints16
     ) -> None:
         """Note which cluster each upload went into."""
-        placed = (outcomes == Outcome.RELEASED) & (clusters >= 0)
+        placed = (outcomes == _RELEASED) & (clusters >= 0)
         self.clusters[subjects[placed]] = clusters[placed]
 
     def check_totals(self, counted: Ints32) -> None:

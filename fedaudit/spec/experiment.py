@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final, Literal, Self, assert_never
 
-import rfc8785
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import (
     Fairness,
@@ -386,4 +386,4 @@ def spec_hash(spec: ExperimentSpec) -> str:
 
 def document_hash(document: dict[str, Any]) -> str:
     """The same of a spec's JSON document, every default explicit."""
-    return hashlib.sha256(rfc8785.dumps(document)).hexdigest()
+    return hashlib.sha256(canonical_json(document)).hexdigest()

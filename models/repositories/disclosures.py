@@ -1,12 +1,12 @@
 """What was disclosed of data, and contents alike: across projects, as rows are the same to all."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import bindparam, func, select, text
+from sqlalchemy import Row, bindparam, func, select, text
 
 from models.clock import utc_now
 from models.repositories.base import Repository
@@ -54,6 +54,9 @@ def shared_rows(one: Sketch, other: Sketch) -> tuple[float, float]:
     return min(1.0, shared / max(one.rows, 1)), min(1.0, shared / max(other.rows, 1))
 
 
+_SET = DisclosedSet
+
+
 class DisclosureRepository(Repository):
     """Sets of rows by the fingerprint of the data. Confidential."""
 
@@ -82,30 +85,21 @@ class DisclosureRepository(Repository):
         found = select(DisclosureAnchor.fingerprint).where(DisclosureAnchor.anchor.in_(anchors))
         return sorted(set(self.session.scalars(found)))
 
-    def sets(
-        self, fingerprints: Sequence[str], *, numbering: str
-    ) -> Iterator[tuple[str, bytes, str, bytes]]:
+    def sets(self, fingerprint: str, *, numbering: str) -> Sequence[Row[str, bytes, str, bytes]]:
         """The sets whose rows are numbered so, and the favourable of each: digests, and rows as
-        they were stored; each once."""
-        stored = select(
-            DisclosedSet.digest,
-            DisclosedSet.bits,
-            DisclosedSet.favourable_digest,
-            DisclosedSet.favourable_bits,
-        ).where(DisclosedSet.fingerprint.in_(fingerprints), DisclosedSet.numbering == numbering)
-        ordered = stored.order_by(DisclosedSet.digest, DisclosedSet.favourable_digest)
-        last = None
-        for found in self.session.execute(ordered):
-            if last != (last := (found.digest, found.favourable_digest)):
-                yield found.digest, found.bits, found.favourable_digest, found.favourable_bits
-
-    def count(self, fingerprints: Sequence[str], *, numbering: str) -> int:
-        """How many `sets` there are."""
-        distinct = select(DisclosedSet.digest, DisclosedSet.favourable_digest).distinct()
-        counted = distinct.where(
-            DisclosedSet.fingerprint.in_(fingerprints), DisclosedSet.numbering == numbering
+        they were stored."""
+        columns = (_SET.digest, _SET.bits, _SET.favourable_digest, _SET.favourable_bits)
+        stored = select(*columns).where(
+            _SET.fingerprint == fingerprint, _SET.numbering == numbering
         )
-        return self.session.scalar(select(func.count()).select_from(counted.subquery())) or 0
+        return self.session.execute(stored.order_by(_SET.digest, _SET.favourable_digest)).all()
+
+    def counts(self, fingerprints: Sequence[str], *, numbering: str) -> dict[str, int]:
+        """How many `sets` each has that has any."""
+        counted = select(_SET.fingerprint, func.count()).where(
+            _SET.fingerprint.in_(fingerprints), _SET.numbering == numbering
+        )
+        return dict(self.session.execute(counted.group_by(_SET.fingerprint)).all())
 
     def add(
         self,

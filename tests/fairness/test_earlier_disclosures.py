@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.fairness import scored_groups
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.fairness.scored_groups import (
+    Comparison,
     DisclosedRows,
     Neighbourhood,
     RowSet,
     SetsBeside,
     clients_by_number,
-    conflicting,
     disclosed_sets,
 )
 from tests.fairness.disclosures import disclosed
@@ -28,6 +29,14 @@ def rows_of(numbers) -> RowSet:
 
 def judged(numbers, favourable=()) -> DisclosedRows:
     return DisclosedRows(rows_of(numbers), rows_of(favourable))
+
+
+def any_near(near: Neighbourhood, one: DisclosedRows, others) -> bool:
+    return Comparison([one], SetsBeside(others), near).any_near(one)
+
+
+def conflicting(own, earlier, near) -> set[str]:
+    return scored_groups.conflicting(own, SetsBeside(earlier), near)
 
 
 def people(clients) -> np.ndarray:
@@ -49,9 +58,9 @@ def test_sets_are_near_where_they_differ_in_few_rows(first, second, minimum):
     near = Neighbourhood(people(range(201)), rows=minimum, clients=1)
     few = 0 < len(first ^ second) < minimum
     assert near.is_near(judged(first), judged(second)) == few
-    beside = SetsBeside([judged(second), judged(first)])
-    assert near.any_near(judged(first), beside) == few
-    assert not near.any_near(judged(first), SetsBeside([]))
+    beside = [judged(second), judged(first)]
+    assert any_near(near, judged(first), beside) == few
+    assert not any_near(near, judged(first), [])
     same = range(201)
     assert near.is_near(judged(same, first), judged(same, second)) == few
 
@@ -81,17 +90,17 @@ def test_all_rows_of_the_client_with_the_most_are_near(longest):
         neighbourhood = Neighbourhood(people(owner), rows=30, clients=clients)
         for one, other in ((without, everybody), (everybody, without)):
             assert neighbourhood.is_near(one, other) == near, (first, last, clients)
-            assert neighbourhood.any_near(one, SetsBeside([other])) == near
+            assert any_near(neighbourhood, one, [other]) == near
 
 
 def test_large_sets_are_near_whichever_has_the_rows_that_the_other_lacks():
     near = Neighbourhood(people(range(400)), rows=10, clients=1)
     one = judged(range(200))
     for other in (range(195), range(205), range(4, 204), [*range(195), 399]):
-        assert near.any_near(one, SetsBeside([judged(range(80)), judged(other)]))
-        assert near.any_near(judged(other), SetsBeside([judged(range(80)), one]))
+        assert any_near(near, one, [judged(range(80)), judged(other)])
+        assert any_near(near, judged(other), [judged(range(80)), one])
     for other in (range(189), range(211), range(6, 206)):
-        assert not near.any_near(one, SetsBeside([judged(other)]))
+        assert not any_near(near, one, [judged(other)])
 
 
 def test_rows_that_share_a_number_make_sets_nearer_and_never_equal():
@@ -102,7 +111,7 @@ def test_rows_that_share_a_number_make_sets_nearer_and_never_equal():
         return DisclosedRows(RowSet.of(numbers[rows], keys[rows]), rows_of([]))
 
     near = Neighbourhood(people(range(50)), rows=10, clients=1)
-    assert near.any_near(named(slice(51)), SetsBeside([named(slice(50))]))
+    assert any_near(near, named(slice(51)), [named(slice(50))])
     assert near.is_near(named(slice(51)), named(slice(50)))
     assert not near.is_near(named(slice(50)), named(slice(50)))
     shared = clients_by_number(numbers, people(np.arange(60) // 30))
@@ -120,7 +129,7 @@ def test_rows_of_one_client_and_rows_left_out_are_one_clients():
     near = Neighbourhood(people(owner), rows=30, clients=2)
     everybody = judged(range(130))
     assert near.is_near(judged(range(50, 130)), everybody)
-    assert near.any_near(judged(range(50, 130)), SetsBeside([everybody]))
+    assert any_near(near, judged(range(50, 130)), [everybody])
     assert not near.is_near(judged(range(90, 130)), everybody), "of clients 0 and 1"
 
 
@@ -144,9 +153,9 @@ def test_nearness_is_as_counted_one_by_one(first, second, rows, clients, length)
     few_clients = clients > 1 and len(known) < clients
     few = bool(differing) and (len(differing) < rows or few_clients)
     assert near.is_near(judged(first), judged(second)) == few
-    beside = SetsBeside([judged(second), judged(first)])
-    assert near.any_near(judged(first), beside) == few
-    assert not near.any_near(judged(first), SetsBeside([]))
+    beside = [judged(second), judged(first)]
+    assert any_near(near, judged(first), beside) == few
+    assert not any_near(near, judged(first), [])
 
 
 def test_an_attribute_with_one_near_set_conflicts():

@@ -22,7 +22,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     guess_words,
     guessed_words,
 )
-from fedaudit.reports.checks import canonical_hash, canonical_json
+from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.later import judged_later, statement_in
 from fedaudit.reports.readings.facts import text_at
@@ -41,6 +41,7 @@ from fedaudit.reports.verdict.release import (
     report_level,
 )
 from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.metrics import METRICS
 from fedaudit.version import __version__
 

@@ -174,7 +174,9 @@ class SecondFigures:
         if len(self._places) < 2 or not self._all_have_rows or any(lacking):
             return None, None
         if reference is None:
-            differences, ratios = (found[list(rates)].to_numpy() for found in self._spreads)
+            differences, ratios = (
+                np.array([found[rate] for rate in rates]) for found in self._spreads
+            )
         else:
             names = [group["value"] for group in self._section["groups"]]
             place = names.index(reference)
@@ -186,11 +188,11 @@ class SecondFigures:
         return _known(np.max(differences)), _known(np.min(ratios))
 
     @cached_property
-    def _spreads(self) -> tuple["pd.Series[float]", "pd.Series[float]"]:
+    def _spreads(self) -> tuple[dict[str, float], dict[str, float]]:
         """By rate, Fairlearn's difference and ratio between groups."""
         return (
-            self._result.difference(None, method="between_groups"),
-            self._result.ratio(None, method="between_groups"),
+            self._result.difference(None, method="between_groups").to_dict(),
+            self._result.ratio(None, method="between_groups").to_dict(),
         )
 
 

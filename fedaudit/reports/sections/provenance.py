@@ -4,6 +4,7 @@ code, and what binds the report to its ledger and signer."""
 import platform
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
@@ -13,7 +14,6 @@ from fedaudit.reports.checks import (
     Check,
     agrees,
     canonical_hash,
-    canonical_json,
     check,
     numbered,
     shown,
@@ -24,6 +24,7 @@ from fedaudit.reports.checks import (
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, no_limits
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.fairness import Fairness
@@ -213,20 +214,26 @@ _LIBRARIES = ("numpy", "pyarrow", "torch")
 
 def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime) -> dict[str, Any]:
     """The report's provenance of a run that ends now; `backend` as the trainer reports it."""
+    return {
+        "code_version": __version__,
+        "libraries": {"python": platform.python_version(), **_versions()},
+        "device": device,
+        "backend": dict(backend),
+        "started_at": started_at.isoformat(),
+        "finished_at": datetime.now(UTC).isoformat(),
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Of the libraries that are installed."""
     found = {}
     for name in _LIBRARIES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
-    return {
-        "code_version": __version__,
-        "libraries": {"python": platform.python_version(), **found},
-        "device": device,
-        "backend": dict(backend),
-        "started_at": started_at.isoformat(),
-        "finished_at": datetime.now(UTC).isoformat(),
-    }
+    return found
 
 
 _FIXED = {

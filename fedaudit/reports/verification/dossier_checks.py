@@ -9,15 +9,7 @@ from typing import Any
 
 from fedaudit.ledger.bundle import Evidence, Fault, NotABundleError, read_keys
 from fedaudit.ledger.statements import ChainedSignOff, Keyring, PublicKey
-from fedaudit.reports.checks import (
-    Check,
-    answer_check,
-    canonical_hash,
-    canonical_json,
-    check,
-    unchecked,
-    value_at,
-)
+from fedaudit.reports.checks import Check, answer_check, canonical_hash, check, unchecked, value_at
 from fedaudit.reports.dossier.dossier import (
     DOCUMENT,
     KEYS_FILE,
@@ -39,6 +31,7 @@ from fedaudit.reports.verification.checkpoints import (
     sign_off_checks,
 )
 from fedaudit.reports.verification.verification import Verification, leaked_keys, verdict_of
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 

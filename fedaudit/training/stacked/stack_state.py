@@ -74,14 +74,20 @@ def packed(values: Mapping[str, Any]) -> bytes:
     """Arrays and numbers as bytes that `unpacked` reads back; the same for the same values."""
     buffer = io.BytesIO()
     arrays = {name: np.asarray(value) for name, value in values.items()}
-    np.savez(buffer, allow_pickle=False, **arrays)
+    # One record of them all: a file of several takes ten times as long.
+    record = np.empty((), [(name, one.dtype, one.shape) for name, one in arrays.items()])
+    for name, one in arrays.items():
+        record[name] = one
+    np.save(buffer, record, allow_pickle=False)
     return buffer.getvalue()
 
 
 def unpacked(checkpoint: bytes) -> dict[str, Any]:
     """The values in a checkpoint."""
-    with np.load(io.BytesIO(checkpoint), allow_pickle=False) as values:
-        arrays = {name: values[name] for name in values.files}
+    stored = np.load(io.BytesIO(checkpoint), allow_pickle=False)
+    # Earlier versions stored a file of several.
+    names = stored.files if isinstance(stored, np.lib.npyio.NpzFile) else stored.dtype.names
+    arrays = {name: np.array(stored[name]) for name in names}
     return {name: value if value.ndim else value.item() for name, value in arrays.items()}
 
 
