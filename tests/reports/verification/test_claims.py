@@ -30,7 +30,7 @@ from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
 from tests.reports.conftest import SPEC
-from tests.reports.reading_documents import WITHOUT_NOISE, documents, gaussian
+from tests.reports.reading_documents import ONE_HYPOTHESIS, WITHOUT_NOISE, documents, gaussian
 
 KEY = SigningKey.generate()
 PUBLIC = ClaimsKey(KEY).public
@@ -69,6 +69,12 @@ def evidence_of(document: Mapping[str, Any], **changes: Any) -> Evidence:
     )
 
 
+BY_DISTANCE: dict[str, Any] = {
+    "training": {**ONE_HYPOTHESIS, "cohort": {"clients": 7}},
+    "privacy": {"mechanism": "gaussian-distance", "noise_multiplier": 1.0, "clip": 1.0},
+}
+
+
 @pytest.fixture
 def evidence(material) -> dict[str, Evidence]:
     """A report of each kind of mechanism with its claims; one has a model and an attack."""
@@ -81,6 +87,7 @@ def evidence(material) -> dict[str, Evidence]:
         **found,
         "local": evidence_of(gaussian(material, mechanism="gaussian-local", cohort={"clients": 7})),
         "record": evidence_of(assemble(material(WITHOUT_NOISE))),
+        "distance": evidence_of(assemble(material(BY_DISTANCE))),
         "model": evidence_of(model, **attacked),
     }
 
