@@ -144,9 +144,9 @@ def _section(
     rates = [one.rate for one in found]
     detectable = min(1.0, float(0.5 + _DETECTED * spread))
     statement = (
-        f"A client that had {spec.shadow_share:.0%} of the rows of each of {inside} clients that "
-        f"took part and of {outside} that did not, by the coin of the split, scored the former "
-        f"above the latter in {auc:.1%} of pairs (AUC), where guessing gives 50 %; an AUC of "
+        f"A client that had {spec.shadow_share:.0%} of the rows of each of {inside} clients, among "
+        f"whom cohorts are drawn, and of {outside} held out by the coin of the split scored the "
+        f"former above the latter in {auc:.1%} of pairs (AUC), where guessing gives 50 %; "
         f"{detectable:.1%} would be told from that with a chance of 80 %. Of those with a positive "
         "score it said that they took part: the share of the former less that of the latter is "
         f"{advantage.value:.1%} ({advantage.low:.1%} to {advantage.high:.1%}). "

@@ -401,6 +401,7 @@ class ClientInferenceSection(AttackSection):
     shadows: int | None
     """Shadow runs; None where the loss was compared with that of all clients."""
     took_part: int
+    """Clients among whom cohorts are drawn: some may have been in none."""
     did_not: int
     auc: Share
     detectable_auc: Share
