@@ -278,8 +278,9 @@ def reserve(
                 raise _problem(
                     budget,
                     federation_id,
-                    f"{_name(budget)} has a total, and nothing bounds what the experiment reveals, "
-                    "whatever privacy.noise says, so that it is in both books; give "
+                    f"{_name(budget)} has a total, and the experiment is without noise, whatever "
+                    "privacy.noise says, or with none that is counted, so nothing bounds what it "
+                    "reveals, and it is in both books; give "
                     "privacy.mechanism a mechanism whose cost is counted, or "
                     f"{_take_back(budget, federation_id)}",
                 )
