@@ -3,17 +3,20 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedaudit.cli.options import AsJson, ExperimentId
+from fedaudit.cli.options import AsJson
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
 from fedaudit.publishing.publication import (
     MissingExtraError,
+    Publication,
     PublishingError,
+    from_file,
     from_service,
     import_mlflow,
 )
@@ -29,10 +32,21 @@ _MLFLOW_SETTINGS = {
 
 app = typer.Typer(no_args_is_help=True)
 
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|REPORT.json", help="An experiment or ledger at FEDAUDIT_URL, or a report file."
+    ),
+]
+WithLedger = Annotated[
+    bool,
+    typer.Option("--with-ledger", help="The ledger too, which is confidential; needs ledger:read."),
+]
+
 
 @app.command("mlflow")
 def publish_mlflow(
-    experiment_id: ExperimentId,
+    source: Source,
     *,
     tracking_uri: Annotated[
         str, typer.Option(envvar="MLFLOW_TRACKING_URI", help="Of the MLflow server, or a store.")
@@ -40,6 +54,7 @@ def publish_mlflow(
     experiment: Annotated[
         str, typer.Option(envvar="MLFLOW_EXPERIMENT_NAME", help="MLflow's experiment.")
     ] = "fedaudit",
+    with_ledger: WithLedger = False,
     registered_model: Annotated[
         str | None, typer.Option(help="A version of this registered model too.")
     ] = None,
@@ -56,7 +71,7 @@ def publish_mlflow(
         os.environ.setdefault(name, value)
     with _failures():
         import_mlflow()
-        with connected() as client, from_service(client, experiment_id) as found:
+        with _publication(source, with_ledger=with_ledger) as found:
             run = publish_to_mlflow(
                 found, tracking_uri=tracking_uri, experiment=experiment, registration=registration
             )
@@ -83,6 +98,22 @@ def publish_mlflow(
     if alias is not None and not (passed and run.version):
         why = "its gates did not pass" if run.version else "no model was published"
         raise CommandError(f"the alias {alias} was not set: {why}", ExitCode.FAILED)
+
+
+@contextmanager
+def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
+    if not _is_file(source):
+        with connected() as client, from_service(client, source, with_ledger=with_ledger) as found:
+            yield found
+    elif with_ledger:
+        raise usage_error("--with-ledger: a report file has no ledger; give the experiment's id")
+    else:
+        with from_file(Path(source)) as found:
+            yield found
+
+
+def _is_file(source: str) -> bool:
+    return source.endswith(".json") or "/" in source
 
 
 @contextmanager

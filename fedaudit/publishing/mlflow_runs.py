@@ -97,7 +97,7 @@ def _experiment_id(client: Any, name: str) -> str:
 
 
 def _run(client: Any, home: str, publication: Publication) -> tuple[Any, bool]:
-    tag = "fedaudit.experiment_id"
+    tag = f"fedaudit.{publication.id_name}"
     wanted = f"tags.`{tag}` = '{publication.id}'"
     found = client.search_runs([home], wanted, max_results=1)
     if found:
@@ -149,7 +149,7 @@ def _tags(publication: Publication) -> dict[str, str]:
 
 def _write_files(client: Any, run: Any, publication: Publication) -> int:
     run_id, earlier = run.info.run_id, run.data.tags.get("fedaudit.report_hash")
-    # Attacks after the report was signed add to it.
+    # A ledger grows after it was published.
     is_same = earlier == report_hash(publication.document)
     folder = publication.files[0].parent
     there = {

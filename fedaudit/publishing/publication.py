@@ -1,4 +1,5 @@
-"""What is published of an experiment: its files, and its figures under their published names.
+"""What is published of an experiment or a declared ledger: its files, and its figures under their
+published names.
 
 Users of another tool see a figure's name and its value, without guarantee and verdict. So a figure
 that a gate would not count without an exception has another name.
@@ -13,12 +14,14 @@ from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
+from fedaudit.publishing.declared_ledgers import declared_facts, declared_figures
 from fedaudit.publishing.later_found import LaterFound, later_found
 from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
+from fedaudit.reports.page.html import render, render_declared
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
 from fedaudit.reports.report import Report, report_hash
@@ -28,7 +31,7 @@ from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client, report_page
-from fedaudit_client.errors import ConflictError
+from fedaudit_client.errors import ConflictError, NotFoundError
 
 Figures = dict[str, float]
 """By name, parts with slashes between, as `fairness/sex/equalized_odds_difference`. No name is
@@ -145,6 +148,7 @@ MODEL_FILE = "model.safetensors"
 class Publication:
     """One report, and what is published beside it."""
 
+    kind: Literal["experiment", "declared-ledger"]
     id: str
     name: str
     document: Mapping[str, Any]
@@ -152,24 +156,25 @@ class Publication:
     context: Mapping[str, str]
     """Of the figures, by name."""
     settings: Mapping[str, Any]
-    """The spec."""
+    """The spec, or the terms of a ledger."""
     times: tuple[str | None, str | None]
     """When it began and ended."""
     gates: Sequence[Mapping[str, Any]] = ()
-    """As evaluated for the report."""
+    """As evaluated for the report; a declared ledger has none."""
     gate_outcome: GateOutcome | None = None
     """After later attacks too; None without gates."""
     figures: Figures
     last_round: int
     """At which the figures are."""
     by_round: list[RoundFigure] = field(default_factory=list)
+    """None from a report file."""
     files: list[Path]
     """Whole files, in the order in which they are published."""
     model: Path | None = None
     """The trained hypotheses, if they may leave."""
     model_reason: str | None = None
     origin: str
-    """The service's address."""
+    """The service's address, or `file`."""
     url: str | None = None
 
     @property
@@ -177,12 +182,17 @@ class Publication:
         """Whether there are gates, and all of them passed, after later attacks too."""
         return self.gate_outcome == "pass"
 
+    @property
+    def id_name(self) -> str:
+        """What the id is called among facts."""
+        return "experiment_id" if self.kind == "experiment" else "ledger_id"
+
     def facts(self) -> dict[str, str]:
         """The context of the figures, by name."""
         return {
             **self.context,
-            "kind": "experiment",
-            "experiment_id": self.id,
+            "kind": self.kind,
+            self.id_name: self.id,
             "origin": self.origin,
             **({} if self.url is None else {"report_url": self.url}),
             "report_hash": report_hash(self.document),
@@ -208,16 +218,19 @@ def publication(
     attacks after it was signed; their findings count. Raises PublishingError if the document is not
     a report."""
     contents = {"report.json": _json(document), "report.html": page}
-    if later is not None and later.requests:
-        contents["later-attacks.json"] = _json(later.requests)
-        document = later.judge(document)
-    parts = _of_run(document)
-    for name in READINGS:
-        made = reading(document, name)
-        if isinstance(made, str):
-            contents[f"readings/{name}.md"] = made
-        else:
-            contents[f"readings/{name}.json"] = _json(made)
+    if document.get("declared"):
+        parts = _of_ledger(document)
+    else:
+        if later is not None and later.requests:
+            contents["later-attacks.json"] = _json(later.requests)
+            document = later.judge(document)
+        parts = _of_run(document)
+        for name in READINGS:
+            made = reading(document, name)
+            if isinstance(made, str):
+                contents[f"readings/{name}.md"] = made
+            else:
+                contents[f"readings/{name}.json"] = _json(made)
     files = []
     for name, text in contents.items():
         path = folder / name
@@ -230,6 +243,7 @@ def publication(
 def _of_run(document: Mapping[str, Any]) -> dict[str, Any]:
     report = parsed_report(document)
     return {
+        "kind": "experiment",
         "id": report.experiment.id,
         "name": report.experiment.name,
         "context": report_facts(document, report),
@@ -242,26 +256,67 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _of_ledger(document: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        ledger, terms = document["ledger"], document["terms"].items()
+        return {
+            "kind": "declared-ledger",
+            "id": ledger["id"],
+            "name": ledger["name"],
+            "context": declared_facts(document),
+            # Without the names of clients.
+            "settings": {name: value for name, value in terms if name != "subjects"},
+            "times": (ledger["first_declared_at"], ledger["last_declared_at"]),
+            "figures": declared_figures(document),
+            "last_round": ledger["last_round"],
+            "model_reason": "the model of a declared ledger is where it was trained",
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PublishingError(f"this is not a report of a ledger: it lacks {error}") from None
+
+
 def _json(value: Any) -> str:
     return f"{json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)}\n"
 
 
+LEDGER_FILE = "ledger.ndjson"
+_NO_MODEL_IN_FILE = "a report file has no model; publish by the experiment's id for it"
+
+
 @contextmanager
-def from_service(client: Client, id: str) -> Iterator[Publication]:
-    """The publication of a service's experiment that has ended; its files exist within the block.
-    Raises ClientError, and PublishingError if the report cannot be read."""
-    document = client.report(id)
+def from_service(client: Client, id: str, *, with_ledger: bool = False) -> Iterator[Publication]:
+    """The publication of a service's experiment that has ended, or of a declared ledger; its files
+    exist within the block. `with_ledger` adds the ledger, which is confidential: the key needs the
+    scope `ledger:read`. Raises ClientError, and PublishingError if the report cannot be read."""
+    try:
+        document = client.report(id)
+    except NotFoundError as missing:
+        try:
+            document = client.ledger_report(id)
+        except NotFoundError:
+            raise missing from None
+    declared = bool(document.get("declared"))
+    kind = "ledgers" if declared else "experiments"
     with TemporaryDirectory(prefix="fedaudit-") as name:
         folder = Path(name)
         found = publication(
             document,
-            page=client.report_page(id),
+            page=b"".join(client.call("GET", f"{kind}/{id}/report.html")).decode(),
             folder=folder,
             origin=client.url,
-            url=report_page(client.url, id),
-            later=later_found(client, id),
+            url=f"{client.url}/ledgers/{id}/report" if declared else report_page(client.url, id),
+            later=None if declared else later_found(client, id),
         )
-        _add_run(client, found, folder / MODEL_FILE)
+        if with_ledger:
+            ledger = folder / ("bundle.zip" if declared else LEDGER_FILE)
+            with ledger.open("wb") as file:
+                if declared:
+                    client.download_ledger_bundle(id, file)
+                else:
+                    file.writelines(client.export(id, "ledger"))
+            found.files.append(ledger)
+        if not declared:
+            _add_run(client, found, folder / MODEL_FILE)
         yield found
 
 
@@ -281,6 +336,37 @@ def _add_run(client: Client, found: Publication, path: Path) -> None:
         found.model_reason = error.detail
     else:
         found.model = path
+
+
+@contextmanager
+def from_file(path: Path) -> Iterator[Publication]:
+    """The publication of a report file of `fedaudit run --out` or `fedaudit report --out`. Raises
+    PublishingError if it is not one. The signature is not checked: `fedaudit verify` does that,
+    with a bundle."""
+    document = read_document(path)
+    with TemporaryDirectory(prefix="fedaudit-") as name:
+        try:
+            page = (render_declared if document.get("declared") else render)(document)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise PublishingError(f"{path} is not an audit report") from None
+        found = publication(document, page=page, folder=Path(name), origin="file")
+        found.model_reason = document.get("model_reason") or found.model_reason or _NO_MODEL_IN_FILE
+        yield found
+
+
+def read_document(path: Path) -> Mapping[str, Any]:
+    """The JSON of a report file. Raises PublishingError."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PublishingError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise PublishingError(f"{path} is not JSON: {error}") from None
+    if not isinstance(document, Mapping) or "report_version" not in document:
+        raise PublishingError(
+            f"{path} is not an audit report; `fedaudit report ID --out` writes one"
+        )
+    return document
 
 
 def parsed_report(document: Mapping[str, Any]) -> Report:

@@ -2,16 +2,19 @@
 
 import io
 import itertools
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
 import httpx
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from fedaudit_client import Client, Retries
 from fedaudit_client.errors import ProblemError
-from tests.api.service import SUBJECTS, Api, finish, spec
+from fedaudit_client.reports import ExportedTable
+from tests.api.service import ROUNDS, SUBJECTS, Api, finish, spec
 from tests.client.lossy import Faults, LossyTransport
 
 QUICK = Retries(first_pause_seconds=0.0)
@@ -45,13 +48,37 @@ def test_what_does_more_when_repeated_is_not(service, call):
     assert (caught.value.status, len(faults.requests)) == (503, 1)
 
 
-def test_a_part_of_a_ledger_is_exported(service: tuple[Api, str]) -> None:
+def test_a_ledger_becomes_a_table(service, monkeypatch):
     api, url = service
     id_ = api.submit(spec(name="ledger"))["id"]
     finish(api, id_)
     with Client(url, api.key) as client:
-        some = b"".join(client.export(id_, "ledger", form="parquet", round_from=2, round_to=2))
-    assert parquet.read_table(io.BytesIO(some)).num_rows == len(SUBJECTS)
+        ledger = client.privacy_ledger(id_)
+        some = client.privacy_ledger(id_, round_from=2, round_to=2)
+        assert client.rounds(id_).to_arrow().num_rows == ROUNDS
+        assert client.fairness(id_).to_arrow().num_rows == 6 * ROUNDS
+    assert some.to_arrow().num_rows == len(SUBJECTS)
+    table = ledger.to_arrow()
+    assert table.num_rows == ROUNDS * len(SUBJECTS)
+    assert list(ledger.to_pandas()["outcome"]) == table["outcome"].to_pylist()
+    # The epsilon of metric privacy is another figure, and only in the files of the same name.
+    stated = parquet.read_table(io.BytesIO(ledger.parquet))["epsilon"]
+    assert table["epsilon"].null_count == table.num_rows
+    assert table["metric_epsilon"] == stated
+    assert stated.null_count < table.num_rows
+    both = pa.table({"epsilon": [1.0, 2.0], "delta": [1e-5, None]})
+    parquet.write_table(both, file := io.BytesIO())
+    assert ExportedTable(file.getvalue()).to_arrow().to_pydict() == {
+        "epsilon": [1.0, None],
+        "metric_epsilon": [None, 2.0],
+        "delta": [1e-5, None],
+    }
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match="pip install pyarrow"):
+        ledger.to_arrow()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas pyarrow"):
+        ledger.to_pandas()
 
 
 class _Endless(httpx.SyncByteStream):

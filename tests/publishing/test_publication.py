@@ -4,13 +4,17 @@ import json
 
 import pytest
 
+from fedaudit.publishing.declared_ledgers import declared_figures
 from fedaudit.publishing.publication import (
     PublishingError,
+    from_file,
     parsed_report,
     publication,
     round_figures,
 )
 from fedaudit.reports.report import assemble, report_hash
+from tests.api.ledgers.trainings import CENTRAL, declared, group, opened, post
+from tests.api.service import running_api, settings_for
 from tests.reports.reading_documents import FIXED, NOTHING, gaussian
 
 
@@ -89,11 +93,13 @@ def test_what_the_report_withholds_is_not_published_round_by_round(material):
     ]
 
 
-def test_a_report_is_published_with_its_page_and_readings(material, published):
+def test_a_report_file_is_published_as_it_is(material, tmp_path):
     document = assemble(material())
-    found = published(document)
-    names = [one.relative_to(found.files[0].parent).as_posix() for one in found.files]
-    assert json.loads(found.files[0].read_text()) == document
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with from_file(path) as found:
+        names = [one.relative_to(found.files[0].parent).as_posix() for one in found.files]
+        assert json.loads(found.files[0].read_text()) == document
     assert names == [
         "report.json",
         "report.html",
@@ -105,9 +111,46 @@ def test_a_report_is_published_with_its_page_and_readings(material, published):
         "readings/edpb-28-2024.json",
     ]
     assert found.facts()["report_hash"] == report_hash(document)
+    assert found.model_reason == document["model_reason"]
 
 
-@pytest.mark.parametrize("document", [{}, {"report_version": 1}])
-def test_what_is_no_report_is_refused(document, published):
-    with pytest.raises(PublishingError, match="not an audit report that can be read"):
-        published(document)
+@pytest.mark.parametrize(
+    ("content", "stated"),
+    [
+        ("", "not JSON"),
+        ("[]", "audit report"),
+        ('{"report_version": 1}', "audit report"),
+        (
+            '{"report_version": 1, "utility": {"validation_loss": NaN}}',
+            "not an audit report|cannot be read",
+        ),
+    ],
+)
+def test_what_is_no_report_is_refused(content, stated, tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(content)
+    with pytest.raises(PublishingError, match=stated), from_file(path):
+        pass
+
+
+def test_what_a_trainer_declares_is_named_as_its_word(sqlite_url, tmp_path):
+    path, counts = tmp_path / "report.json", group(20, 5, 40, 10)
+    with running_api(settings_for(sqlite_url, tmp_path)) as api:
+        ledger = opened(api, {**CENTRAL, "subjects": ["c1", "c2"]}, population=2)
+        post(api, ledger, declared(1, ["c1"], groups={"sex": {"f": counts, "m": counts}}))
+        path.write_text(api.get(f"/v1/ledgers/{ledger}/report.json").text)
+    with from_file(path) as found:
+        figures, facts = found.figures, found.facts()
+        assert [one.name for one in found.files] == ["report.json", "report.html"]
+    assert all("_declared/" in name for name in figures)
+    assert figures["privacy_declared/epsilon_max"] > 0
+    assert figures["fairness_declared/sex/demographic_parity_difference"] == 0
+    assert (facts["kind"], facts["ledger_id"]) == ("declared-ledger", ledger)
+    assert facts["privacy_cost"].startswith("as declared, and not observed: epsilon = ")
+    assert (min(facts), found.passed, "subjects" in found.settings) == ("answer", False, False)
+    for refuted in (
+        {"contradictions": ["c1 came too often"]},
+        {"tests": {"status": "contradicted"}},
+    ):
+        names = declared_figures({**found.document, **refuted})
+        assert all("_declared_contradicted/" in name for name in names)

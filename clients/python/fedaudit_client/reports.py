@@ -1,9 +1,11 @@
 """Calls on reports, tables, gates, audits of predictions, and attacks after the report."""
 
+import io
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from typing import IO, Any, Literal
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from fedaudit_client.errors import GatesNotPassedError, UnreachableError
 from fedaudit_client.experiments import ENDED, LineReader
@@ -23,6 +25,10 @@ from fedaudit_client.wire import (
     polled,
     text,
 )
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 
 class ReportCalls(Calls):
@@ -83,6 +89,51 @@ class ReportCalls(Calls):
         self._wire.save(path_of("experiments/{}/dossier", experiment_id), file)
 
 
+class MissingLibraryError(ImportError):
+    """An optional library is not installed."""
+
+
+@dataclass(frozen=True)
+class ExportedTable:
+    """One table, as the service exports it."""
+
+    parquet: bytes
+    """A complete Parquet file."""
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """As a table of pyarrow. Raises MissingLibraryError if that is not installed.
+
+        In a ledger `epsilon` is null where it has no delta: that of metric privacy is another
+        figure, and is `metric_epsilon` here.
+        """
+        try:
+            import pyarrow
+            from pyarrow import compute, parquet
+        except ImportError as error:
+            raise MissingLibraryError(
+                "to_arrow() needs pyarrow, which is not installed here: pip install pyarrow"
+            ) from error
+        table = parquet.read_table(io.BytesIO(self.parquet))
+        if not {"epsilon", "delta"} <= {*table.column_names}:
+            return table
+        place, stated = table.column_names.index("epsilon"), table["epsilon"]
+        of_metric, nothing = table["delta"].is_null(), pyarrow.scalar(None, stated.type)
+        counted = compute.if_else(of_metric, nothing, stated)
+        metric = compute.if_else(of_metric, stated, nothing)
+        table = table.set_column(place, "epsilon", counted)
+        return table.add_column(place + 1, "metric_epsilon", metric)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """As a data frame. Raises MissingLibraryError if pandas or pyarrow is not installed."""
+        try:
+            import pandas  # noqa: F401 reported here, rather than by pyarrow
+        except ImportError as error:
+            raise MissingLibraryError(
+                "to_pandas() needs pandas and pyarrow: pip install pandas pyarrow"
+            ) from error
+        return self.to_arrow().to_pandas()
+
+
 Table = Literal["ledger", "rounds", "fairness"]
 
 
@@ -95,14 +146,9 @@ class TableCalls(Calls):
         table: Table,
         *,
         form: Literal["csv", "ndjson", "parquet"] = "ndjson",
-        **filters: Any,
     ) -> Generator[bytes, None, None]:
-        """A whole table as the bytes of a file, as they arrive.
-
-        The filters are the service's query parameters, as `client="c1"` of a ledger.
-        """
-        path = _table(experiment_id, table, form)
-        return self._wire.read(Request("GET", path, content, params=filters))
+        """A whole table as the bytes of a file, as they arrive."""
+        return self._wire.read(Request("GET", _table(experiment_id, table, form), content))
 
     def clients(self, experiment_id: str, *, limit: int | None = None) -> Items:
         """What each client of an ended experiment paid, and how the model does on its rows.
@@ -123,10 +169,44 @@ class TableCalls(Calls):
                             f"the service sent a row that is not JSON: {error}", is_temporary=False
                         ) from None
 
+    @call
+    def privacy_ledger(
+        self,
+        experiment_id: str,
+        *,
+        client: str | None = None,
+        round_from: int | None = None,
+        round_to: int | None = None,
+    ) -> Request[ExportedTable]:
+        """Who spent what in which round: `.to_arrow()`, `.to_pandas()`, `.parquet`.
+
+        Confidential: it names clients. The whole table is held in memory.
+        """
+        asked = {"client": client, "round_from": round_from, "round_to": round_to}
+        return _whole(experiment_id, "ledger", asked)
+
+    @call
+    def rounds(self, experiment_id: str) -> Request[ExportedTable]:
+        """The figures of each round: `.to_arrow()`, `.to_pandas()`, `.parquet`."""
+        return _whole(experiment_id, "rounds", {})
+
+    @call
+    def fairness(self, /, experiment_id: str, **filters: Any) -> Request[ExportedTable]:
+        """The fairness figures of each round: `.to_arrow()`, `.to_pandas()`, `.parquet`.
+
+        The filters are the service's query parameters, as `attribute="sex"`.
+        """
+        return _whole(experiment_id, "fairness", filters)
+
 
 def _table(experiment_id: str, table: Table, form: str) -> str:
     name = "privacy-ledger" if table == "ledger" else table
     return path_of(f"experiments/{{}}/{name}.{form}", experiment_id)
+
+
+def _whole(experiment_id: str, table: Table, filters: dict[str, Any]) -> Request[ExportedTable]:
+    path = _table(experiment_id, table, "parquet")
+    return Request("GET", path, lambda answer: ExportedTable(content(answer)), params=filters)
 
 
 class GateCalls(Calls):

@@ -1,5 +1,6 @@
 """Reports in a real MLflow tracking server, with SQLite behind it."""
 
+import json
 import os
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import mlflow
 
 from fedaudit.publishing.mlflow_runs import Registration, publish_to_mlflow
 from fedaudit.publishing.publication import MODEL_FILE, from_service
+from tests.api.ledgers.trainings import CENTRAL, declared
 from tests.publishing.integrations.conftest import called
 
 pytestmark = pytest.mark.integrations
@@ -110,16 +112,41 @@ def test_a_run_with_figures_spec_report_and_readings(there, printed, server):
     home = server.get_experiment(run.info.experiment_id)
     assert home.tags["mlflow.experimentKind"] == "custom_model_development"
     assert run.data.params["privacy.noise_multiplier"] == "3.0"
+    # A confidential ledger is not there unless it was asked for.
     names = {one.path for one in server.list_artifacts(printed["run_id"])}
     assert names == {"readings", "report.html", "report.json"}
     assert tags["fedaudit.model"] == printed["model_reason"]
 
 
 def test_publishing_again_writes_nothing_twice(there, publish, printed, server, tracking_uri):
-    again = publish("mlflow", there.simulated, "--tracking-uri", tracking_uri)
+    again = publish("mlflow", there.simulated, "--tracking-uri", tracking_uri, "--with-ledger")
     assert (again["run_id"], again["created"]) == (printed["run_id"], False)
-    assert (again["metrics_written"], again["files_written"]) == (0, 0)
+    assert (again["metrics_written"], again["files_written"]) == (0, 1)
     assert len(server.get_metric_history(printed["run_id"], "utility/validation_loss")) == 1
+    names = {one.path for one in server.list_artifacts(printed["run_id"])}
+    assert "ledger.ndjson" in names
+
+
+def test_a_ledger_is_a_run_that_grows_with_it(there, publish, server, tracking_uri, tmp_path):
+    ledger = there.client.create_ledger(CENTRAL)["id"]
+    fetched = {"artifact_path": "report.json", "tracking_uri": tracking_uri}
+    for number in (1, 2):
+        there.client.declare_rounds(ledger, [declared(number, ["c1"])])
+        printed = publish("mlflow", ledger, "--tracking-uri", tracking_uri)
+        run = server.get_run(printed["run_id"])
+        path = mlflow.artifacts.download_artifacts(run_id=printed["run_id"], **fetched)
+        assert json.loads(Path(path).read_text())["ledger"]["last_round"] == number
+    assert (printed["created"], run.data.tags["fedaudit.kind"]) == (False, "declared-ledger")
+    spent = server.get_metric_history(printed["run_id"], "privacy_declared/epsilon_max")
+    assert [one.step for one in spent] == [1, 2]
+    assert spent[0].value < spent[1].value
+    page = f"{there.service.url}/ledgers/{ledger}/report"
+    assert run.data.tags["mlflow.note.content"].startswith(
+        f"[The audit report]({page})\n\nAs declared"
+    )
+    options = ("--tracking-uri", tracking_uri, "--registered-model", "m", "--alias", "champion")
+    with pytest.raises(AssertionError, match="champion was not set: no model was published"):
+        publish("mlflow", ledger, *options)
 
 
 def test_what_an_interruption_left_out_is_added(there, server, tracking_uri):
