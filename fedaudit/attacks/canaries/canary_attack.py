@@ -99,9 +99,8 @@ class CanaryAudit:
         rounds = self._companion.cell.spec.training.rounds
         with np.errstate(over="ignore", invalid="ignore"):
             while self._trainer.active:
-                step = min(ROUNDS_AT_ONCE, rounds - self.rounds)
-                self._trainer.plan(step)
-                self.rounds += len(self._trainer.advance(step)[0])
+                self._trainer.plan(ROUNDS_AT_ONCE)
+                self.rounds += len(self._trainer.advance(ROUNDS_AT_ONCE)[0])
                 progress(min(1.0, self.rounds / rounds))
 
     def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
