@@ -16,6 +16,7 @@ from api.pages.session import CSRF_FIELD, check_word
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
 from api.services.pending_uploads import (
+    FIRST_ROWS,
     LookedAt,
     check_room,
     discard,
@@ -169,7 +170,7 @@ def _answer(form: Visit, upload_id: str) -> Response:
 
 
 def _shown(visit: Visit, sheet: RegistrationSheet, *, status: int = 200) -> HTMLResponse:
-    return visit.page("register_table.html", status=status, sheet=sheet)
+    return visit.page("register_table.html", status=status, sheet=sheet, most_rows=FIRST_ROWS)
 
 
 def _facts(column: Column) -> str:

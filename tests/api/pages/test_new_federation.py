@@ -131,12 +131,16 @@ def test_the_same_content_under_another_name_says_what_it_replaced(api: Api) -> 
     assert upload(api, value=registration(name="third"))["warnings"] == []
 
 
-def test_values_are_shown_escaped(api: Api) -> None:
+def test_cells_are_shown_escaped_cut_and_few(api: Api) -> None:
     visitor = signed_in(api)
     address, _ = proposed(visitor)
-    columns = visitor.get(address).text.partition("<tbody>")[2].partition("</tbody>")[0]
-    assert "<b>" not in columns
-    assert "&lt;b&gt;x&lt;/b&gt;" in columns
+    page = visitor.get(address).text
+    preview = page.partition("How the file begins")[2].partition("<tbody>")[2]
+    preview = preview.partition("</tbody>")[0]
+    assert preview.count("<tr>") == pending_uploads.FIRST_ROWS
+    assert "<b>" not in preview
+    assert "&lt;b&gt;x&lt;/b&gt;" in preview
+    assert max(map(len, map(html.unescape, re.findall("<td>([^<]*)</td>", preview)))) == 40
 
 
 def test_nobody_else_sees_it_and_it_needs_the_scope(api: Api) -> None:
