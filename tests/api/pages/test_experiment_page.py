@@ -11,7 +11,6 @@ from api.pages.experiment import time_left
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import ROUNDS, Api, fail, finish, play
 
-
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -7,6 +7,7 @@ from models.repositories import FederationRepository
 from models.tables.federations import Federation
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api, spec
+from tests.api.uploads import registration
 
 PROFILE: dict[str, Any] = {
     "rows": 100,
@@ -84,7 +85,9 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
 
 
 def test_the_policy_is_shown_with_the_least_that_holds(api: Api) -> None:
-    id_ = _federation(api)
+    value = registration()
+    value["federation"]["path"] = "people.csv"
+    id_ = _federation(api, registration=value)
     browser = signed_in(api)
     settings = api.client.app.state.resources.settings
     least = f"Rows of a group {settings.min_group_size} or more"
