@@ -79,7 +79,20 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     undeclared = corrected(form, federation={"features": ["age", "note"]})
     told = visitor.post(address, undeclared)
     assert told.status_code == 422
-    assert "federation › features › 2" in told.text
+    assert "federation › features › note: " in told.text
+    # Columns and classes that the file lacks are named beside faults of the form.
+    lacking = {"features": ["age", {"name": "agee"}], "positive": "maybe", "scale": {"age": "1,5"}}
+    told = visitor.post(address, corrected(form, name="", federation=lacking))
+    faults = re.findall(r"<li>([^<]+)", html.unescape(told.text))
+    assert [one.partition(": ")[0] for one in faults] == [
+        "federation › features › agee",
+        "federation › positive",
+        "name",
+        "federation › scale › age",
+    ]
+    assert "did you mean 'age'?" in faults[0]
+    assert "has no class 'maybe'; it has 'no', 'yes'" in faults[1]
+    assert faults[3].endswith("has a comma; write 1.5 with a point")
     assert api.counts()["federations"] == 0
 
     right = corrected(form, federation={"labels": {"sex": {"1": "men", "2": "women"}}})
