@@ -16,6 +16,7 @@ from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
 from fedaudit.reports.sections.material import ModelFile, Progressed, ReportMaterial, unfollowed
 from fedaudit.reports.sections.other_runs import RepeatsSection, SweepSection
 from fedaudit.reports.sections.provenance import sign_report
+from fedaudit.reports.sections.utility import known_ending
 from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
@@ -70,6 +71,8 @@ class FinishedReport:
 GATE_EVALUATED = "gate.evaluated"
 ALARM_RAISED = "alarm.raised"
 DIVERGED = "diverged"
+NOISE_TOO_SMALL = "noise-too-small"
+"""Canaries beside the run ended it."""
 
 _PRIVACY = ("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max")
 
@@ -182,8 +185,13 @@ def succeed(
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     events += alarm_events(document["attacks"])
     EventRepository(session).append(*owner, events)
+    ended_early = known_ending(document["utility"]["stopped_by"]) == "audit"
     experiments.conclude(
-        experiment.id, status="succeeded", price=leakage, figures=stored_figures(document)
+        experiment.id,
+        status="succeeded",
+        reason=NOISE_TOO_SMALL if ended_early else None,
+        price=leakage,
+        figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
     use_claims_key(session, report.key)

@@ -21,7 +21,7 @@ from fedaudit.training.engine import backend
 from fedaudit.training.stack import open_stack
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
-from workers.attacks.attacked_experiment import AttacksCancelledError, LeasedAttacks
+from workers.attacks.attacked_experiment import AttacksCancelledError, FollowedRuns, LeasedAttacks
 from workers.claim import DETAIL_CHARACTERS, FencedWriter, Lease, StopAskedError
 from workers.context import WorkerContext
 from workers.finish import (
@@ -66,6 +66,8 @@ class RunLoop:
             device=context.device,
             checkpoints=[experiment.checkpoint for experiment in experiments],
         )
+        runs = [experiment.run for experiment in experiments]
+        self._audits = FollowedRuns(runs, self._stack, context=context, lease=lease)
         self._held: dict[int, FinalResult] = {}
         """Ended runs whose reports speak of those beside them, which go on."""
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
@@ -81,6 +83,7 @@ class RunLoop:
             raise
 
     def _play(self) -> None:
+        self._audits.follow(0)
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # Training had ended and the worker was lost before the report was stored; or rounds
             # that were lost with it have used up its budget.
@@ -92,7 +95,10 @@ class RunLoop:
             rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
             secret = draws_in_secret(self._experiments[active[0]].run.cell)
             if secret:
-                rounds = self._charge_ahead(self._charged_together(rounds))
+                rounds = self._charged_together(rounds)
+            self._audits.follow(rounds)
+            if secret:
+                rounds = self._charge_ahead(rounds)
             began = monotonic()
             records = self._stack.advance(rounds)
             self._pace.took(max(map(len, records.values()), default=1), monotonic() - began)
@@ -118,7 +124,7 @@ class RunLoop:
     def _charged_together(self, rounds: int) -> int:
         """At least so many rounds, as many as are charged at once: one block repeats all
         interrupted rounds, so that ledger rows keep the order (round, release), and cohorts by
-        blocks go by whole ones."""
+        blocks go by whole ones. An audit beside the run is ahead of all of them."""
         active = [self._experiments[position].run for position in self._stack.active]
         done = min(run.rounds_done for run in active)
         whole = active[0].spec.training.block
@@ -311,7 +317,8 @@ class RunLoop:
             project_id=experiment.project_id,
             is_cancelled=is_cancelled,
         )
-        attacked = AttackedRun(experiment.run, result, self._context.device)
+        audit = self._audits.audits.get(experiment.id)
+        attacked = AttackedRun(experiment.run, result, self._context.device, audit=audit)
         return list(carry_out(attacked, watch=watch))
 
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -28,6 +29,7 @@ from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
+from models.clock import utc_now
 from models.repositories import (
     ExperimentRepository,
     FederationRepository,
@@ -223,6 +225,27 @@ def why_ended(reason: str | None) -> tuple[str, str]:
     return _WHY_ENDED.get(reason or "", (f"It ended: {reason or 'no reason was stored'}.", ""))
 
 
+def time_left(started_at: datetime | None, now: datetime, *, done: int, rounds: int) -> str:
+    """Since when a run trains, and how long its other rounds take at that pace; empty before the
+    first round. The pace is that of all rounds so far, waiting included. Training may stop early,
+    so the time left is the most that it takes at this pace."""
+    if started_at is None or done < 1 or now < started_at:
+        return ""
+    elapsed = now - started_at
+    words = f"running for {_length(elapsed)}"
+    if done >= rounds:
+        return f"{words}, the report is being made"
+    return f"{words}, at this pace at most {_length(elapsed * (rounds - done) / done)} more"
+
+
+def _length(time: timedelta) -> str:
+    seconds = max(round(time.total_seconds()), 1)
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
 router = APIRouter(prefix="/experiments/{experiment_id}")
 
 _REFRESH_SECONDS = 5
@@ -261,6 +284,7 @@ def experiment_page(
         guarantee_kind=mechanism_of(spec).guarantee_kind,
         readings=shown,
         gaps=gaps,
+        pace="" if ended else _pace(row),
         how_it_ended=None if report is None else ending_words(report),
         charts=_charts(row, live, report),
         every=live.series.every,
@@ -329,6 +353,10 @@ def _figures(
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:
     delta = None if row.mechanism_inputs is None else row.mechanism_inputs["delta"]
     return running_charts(live.series, delta=delta, best=_best(report))
+
+
+def _pace(row: Experiment) -> str:
+    return time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
 
 
 def _best(report: dict[str, Any] | None) -> Any:

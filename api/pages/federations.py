@@ -9,11 +9,11 @@ from starlette.responses import HTMLResponse, Response
 
 from api.http.answers import as_file
 from api.http.problems import not_found
-from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsVisit
-from api.pages.wording import NONE
+from api.pages.wording import NONE, figure, room, small_number
 from api.schemas.base import PageParameters
-from api.schemas.federations import BudgetBody
+from api.schemas.federations import BudgetBody, DisclosureBody
+from api.schemas.people import ChangeBody
 from api.services.budgets import budgets_of
 from api.services.disclosure import get_disclosure
 from api.services.erasures import shown_erasure
@@ -21,6 +21,7 @@ from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
+from fedaudit.spec.fairness import GroupRule, Rule
 from fedaudit.spec.labels import label_of
 from models.repositories import ErasureRepository
 
@@ -42,7 +43,6 @@ def federation_page(
     found = federation_body(row, call=visit.call)
     profile = found.profile or {}
     budgets = budgets_of(visit.call, found.id)
-    policy = get_disclosure(visit.call, found.id)
     return visit.page(
         "federation.html",
         federation=found,
@@ -55,10 +55,10 @@ def federation_page(
             labels_of_spec(found.registration).get(profile.get("target", ""), {}),
         ),
         favourable=outcome_of_profile(profile, found.registration),
-        disclosure=as_yaml(policy.model_dump(mode="json", exclude_none=True)),
+        disclosure=_disclosure(get_disclosure(visit.call, found.id)),
         budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
         budget_scope=budgets[0].scope if budgets else "",
-        changes=[(one.setting, _flat(one.value), one) for one in changes.items],
+        changes=[(_change_words(one), one) for one in changes.items],
         more_changes=changes.next_cursor is not None,
         erasures=erasures,
         replaced=replaced,
@@ -84,6 +84,36 @@ def erasure_receipt(
         raise not_found("receipt: the erasure is not done yet")
     name = f"{found.federation_id}-erasure-{number}-receipt.json"
     return as_file(json.dumps(found.receipt, indent=2) + "\n", name, "application/json")
+
+
+def _change_words(change: ChangeBody) -> str:
+    value = change.value
+    match change.setting:
+        case "budget":
+            return NONE if value is None else _changed_budget(value)
+        case "disclosure":
+            names = "the policy was removed" if value is None else ", ".join(value)
+            return f"what may be asked of groups: {names.replace('_', ' ')}"
+        case "simulation":
+            return f"simulated noise: {NONE if value is None else value['simulation']}"
+        case _:
+            assert_never(change.setting)
+
+
+def _changed_budget(value: dict[str, Any]) -> str:
+    total = value["total"]
+    parts = [
+        f"budget of {value['figure'].replace('_', ' ')} in the noise mode {value['book']}: "
+        + ("the bound was removed" if total is None else f"total {room(total)}")
+    ]
+    if "delta" in value:
+        parts.append(f"δ = {small_number(value['delta'])}")
+    parts += [
+        f"{name.replace('_', ' ')} {value[name]}"
+        for name in ("adjacency", "observer", "radius", "clip", "unit_key")
+        if name in value
+    ]
+    return ", ".join(parts)
 
 
 def _attributes(profile: Mapping[str, Any], registration: Any) -> list[dict[str, Any]]:
@@ -123,6 +153,43 @@ def _groups(
         }
         for name, count in rows.items()
     ]
+
+
+def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
+    size = max(policy.minimum_group_size or 1, policy.floor.minimum_group_size)
+    clients = max(policy.minimum_group_clients or 1, policy.floor.minimum_group_clients)
+    lines = [("Rows of a group", f"{size} or more"), ("Clients of a group", f"{clients} or more")]
+    if policy.edges is not None:
+        cuts = [f"{name} at {', '.join(map(figure, at))}" for name, at in policy.edges.items()]
+        lines.append(("Edges", "; ".join(cuts) or "no attribute is cut"))
+    if policy.favourable is not None:
+        rules = policy.favourable if isinstance(policy.favourable, list) else [policy.favourable]
+        lines.append(("Favourable outcome", "; ".join(map(_rule, rules))))
+    if policy.sensitive is not None:
+        lines.append(("Sensitive attributes", ", ".join(policy.sensitive) or "none"))
+    for name, groups in (policy.groups or {}).items():
+        as_one = [f"{', '.join(values)} as {group}" for group, values in groups.items()]
+        lines.append((f"Joined, of {name}", "; ".join(as_one)))
+    for name, values in (policy.exclude or {}).items():
+        lines.append((f"Left out, of {name}", ", ".join(values)))
+    if policy.intersections is not None:
+        joined = [" + ".join(parts) for parts in policy.intersections]
+        lines.append(("Combinations", ", ".join(joined) or "none"))
+    if policy.split is not None:
+        split = policy.split
+        of = {"client": "clients", "record": "every client's rows"}[split.validation_unit]
+        share = f"{figure(split.validation_fraction)} of {of}, drawn by seed {split.seed}"
+        lines.append(("Held out", f"{share}; scoring {split.scoring.method}"))
+    if policy.source is not None:
+        lines.append(("Columns and clients", "as registered"))
+    return lines
+
+
+def _rule(rule: Rule | GroupRule) -> str:
+    words = {"ge": "at least", "le": "at most", "in": "one of"}[rule.op]
+    value = ", ".join(map(str, rule.value)) if isinstance(rule.value, list) else rule.value
+    of = "".join(f" for {name} {group}" for name, group in getattr(rule, "group", {}).items())
+    return f"{words} {value}{of}"
 
 
 def _budget_view(budget: BudgetBody, number: int) -> dict[str, Any]:
@@ -175,8 +242,3 @@ def _terms(budget: BudgetBody) -> str:
         case distance:
             radius = f"radius {distance:g}"
     return f"{radius}, {'no clip' if budget.clip is None else f'clip {budget.clip:g}'}"
-
-
-def _flat(value: Any) -> str:
-    """A setting on one line."""
-    return NONE if value is None else json.dumps(value, ensure_ascii=False).strip("{}")

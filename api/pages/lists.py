@@ -188,6 +188,7 @@ def _utility(experiment: ExperimentBody) -> Shown | None:
 router = APIRouter()
 
 _ON_A_PAGE, _FEDERATIONS_ON_A_PAGE, _ARTIFACTS_ON_A_PAGE = 25, 24, 50
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
 _SORTS = (
     ("-created_at", "Newest first"),
@@ -204,6 +205,14 @@ _EXPERIMENT_SORTS = (
     ("validation_loss", "Smallest validation loss"),
 )
 _OUTCOMES = ("pass", "fail", "insufficient_evidence")
+_LABELS = (
+    ("", "any"),
+    ("formal", "formal"),
+    ("formal within the radius", "formal within the radius"),
+    ("heuristic", "heuristic"),
+    ("none", UNBOUNDED),
+)
+_IN_FORCE = (("", "any"), ("true", "in force"), ("false", "not in force"))
 _SIGN_OFFS = (
     ("", "any"),
     ("none", "not signed off"),
@@ -213,7 +222,16 @@ _SIGN_OFFS = (
 )
 # Filters that a click unfolds.
 _OF_EXPERIMENTS = ("name", "tag", "mechanism", "federation_id", "alarm", "sort")
-_OF_REPORTS = ("search", "federation_id", "sign_off", "sort")
+_OF_REPORTS = (
+    *("search", "person", "federation_id", "label", "in_force"),
+    *("finished_after", "finished_before", "sign_off", "sort"),
+)
+
+
+@router.get("/experiments")
+def experiments_address() -> RedirectResponse:
+    """Shortened addresses of experiments lead here."""
+    return RedirectResponse("/", status_code=303)
 
 
 @router.get("/")
@@ -245,20 +263,33 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    parameters = validated(ReportParameters, {"limit": _ON_A_PAGE, **asked})
-    found = report_page(visit.resources, visit.project_id, parameters)
+    found = report_page(visit.resources, visit.project_id, _report_parameters(asked))
     names = visit.federation_names()
     with visit.reading() as session:
-        federations = ReportListRepository(session, visit.project_id).federations()
+        reports = ReportListRepository(session, visit.project_id)
+        people, federations = reports.people(), reports.federations()
     return visit.page(
         "reports.html",
         rows=[report_row(one, names.get(one.experiment.federation_id)) for one in found.items],
         **_filtering("/reports", asked, found.next_cursor, folded=_OF_REPORTS),
         outcomes=_choice("/reports", asked, "gate_outcome", _OUTCOMES),
+        labels=_LABELS,
+        in_force=_IN_FORCE,
         sign_off_states=_SIGN_OFFS,
         sorts=_SORTS,
+        people=[("", "any person"), *((name, name) for name in people)],
         federations=[("", "any"), *((id_, names.get(id_, id_)) for id_ in federations)],
     )
+
+
+def _report_parameters(asked: Mapping[str, str]) -> ReportParameters:
+    """A day as an upper bound includes the whole of it."""
+    upper = {
+        name: f"{value}T23:59:59.999999Z"
+        for name, value in asked.items()
+        if name.endswith("_before") and _DAY.fullmatch(value)
+    }
+    return validated(ReportParameters, {"limit": _ON_A_PAGE, **asked, **upper})
 
 
 def _filters(asked: Mapping[str, str]) -> dict[str, str]:
@@ -306,6 +337,12 @@ def federations_list(visit: FederationsVisit) -> HTMLResponse:
         federations=bodies,
         **_filtering("/federations", asked, encode_cursor("federations", found.next_cursor)),
     )
+
+
+@router.get("/erasures")
+def erasures_address() -> RedirectResponse:
+    """The list of erasures is that of erased federations."""
+    return RedirectResponse("/federations?status=erased", status_code=303)
 
 
 @router.get("/artifacts")

@@ -1,6 +1,6 @@
 """A table in the browser: sent, examined, corrected and registered."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from api.pages.session import CSRF_FIELD, check_word
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
 from api.services.pending_uploads import (
+    FIRST_ROWS,
     LookedAt,
     check_room,
     discard,
@@ -26,10 +27,11 @@ from api.services.pending_uploads import (
     waiting_uploads,
 )
 from api.services.uploads import IncomingForm, received
-from fedaudit.federations.proposals.column_survey import Column
+from fedaudit.federations.levels import find_class
+from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import proposal_yaml
 from fedaudit.reports.checks import value_at
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, listed, no_column, pointer
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
 from models.identifiers import new_id
@@ -40,6 +42,7 @@ router = APIRouter(prefix="/federations/new")
 _FORM = "multipart/form-data"
 _SHOWN_BESIDE = (409, 413, 422)
 _SAMPLE, _LONGEST = 5, 24
+_LISTS = ("features", "drop")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class RegistrationSheet:
     looked: LookedAt
     document: str
     header: bool
-    faults: Sequence[FieldError] = ()
+    faults: Sequence[tuple[str, str]] = ()
+    """Where each is, in words, and what it is."""
     refusal: str | None = None
 
     @property
@@ -158,7 +162,10 @@ def _answer(form: Visit, upload_id: str) -> Response:
         header = value_at(value, "federation", "header") is not False
         looked = look_at(form.resources, upload, header=header)
         refusal = None if error.errors else str(error)
-        sheet = RegistrationSheet(upload, looked, document, header, error.errors, refusal)
+        found = {one.pointer: one.message for one in unknown_names(value, looked.survey)}
+        found |= {one.pointer: one.message for one in error.errors}
+        faults = [(place_of(where, value), message) for where, message in found.items()]
+        sheet = RegistrationSheet(upload, looked, document, header, faults, refusal)
         return _shown(form, sheet, status=status)
     if form.may("federations:read"):
         again = "" if registered.replaced is None else "?replaced=true"
@@ -168,8 +175,52 @@ def _answer(form: Visit, upload_id: str) -> Response:
     return answer
 
 
+def unknown_names(value: Any, survey: Survey) -> list[FieldError]:
+    """The columns that a registration names, valid or not, and the file lacks; and its positive
+    class where the target has no such value."""
+    known = {one.name: one for one in survey.columns}
+    joined = value_at(value, "federation", "join")
+    named = {
+        pointer("federation", name): value_at(value, "federation", name)
+        for name in ("client_key", "target")
+    }
+    for section, name in (*(("federation", one) for one in _LISTS), ("fairness", "sensitive")):
+        entries = value_at(value, section, name)
+        for place, one in enumerate(entries if isinstance(entries, list) else ()):
+            named[pointer(section, name, place)] = value_at(one, "name") or one
+    faults = [
+        FieldError(where, no_column(name, list(known)))
+        for where, name in named.items()
+        if isinstance(name, str) and name not in known
+        if not (isinstance(joined, Mapping) and name in joined)
+    ]
+    target = known.get(str(value_at(value, "federation", "target")))
+    positive = value_at(value, "federation", "positive")
+    if target is None or target.many or not survey.complete or not isinstance(positive, str):
+        return faults
+    if find_class(target.distinct, positive) is None:
+        message = f"the target has no class {positive!r}; it has {listed(target.distinct)}"
+        faults.append(FieldError("/federation/positive", message))
+    return faults
+
+
+def place_of(where: str, value: Any) -> str:
+    """A pointer in words, with the name of what a list has there: `federation › features › age`."""
+    words = list[str]()
+    for escaped in where.split("/")[1:]:
+        step = escaped.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+            name = value_at(value, "name") or value
+            words.append(name if isinstance(name, str) else str(int(step) + 1))
+        else:
+            value = value_at(value, step)
+            words.append(step)
+    return " › ".join(words)
+
+
 def _shown(visit: Visit, sheet: RegistrationSheet, *, status: int = 200) -> HTMLResponse:
-    return visit.page("register_table.html", status=status, sheet=sheet)
+    return visit.page("register_table.html", status=status, sheet=sheet, most_rows=FIRST_ROWS)
 
 
 def _facts(column: Column) -> str:

@@ -16,12 +16,25 @@ from api.http.bodies import validated
 from api.http.problems import not_found
 from api.pages.session import CSRF_FIELD, require
 from api.pages.templates import fragment, has_template
-from api.pages.visits import ReportsVisit, SignOffForm, Visit, as_picture, for_visitors
+from api.pages.visits import (
+    ExperimentsForm,
+    ReportsVisit,
+    SignOffForm,
+    Visit,
+    as_picture,
+    for_visitors,
+)
 from api.routers.attacks import get_attack_file, get_later_attack_file
 from api.routers.reports import get_bundle, get_claims, get_model, get_report_page, get_report_pdf
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
-from api.services.attacks import attack_list, find_judged, judged_document, later_list
+from api.services.attacks import (
+    attack_list,
+    cancel_attacks,
+    find_judged,
+    judged_document,
+    later_list,
+)
 from api.services.clients import rounding_words, shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, find_report, gone_words
@@ -37,7 +50,7 @@ from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FairnessRepository, LaterAttacksRepository, SigningKeyRepository
-from models.vocabulary import Scope
+from models.vocabulary import OPEN, Scope
 
 router = APIRouter()
 
@@ -70,6 +83,13 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
         fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
         return _shown(form, experiment_id, draft=draft, fault=fault)
     return form.to(f"/experiments/{experiment_id}/report#sign-offs")
+
+
+@router.post(f"{_OF}/attacks/later/{{later_id}}/cancel")
+def post_cancel_attacks(experiment_id: str, later_id: str, form: ExperimentsForm) -> Response:
+    """Ask for the end of attacks after the report; what they have found by then stays."""
+    cancel_attacks(form.call, experiment_id, later_id)
+    return form.to(f"/experiments/{experiment_id}/report#later-attacks")
 
 
 @router.get(f"{_OF}/pictures/{{name}}.{{form}}")
@@ -257,6 +277,7 @@ def _tail(
         draft=draft,
         fault=fault,
         files=[(what, list(forms)) for what, forms in groupby(files, key=itemgetter(0))],
+        open_attacks=[row for row in later if row.status in OPEN],
         alarm_at=min(raised, default=None),
     )
     if not found.items:

@@ -109,8 +109,8 @@ def refuse_below_floor(settings: Settings, groups: Groups) -> None:
 _COUNTED_LATER = (
     "leaves out rows that a later report could count, and the two together would give their "
     "figures: register the data (`fedaudit federations add`), let their disclosure policy leave "
-    "out the same for every report (`fedaudit federations disclosure ID`, or PUT "
-    "/v1/federations/ID/disclosure), and submit again"
+    "out the same for every report (`fedaudit api PUT federations/ID/disclosure --body FILE`), and "
+    "submit again"
 )
 
 

@@ -1,6 +1,6 @@
 """Proposals of registrations and of experiments, and uploaded tables that wait for a registration.
 
-Only the key that sent a table sees it, so its values are shown to no other.
+Only the key that sent a table sees it, so its first rows are shown to no other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -113,6 +113,7 @@ MOST = 10
 """Uploads of a key that wait at once."""
 MOST_COLUMNS = 200
 """Columns of a table that a form can show."""
+FIRST_ROWS, CELL_LENGTH = 10, 40
 _ROUTE = "POST /federations/new"
 _SURVEYED_ROWS = 100_000
 """Rows that a proposal is made from; the command line reads more."""
@@ -169,12 +170,14 @@ def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["Source
 
 @dataclass(frozen=True)
 class LookedAt:
-    """What a table seems to hold."""
+    """What a table seems to hold, and how it begins."""
 
     survey: "Survey"
     proposal: "Proposal | None"
     """None where no registration can be proposed; `why` says what is lacking."""
     why: str
+    first_rows: list[list[str]]
+    """Cells in the order of the columns, cut to CELL_LENGTH characters."""
 
 
 def check_room(call: Call) -> None:
@@ -245,17 +248,12 @@ def look_at(
     from fedaudit.federations.proposals.column_survey import survey_table
     from fedaudit.federations.proposals.proposal import propose
     from fedaudit.federations.reading.source_files import open_stored
-    from fedaudit.federations.reading.table_files import TableFile
 
     with (
         resources.storage.local(upload.storage_key) as place,
         open_stored(place, upload.file_name) as file,
     ):
-        if (columns := len(TableFile(file, header=header).names)) > MOST_COLUMNS:
-            raise file.fault(
-                f"has {columns} columns, and the page shows {MOST_COLUMNS} at most; register it by "
-                "`fedaudit federations scaffold` and `add`, or take out columns"
-            )
+        rows = _first_rows(file, header=header)
         survey = survey_table(file, header=header, most_rows=_SURVEYED_ROWS)
     proposal, why = None, ""
     try:
@@ -264,7 +262,7 @@ def look_at(
         )
     except InvalidInputError as error:
         why = "; ".join(one.message for one in error.errors)
-    return LookedAt(survey, proposal, why)
+    return LookedAt(survey, proposal, why, rows)
 
 
 def register_pending(call: Call, upload_id: str, registration: Registration) -> Registered:
@@ -329,3 +327,22 @@ def _opener(resources: Resources, upload: PendingUpload) -> "Callable[[str], Any
             yield Upload(place, upload.file_name, upload.fingerprint)
 
     return opened
+
+
+def _first_rows(file: "SourceFile", *, header: bool) -> list[list[str]]:
+    from fedaudit.federations.reading.table_files import TableFile
+
+    def cut(cell: str) -> str:
+        return cell if len(cell) <= CELL_LENGTH else f"{cell[: CELL_LENGTH - 1]}…"
+
+    table = TableFile(file, header=header)
+    if len(table.names) > MOST_COLUMNS:
+        raise file.fault(
+            f"has {len(table.names)} columns, and the form shows {MOST_COLUMNS} at most; register "
+            "it by `fedaudit federations scaffold` and `add`, or take out columns"
+        )
+    for batch in table.batches(table.names):
+        part = batch.part(0, FIRST_ROWS)
+        columns = [part.text(name, "/federation/path").to_pylist() for name in table.names]
+        return [[cut(cell) for cell in row] for row in zip(*columns, strict=True)]
+    return []

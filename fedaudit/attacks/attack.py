@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from fedaudit.ledger.encoding import Row, ledger_hash
 from fedaudit.privacy.lower_bounds.e_values import (
@@ -17,6 +17,7 @@ from fedaudit.privacy.lower_bounds.e_values import (
 )
 from fedaudit.randomness import CounterSource, EntropySource, Source
 from fedaudit.reports.sections.attacks import Alarm, AttackSection
+from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import Cell, draws_in_secret
@@ -38,6 +39,8 @@ class AttackedRun:
     device: str
     before: tuple[EValue, ...] = ()
     """The e-values of the attacks on it before this one."""
+    audit: "FollowedCanaries | None" = None
+    """The canaries that were followed beside its training."""
 
     def weigh(self, e_value: float, basis: EvidenceBasis) -> "Weighed":
         """What an attack adds to the evidence against the run. With simulated noise all attacks
@@ -76,6 +79,16 @@ class AttackOutcome:
     """Confidential figures and pictures by file name, as `scores.csv`."""
 
 
+class FollowedCanaries(Protocol):
+    """An attack by canaries that began beside the run's training."""
+
+    def play(self, until: int | None = None, *, progress: Progress) -> None:
+        """Trains their companion up to the round `until`, or to its end."""
+
+    def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
+        """What they show once the companion has ended."""
+
+
 def weigh(e_value: float, basis: EvidenceBasis, *, before: Sequence[EValue] = ()) -> Weighed:
     """The evidence of this attack after those before it."""
     return Weighed(e_value, basis, run_evidence([*before, EValue(e_value, basis)]))
@@ -108,6 +121,8 @@ class RecordedRun:
     best_round: int
     validation_loss: float | None
     """None if the report rounds it or adds noise."""
+    audited: bool = False
+    """Whether it was ended by canaries, which its repeat does not have."""
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RecordedRun":
@@ -121,6 +136,7 @@ class RecordedRun:
             rounds=utility["rounds"],
             best_round=utility["best_round"],
             validation_loss=None if coarse else utility["validation_loss"],
+            audited=known_ending(utility["stopped_by"]) == "audit",
         )
 
 
@@ -133,6 +149,8 @@ def repeat_run(
     now and then, and may raise to stop. Raises NotRepeatedError.
     """
     trainer = open_stack([run.cell], device=device)
+    if recorded.audited:
+        trainer.end_after(0, recorded.rounds)
     rows: list[Row] = []
     at_once = 1
     if not trainer.active:

@@ -1,7 +1,8 @@
-"""The commands `attack` and `replay`: what is tried against a spec."""
+"""The commands `attack` and `replay`: what is tried against a spec, or a run of the service."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,7 @@ from fedaudit.cli.options import (
     Spec,
     named_contents,
     read_spec,
+    read_value,
     sources_dir_of_environment,
 )
 from fedaudit.cli.output import (
@@ -23,12 +25,16 @@ from fedaudit.cli.output import (
     say,
     standard_output,
     usage_error,
+    working,
     writable_folder,
+    write_attack_file,
     write_attack_files,
     write_json,
 )
+from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
 from fedaudit.runs.run import MissingLibraryError, import_worker_extra
+from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
     from fedaudit.attacks.replay.replay_finding import ReplayReport
@@ -40,23 +46,60 @@ _ATTACKS = "attacks.json"
 
 @app.command()
 def attack(
-    spec: Spec,
+    attacked: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC|ID",
+            help="A YAML or JSON file (- is stdin), or with --attacks the id of a run that has "
+            "succeeded.",
+        ),
+    ],
     *,
+    attacks_from: Annotated[
+        str | None,
+        typer.Option(
+            "--attacks",
+            metavar="FILE",
+            help="Attack the run of this id in the service: a list of attacks, or a spec with "
+            "some; - is stdin.",
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --attacks, until they have ended.")
+    ] = False,
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for attacks.json and the files of each attack."),
     ] = None,
     sources_dir: SourcesDir = None,
-    device: Annotated[str, typer.Option(help="Train on cpu, or cuda:0.")] = "cpu",
+    device: Annotated[
+        str | None, typer.Option(help="Train on cpu, or cuda:0.", show_default="cpu")
+    ] = None,
 ) -> None:
-    """Train a spec here and carry out its attacks: what each tried, found and does not show.
+    """Attack a spec that is trained here, or a run of the service: what each tried and found.
 
     Ends with 1 where an attack raised an alarm, with 3 where one could not be carried out.
     """
-    raise typer.Exit(
-        _attack(spec, as_json=as_json, out=out, sources_dir=sources_dir, device=device)
-    )
+    if attacks_from is None:
+        if wait:
+            raise usage_error("--wait: goes with --attacks, for a run of the service")
+        if is_id(attacked) and not Path(attacked).exists():
+            raise usage_error(f"{attacked} is an id: name the attacks on that run by --attacks")
+        code = _attack(
+            attacked, as_json=as_json, out=out, sources_dir=sources_dir, device=device or "cpu"
+        )
+        raise typer.Exit(code)
+    if not is_id(attacked):
+        raise usage_error(
+            f"{attacked} is no id of a run: --attacks is for runs of the service; a spec has its "
+            "own under `attacks`"
+        )
+    if sources_dir is not None or device is not None:
+        raise usage_error("--sources-dir and --device are for a spec that is trained here")
+    if out is not None and not wait:
+        raise usage_error("--out: goes with --wait, since nothing is found before the end")
+    raise typer.Exit(_attack_later(attacked, attacks_from, wait=wait, as_json=as_json, out=out))
 
 
 def _attack(
@@ -90,6 +133,70 @@ def _attack(
         say(f"fedaudit: {alarms} of {len(found)} attacks raised an alarm")
         return ExitCode.FAILED
     is_done = all(one["status"] == "done" for one in found)
+    return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
+
+
+def _attack_later(
+    experiment_id: str, attacks: str, *, wait: bool, as_json: bool, out: Path | None
+) -> ExitCode:
+    """Ask for the attacks in a file, and with `wait` say what they found. Raises CommandError."""
+    asked = _attacks_in(read_value(attacks))
+    folder = None if out is None else writable_folder(out)
+    with connected() as client:
+        found = client.attack(experiment_id, asked)
+        path = f"experiments/{experiment_id}/attacks/later/{found['id']}"
+        said = f"queued {found['id']}, request {found['number']} on this run"
+        if wait:
+            say(said)
+            try:
+                with working(f"{len(asked)} attacks on {experiment_id}"):
+                    found = client.wait_attack(experiment_id, found["id"])
+            except KeyboardInterrupt:
+                say(f"\nit goes on; for what it found: fedaudit api GET {path}")
+                say(f"to end it: fedaudit api POST {path}/cancel")
+                raise
+        if folder is not None:
+            _write(client, found, path, folder)
+    if as_json:
+        write_json(found)
+    elif wait:
+        show_attacks([one["section"] for one in found["items"]])
+    else:
+        say(f"{said}; for what it found: fedaudit api GET {path}")
+    return _exit_later(found) if wait else ExitCode.DONE
+
+
+def _attacks_in(value: Any) -> list[Mapping[str, Any]]:
+    """Those of a list, or of a spec. What each has to be is checked by the service."""
+    found = value.get("attacks") if isinstance(value, Mapping) else value
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise usage_error("--attacks: name a list of attacks, or a spec with `attacks`")
+    if not found:
+        raise usage_error("--attacks: the list is empty; name at least one attack")
+    return found
+
+
+def _write(client: Client, found: Mapping[str, Any], path: str, folder: Path) -> None:
+    (folder / _ATTACKS).write_text(f"{json_text(found)}\n", encoding="utf-8")
+    names = [_ATTACKS]
+    for attack in found["items"]:
+        position = attack["position"]
+        for file in attack["files"]:
+            data = b"".join(client.call("GET", f"{path}/{position}/{file['name']}"))
+            # A plain name alone: nothing that a service sends is written outside the folder.
+            names.append(write_attack_file(folder, position, Path(file["name"]).name, data))
+    say(f"{', '.join(names)} in {folder}; they are confidential")
+
+
+def _exit_later(found: Mapping[str, Any]) -> ExitCode:
+    if found["status"] != "succeeded":
+        why = found["status_detail"] or found["status_reason"] or "no reason is known"
+        say(f"fedaudit: the attacks are {found['status']}: {why}")
+    if found["alarms"]:
+        say(f"fedaudit: {found['alarms']} of {len(found['items'])} attacks raised an alarm")
+        return ExitCode.FAILED
+    done = [one["section"]["status"] == "done" for one in found["items"]]
+    is_done = found["status"] == "succeeded" and all(done)
     return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
 
 

@@ -1,7 +1,7 @@
 """The commands on experiments of the service at FEDAUDIT_URL."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +31,6 @@ from fedaudit.cli.output import (
     whole_file,
     write_json,
     write_line,
-    write_yaml,
 )
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected, first_of
 from fedaudit_client.client import Client, experiment_page, report_page
@@ -45,6 +44,11 @@ Json = Mapping[str, Any]
 app = typer.Typer()
 _ID_WIDTH = 36
 _OPEN = ("queued", "running", "cancelling")
+_GAPS = (
+    "equalized_odds_difference",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+)
 
 
 @app.command()
@@ -94,14 +98,15 @@ def list_experiments(
 
 @app.command()
 def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
-    """Show the state of an experiment, and its main figures once it has ended."""
+    """Show whether a model may be released, or the state of its experiment, and the figures."""
     with connected() as client:
         one = client.get(experiment_id)
     if as_json:
         write_json(one)
     else:
-        write_yaml(one)
-        say(f"its page: {experiment_page(client.url, one['id'])}")
+        for label, value in _facts(one, experiment_page(client.url, one["id"])):
+            if value:
+                write_line(f"{label:20}{value}")
 
 
 @app.command()
@@ -285,6 +290,46 @@ def show_experiments(experiments: Sequence[Json]) -> None:
     standard_output().print(table)
 
 
+def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
+    """What is shown of one, the answer first; empty where it is not known."""
+    from fedaudit.number_text import figure_text
+
+    spec, figures = experiment["spec"], experiment["figures"]
+    yield "answer", _answer(experiment)
+    reason = experiment["status_detail"] or experiment["status_reason"]
+    yield "status", experiment["status"] + (f": {reason}" if reason else "")
+    yield "gates", _gates(experiment).replace("\n", ", ")
+    yield "privacy cost", _cost(experiment).replace("\n", ", ")
+    name, noise = spec["privacy"]["mechanism"], spec["privacy"]["noise"]
+    yield "mechanism", name if name == "none" else f"{name}, {noise} noise"
+    yield "result", _result(experiment).replace("\n", " ")
+    for gap in _GAPS:
+        if figures[gap] is not None:
+            words = gap.removesuffix("_difference").replace("_", " ")
+            yield words, f"gap of {figure_text(figures[gap])}"
+    yield "rounds", _progress(experiment)
+    yield "name", experiment["name"]
+    yield "tags", ", ".join(experiment["tags"])
+    yield "data", f"{spec['federation']['source']}, federation {experiment['federation_id']}"
+    for label in ("created", "started", "finished"):
+        yield label, experiment[f"{label}_at"] or ""
+    yield "retry of", experiment["retry_of"] or ""
+    yield "id", experiment["id"]
+    yield "page", page
+
+
+def _answer(experiment: Json) -> str:
+    """With the reason that weighs most."""
+    from fedaudit.reports.sections.part import answer_words_of
+
+    words, reasons = answer_words_of(experiment), (experiment.get("answer") or {}).get("reasons")
+    if not reasons:
+        return words
+    rest = len(reasons) - 1
+    more = f" (and {rest} more: fedaudit report {experiment['id']})" if rest else ""
+    return f"{words}: {reasons[0]['text']}{more}"
+
+
 def _progress(experiment: Json) -> str:
     progress = experiment["progress"]
     return f"{progress['round']} of {progress['rounds']}"
@@ -292,21 +337,24 @@ def _progress(experiment: Json) -> str:
 
 def _cost(experiment: Json) -> str:
     """Costs are rounded up. What has a report and no figure is bounded by nothing."""
-    from fedaudit.number_text import UNBOUNDED, at_most
+    from fedaudit.number_text import UNBOUNDED, bound_text, exact_text
 
     figures = experiment["figures"]
     if figures["epsilon_max"] is not None:
-        return f"epsilon {at_most(figures['epsilon_max'], digits=4)}\ndelta {figures['delta']:g}"
+        bound, delta = bound_text(figures["epsilon_max"]), exact_text(figures["delta"])
+        return f"epsilon {bound}\ndelta {delta}"
     if figures["leakage_max"] is not None:
-        return f"leakage {at_most(figures['leakage_max'], digits=4)}"
+        return f"leakage {bound_text(figures['leakage_max'])}"
     return UNBOUNDED if experiment["status"] == "succeeded" else ""
 
 
 def _result(experiment: Json) -> str:
+    from fedaudit.number_text import figure_text
+
     figures = experiment["figures"]
     for name, label in (("accuracy", "accuracy"), ("validation_loss", "loss")):
         if figures[name] is not None:
-            return f"{label}\n{figures[name]:.4g}"
+            return f"{label}\n{figure_text(figures[name])}"
     return ""
 
 

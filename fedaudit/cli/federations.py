@@ -1,7 +1,7 @@
 """The commands under `federations`, `propose` and `budget`: the data, and what they may cost."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,16 +16,18 @@ from fedaudit.cli.output import (
     ExitCode,
     print_records,
     say,
+    sections_table,
     standard_output,
     usage_error,
     working,
     write_json,
     write_line,
     write_text,
-    write_yaml,
 )
 from fedaudit.cli.remote import confirm, connected
 from fedaudit.number_text import bound_text, exact_text, room_text
+from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
+from fedaudit.spec.labels import label_of
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 
 Json = Mapping[str, Any]
@@ -36,13 +38,71 @@ federations = typer.Typer(no_args_is_help=True)
 app.add_typer(federations, name="federations")
 
 _MAX_SCAFFOLD_ROWS = 1_000_000
+_SHOWN = 12
+"""Names in a line; a table may have thousands of columns."""
 
 
 def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
-    """What is known of a federation as YAML, and its budgets in a table."""
-    write_yaml(federation)
+    """What is known of a federation, on standard output; notes and faults below the table."""
+    console, profile = standard_output(), federation["profile"] or {}
+    sections = _escaped(dict(_sections(federation)))
+    console.print(sections_table([escape(federation["name"])], [sections]))
+    for note in profile.get("notes", []):
+        console.print(f"[bold]Note.[/bold] {escape(note)}")
+    for warning in federation.get("warnings", []):
+        console.print(f"[bold]Warning.[/bold] {escape(warning)}")
     if budgets:
         _show_budgets(budgets)
+    faults = [("Rejected.", one) for one in federation["reasons"]]
+    faults += [("Warning.", one) for one in profile.get("warnings", [])]
+    for title, fault in faults:
+        place = f"{fault['pointer']}: " if fault["pointer"] else ""
+        console.print(f"[bold]{title}[/bold] {escape(place + fault['message'])}")
+
+
+def _escaped(sections: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {
+        escape(title): {escape(label): escape(value) for label, value in lines.items()}
+        for title, lines in sections.items()
+    }
+
+
+def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
+    size, policy = federation["size_bytes"], federation.get("disclosure")
+    yield (
+        "federation",
+        {
+            "id": federation["id"],
+            "status": federation["status"],
+            "source": federation["source"],
+            "file": federation["file_name"] or "named by experiments",
+            "size": "unknown" if size is None else f"{size:,} bytes",
+            "fingerprint": federation["fingerprint"],
+            "disclosure policy": ", ".join(policy) if policy else "none",
+        },
+    )
+    profile, registration = federation["profile"], federation.get("registration")
+    if profile is None:
+        return
+    labels, favourable = labels_of_spec(registration), outcome_of_profile(profile, registration)
+    data = {
+        "rows": _number(profile["rows"]),
+        "clients": _number(profile["clients"]),
+        "rows of a client": _spread(profile),
+        "features": _names(profile["features"]),
+        "target": profile["target"],
+    }
+    if profile["classes"]:
+        data["classes"] = _names(profile["classes"])
+    if favourable is not None and profile.get("attributes"):
+        data["favourable outcome"] = favourable
+    yield "data", data
+    if profile.get("class_balance"):
+        yield "rows of each class", _counts(profile["class_balance"])
+    if missing := {column: rows for column, rows in profile.get("missing", {}).items() if rows}:
+        yield "empty cells", _counts(missing)
+    for name, attribute in profile.get("attributes", {}).items():
+        yield f"groups of {name}, by {attribute['of']}", _groups(attribute, labels.get(name, {}))
 
 
 _TERMS = ("observer", "unit_key", "delta", "adjacency", "radius", "clip")
@@ -81,6 +141,45 @@ def _show_budgets(budgets: Sequence[Json]) -> None:
         table.add_row(*map(escape, cells))
     print_records(table)
     standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
+
+
+def _spread(profile: Json) -> str:
+    each = profile["rows_per_client"]
+    if each["minimum"] is None:
+        return str(profile["reasons"]["rows_per_client"])
+    low, high, median = (_number(each[name]) for name in ("minimum", "maximum", "median"))
+    return f"{low} to {high}, median {median}"
+
+
+def _counts(counts: Json) -> dict[str, str]:
+    lines = {str(name): _number(count) for name, count in list(counts.items())[:_SHOWN]}
+    if len(counts) > _SHOWN:
+        lines[f"and {len(counts) - _SHOWN} more"] = ""
+    return lines
+
+
+def _groups(attribute: Json, labels: Mapping[str, str]) -> dict[str, str]:
+    lines = {}
+    for group, rows in attribute["groups"].items():
+        rate, label = attribute["base_rates"].get(group), label_of(labels, group)
+        favourable = "" if rate is None else f", {rate:.1%} with the favourable outcome"
+        large = group in attribute.get("protecting", ())
+        hidden = "hidden to protect a smaller group" if large else "too small to be shown"
+        lines[group if label is None else f"{label} ({group})"] = (
+            hidden if rows is None else f"{rows:,} rows{favourable}"
+        )
+    if attribute["missing"]:
+        lines["(no value)"] = f"{attribute['missing']:,} rows"
+    return lines
+
+
+def _names(names: list[str]) -> str:
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)}: {', '.join(names[:_SHOWN])}{more}"
+
+
+def _number(value: float | None) -> str:
+    return "not shown" if value is None else f"{value:,.10g}"
 
 
 @federations.command("add")

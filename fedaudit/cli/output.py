@@ -160,14 +160,6 @@ def write_json(value: Any, *, pretty: bool = True) -> None:
     write_line(json_text(value, pretty=pretty))
 
 
-def write_yaml(value: Mapping[str, Any]) -> None:
-    """What has a value, as YAML on standard output."""
-    import yaml
-
-    known = {name: field for name, field in value.items() if field not in (None, [], {})}
-    write_line(yaml.safe_dump(known, sort_keys=False, allow_unicode=True).rstrip("\n"))
-
-
 def json_text(value: Any, *, pretty: bool = True) -> str:
     """JSON without NaN; `pretty` puts a field on a line."""
     import json
@@ -232,16 +224,21 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
+def write_attack_file(folder: Path, position: int, name: str, data: bytes) -> str:
+    """Writes one below `attacks/POSITION`; returns its path below the folder."""
+    path = folder / "attacks" / str(position) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return str(path.relative_to(folder))
+
+
 def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> list[str]:
     """Writes them below `attacks/POSITION`; returns their paths below the folder."""
-    names = []
-    for position, outcome in enumerate(outcomes):
-        for name, data in outcome.files.items():
-            path = folder / "attacks" / str(position) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-            names.append(str(path.relative_to(folder)))
-    return names
+    return [
+        write_attack_file(folder, position, name, data)
+        for position, outcome in enumerate(outcomes)
+        for name, data in outcome.files.items()
+    ]
 
 
 @contextmanager

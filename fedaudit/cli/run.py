@@ -73,6 +73,7 @@ from fedaudit.training.base.rounds import FinalResult, PlayedRounds, has_diverge
 
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
+    from fedaudit.attacks.canaries.canary_attack import CanaryAudit
     from fedaudit.training.base.rounds import Trainer
 
 _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
@@ -148,7 +149,7 @@ def run_locally(
             for other in _play(group, device=device, progress=progress)
             if not has_diverged(other.result.stopped_by)
         ]
-    [played] = _play(runs[:1], device=device, progress=progress)
+    [played] = _play(runs[:1], device=device, progress=progress, audited=True)
     attacks = _carry_out(played, attack_progress)
     report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
     if len(runs) > 1:
@@ -174,6 +175,7 @@ class _Played:
     sink: MemorySink
     result: FinalResult
     device: str
+    audit: "CanaryAudit | None"
 
 
 def _carry_out(
@@ -188,7 +190,7 @@ def _carry_out(
         def progressed(self, position: int, done: float) -> None:
             progress(position, done)
 
-    attacked = AttackedRun(played.run, played.result, played.device)
+    attacked = AttackedRun(played.run, played.result, played.device, audit=played.audit)
     return tuple(carry_out(attacked, watch=Shown()))
 
 
@@ -246,13 +248,26 @@ def _room() -> DataRoom:
     return DataRoom(memory_bytes=int(asked))
 
 
-def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) -> list[_Played]:
-    """Play runs side by side to their ends, a block of rounds after the other."""
+def _play(
+    runs: Sequence[Run], *, device: str, progress: Callable[[int], None], audited: bool = False
+) -> list[_Played]:
+    """Play runs side by side to their ends, a block of rounds after the other.
+
+    `audited`: whether canaries may end the first of them.
+    """
     trainer = _open_trainer([run.cell for run in runs], device)
+    from fedaudit.attacks.canaries.canary_attack import audit_beside  # imports torch
+
+    audit = audit_beside(runs[0].cell, device=device) if audited else None
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
     waiting = [PlayedRounds() for _ in runs]
     without_rounds = set(range(len(runs))) - set(trainer.active)
     while active := trainer.active:
+        if audit is not None:
+            ahead = runs[0].rounds_done + len(waiting[0]) + _ROUNDS_AT_ONCE
+            audit.play(ahead, progress=lambda _: None)
+            if audit.crossed is not None:
+                trainer.end_after(0, audit.crossed)
         if draws_in_secret(runs[0].cell):
             # Nothing leaves this process before its end, so no plan needs to be on record.
             trainer.plan(_ROUNDS_AT_ONCE)
@@ -271,7 +286,7 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
             record_block(runs[position], PlayedRounds(), last=True, reported=True)
         )
     return [
-        _Played(run, sink, trainer.result(position), device)
+        _Played(run, sink, trainer.result(position), device, audit)
         for position, (run, sink) in enumerate(zip(runs, sinks, strict=True))
     ]
 

@@ -120,6 +120,14 @@ def announce(service: RunningService, *, as_json: bool) -> None:
     write_line("\n".join(lines))
 
 
+def open_pages(url: str) -> None:
+    """Open the pages in a browser on this machine."""
+    import webbrowser
+
+    if not webbrowser.open(url):
+        say(f"no browser was found; open {url} in one")
+
+
 def _signing_key_id(service: RunningService) -> str:
     """The id by which reports name it, and its public half, if that lies beside the private one."""
     from fedaudit.ledger.statements import public_keys_in
@@ -294,6 +302,9 @@ def up(
             show_default="the name of this account",
         ),
     ] = None,
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the pages in the browser.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the whole service: API, worker and sweeper. Ctrl-C stops it."""
@@ -307,6 +318,8 @@ def up(
     who = person or _this_person()
     with running_service(installation, host=host, port=port, device=device, person=who) as service:
         announce(service, as_json=as_json)
+        if open_browser:
+            open_pages(service.url)
         service.tend()
         say("stopping")
 

@@ -284,7 +284,12 @@ DataKey = tuple[object, ...]
 
 def data_key(spec: ExperimentSpec) -> DataKey:
     """Hashable; the files themselves, and who may read them, are not in it."""
-    by_seed = spec.federation.traits.draws_data or spec.fairness.exclude
+    # Which clients are pooled follows from the rows that are scored, and from what may be shown.
+    of_clients = (
+        spec.federation.traits.client_key in spec.fairness.sensitive
+        and spec.fairness.minimum_group_clients == 1
+    )
+    by_seed = spec.federation.traits.draws_data or spec.fairness.exclude or of_clients
     return (
         spec.federation.model_dump_json(),
         spec.seed if by_seed else None,
@@ -292,6 +297,7 @@ def data_key(spec: ExperimentSpec) -> DataKey:
         repr(spec.fairness.edges),
         repr(spec.fairness.intersections),
         repr((spec.fairness.groups, spec.fairness.exclude)),
+        spec.fairness.model_dump_json() if of_clients else None,
         spec.training.loss,
         spec.model.kind,
         spec.privacy.budget_column,

@@ -15,6 +15,7 @@ from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
+from fedaudit.federations.sites import with_pooled_sites
 from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
 from fedaudit.federations.split import split_clients
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
@@ -111,7 +112,7 @@ def _agreed(spec: ExperimentSpec, federation: Federation) -> Federation:
             "there; use `client`",
         )
     groups = compared(federation.attributes, spec.fairness)
-    federation = replace(federation, attributes=groups)
+    federation = with_pooled_sites(spec, replace(federation, attributes=groups))
     federation = with_intersections(federation, spec.fairness.combinations)
     check_agreement(spec, federation)
     return without_left_out(spec, federation)

@@ -1,5 +1,6 @@
 """What is wrong with a spec: the field as a JSON pointer (RFC 6901), and the remedy."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -140,6 +141,7 @@ _MESSAGES = {
     "float_type": "must be a number, written without quotes",
     "bool_type": "must be true or false",
 }
+_COMMA = re.compile(r"[-+]?\d*,\d+")
 _NO_CONTROLS = r"[^\x00-\x1f\x7f]"
 
 
@@ -153,7 +155,11 @@ def field_errors(error: ValidationError, value: object) -> list[FieldError]:
             pointer += _escaped(detail["loc"][-1])
         elif detail["type"].startswith("union_tag_"):
             pointer += _escaped(context["discriminator"].strip("'"))
-        found[FieldError(pointer, _message(detail["type"], detail["msg"], context))] = None
+        if detail["type"] == "float_type" and _COMMA.fullmatch(str(detail["input"])):
+            message = f"has a comma; write {detail['input'].replace(',', '.')} with a point"
+        else:
+            message = _message(detail["type"], detail["msg"], context)
+        found[FieldError(pointer, message)] = None
     return list(found)
 
 

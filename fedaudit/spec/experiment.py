@@ -34,7 +34,7 @@ from fedaudit.spec.privacy import (
     one_delta,
 )
 from fedaudit.spec.sources import TargetKind, moves_others
-from fedaudit.spec.training import QFfl, RotationCohort, Training
+from fedaudit.spec.training import RotationCohort, Training
 
 BASE_RATE: Final = "base-rate"
 
@@ -195,12 +195,6 @@ class ExperimentSpec(SpecPart):
                 "/fairness/noise/rounds",
                 "is retired: the report's gaps have the noise, and each round's cost as much again;"
                 " leave it out",
-            )
-        if isinstance(self.training.method, QFfl):
-            yield refuse_at(
-                "/training/method/kind",
-                "q-ffl is retired: it went with `mechanism: none` alone; use `hypotheses`, "
-                "`fine-tuning` or `ditto`",
             )
         if isinstance(self.privacy, GaussianCentral) and self.privacy.correlation is not None:
             yield refuse_at(

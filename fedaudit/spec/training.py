@@ -119,15 +119,42 @@ class Ditto(MethodPart):
 
 
 class QFfl(MethodPart):
-    """Clients with a larger loss count for more: q-FedAvg (Li et al. 2020). Retired: stored specs
-    have it, and nothing is trained by it any more."""
+    """Clients with a larger loss count for more: q-FedAvg (Li et al. 2020, Algorithm 2)."""
 
     personalises, releases, offers_hypotheses = False, True, False
     kind: Literal["q-ffl"]
-    q: Annotated[float, Field(ge=0, le=100)] = 1.0
+    q: Annotated[
+        Annotated[float, Field(ge=0, le=100)],
+        InForm("Weight of large losses (q)", "1", "0: FedAvg."),
+    ] = 1.0
+    """The power of a client's loss that its update is weighted by."""
 
-    def uncovered(self, mechanism: str) -> None:
-        return None
+    def disagreements(
+        self, *, hypotheses: int, local: "Local", mechanism: str, source: Source
+    ) -> Refusals:
+        yield from super().disagreements(
+            hypotheses=hypotheses, local=local, mechanism=mechanism, source=source
+        )
+        for name, changed in (
+            ("optimiser", local.optimiser != "sgd"),
+            ("momentum", local.momentum > 0),
+            ("schedule", local.schedule != DEFAULT_SCHEDULE),
+        ):
+            if changed:
+                yield refuse_at(
+                    f"/training/local/{name}",
+                    "q-ffl takes 1 / step_size for how fast gradients change, which is for plain "
+                    "gradient descent with one step size; leave it out, or use another method",
+                )
+
+    def uncovered(self, mechanism: str) -> str | None:
+        if mechanism == "none":
+            return None
+        return (
+            "q-ffl weights an update by the client's loss and sends a number made of both beside "
+            f"it, by which the server divides; clip and noise of {mechanism} are for the update "
+            "alone, and its figures would not hold; use `mechanism: none`, or another method"
+        )
 
 
 class LocalOnly(MethodPart):
@@ -175,6 +202,7 @@ METHOD_WORDS = {
     "hypotheses": "hypotheses: clients choose among k models",
     "fine-tuning": "fine-tuning: of these, each client makes its own",
     "ditto": "ditto: a common model, and each client's own near it",
+    "q-ffl": "q-ffl: large losses count for more",
     "local-only": "local-only: nothing is sent",
 }
 """What forms say of each."""
@@ -362,7 +390,6 @@ class Training(SpecPart):
             "Clients' own models are scored on rows that they were not made from: for these choose "
             "how held-out rows are split, under Data.",
             METHOD_WORDS,
-            retired=("q-ffl",),
         ),
     ] = DEFAULT_METHOD
     """What clients send, and whether those held out make models of their own."""

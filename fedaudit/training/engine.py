@@ -32,7 +32,7 @@ from fedaudit.training.base.cell import (
 )
 from fedaudit.training.base.cohort import rounds_together
 from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows, final_groups
-from fedaudit.training.methods import personal_steps
+from fedaudit.training.methods import training_method
 from fedaudit.training.one_by_one import ClientByClient
 from fedaudit.training.stacked.clients import (
     CompiledClients,
@@ -78,7 +78,7 @@ class LengthPart:
     def __init__(self, cell: Cell, one: LengthClass, device: torch.device) -> None:
         own = replace(cell, federation=cell.federation.of_clients(one.clients))
         self.learner = learner = Learner(own)
-        personal = personal_steps(cell.spec.training)
+        personal = training_method(cell.spec.training).personal_steps
         self.measure = Measure(learner.network, learner.loss, personal)
         self._federation, self._device, self._trims = cell.federation, device, trims_lanes(own)
         self._data: StackData | None = None
@@ -174,6 +174,8 @@ class ByLength(Engine):
         clients = cohort.clients[0]
         chosen = torch.zeros(1, len(clients), dtype=torch.int64, device=theta.device)
         updated = theta[:, :1].repeat(1, len(clients), 1)
+        if self._parts[0].learner.weighting is not None:
+            updated = torch.nn.functional.pad(updated, (0, 1))
         parts, batches = (
             np.where(cohort.allowed[0], self._part_of[clients], -1),
             self._draws.source(1),
@@ -278,7 +280,7 @@ class SideBySide(Engine):
     def _learns(self, columns: Sequence[Ints]) -> Callable[[int, Tensor, Cohort], Learned]:
         """What clients learn in a step of the rounds whose cohorts are at these columns."""
         learner, compiled = self._learner, self._compiled
-        if compiled is not None and self._has_kernel:
+        if compiled is not None and self._has_kernel and learner.weighting is None:
             steps, size = learner.update.steps, self._cells[0].spec.training.local.step_size
             return lambda step, theta, _: Learned(
                 *compiled.learn(theta, columns[step], steps=steps, step_size=size)

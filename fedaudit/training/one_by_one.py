@@ -27,7 +27,7 @@ from fedaudit.training.base.record_steps import local_optimiser
 from fedaudit.training.base.scored_rows import ScoredRows
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.gaussian import TrustedServer
-from fedaudit.training.methods import PersonalSteps
+from fedaudit.training.methods import PersonalSteps, training_method
 from fedaudit.training.stacked.clients import whole_data, without_nan
 from fedaudit.training.stacked.stack_round import (
     Cohort,
@@ -169,6 +169,12 @@ class ClientScorer:
         self._loss = loss
         self._data = data
 
+    def loss(self, theta: Tensor, client: int) -> Tensor:
+        """The loss of parameters [n] on a client's rows: float64 []."""
+        self._network.load(theta)
+        values, _ = self._table(client)
+        return self._loss.client_loss(values.mean()).to(theta.device)
+
     def best(self, theta: Tensor, clients: Sequence[int]) -> list[int]:
         """The hypothesis with the smallest loss on each client's rows, of theta [k, n]."""
         if len(theta) == 1:
@@ -282,6 +288,7 @@ class ClientByClient(Engine):
         cell = cells[0]
         data = ClientData(cell.federation, device)
         self._network, self._k = ClientNetwork(cell.shape, device), cell.spec.training.hypotheses
+        self._weighting = training_method(cell.spec.training).weighting
         super().__init__(cells, splits, device)
         self._update = ClientUpdate(self._network, self._loss, cell.spec.training, data)
         self._scorer = ClientScorer(self._network, self._loss, data)
@@ -295,7 +302,8 @@ class ClientByClient(Engine):
                 # As in `block_sums`: in single precision one client could move a sum too far.
                 self._sent = torch.zeros(1, self._k, n, dtype=torch.float64, device=device)
             case ClientProtection():
-                self._sent = torch.zeros(1, cohort_clients(self._cells[0]), n, device=device)
+                width = n if self._weighting is None else n + 1
+                self._sent = torch.zeros(1, cohort_clients(self._cells[0]), width, device=device)
             case _:
                 assert_never(self._protection)
 
@@ -366,7 +374,7 @@ class ClientByClient(Engine):
         self, theta: Tensor, clients: Sequence[int], chosen: Sequence[int], round_: int
     ) -> Iterator[Tensor]:
         """What each client makes of the hypothesis it chose of theta [1, k, n], to send; of planted
-        clients what was planted. [n], valid until the next."""
+        clients what was planted. [n], or [n + 1] with a weighting; valid until the next."""
         planted = self._planted
         for client, hypothesis in zip(clients, chosen, strict=True):
             start = theta[0, hypothesis]
@@ -376,7 +384,12 @@ class ClientByClient(Engine):
                 continue
             self._network.load(start)
             self._update(client, source=self._draws.source(), round_=round_)
-            yield self._network.theta
+            updated = self._network.theta
+            if self._weighting is not None:
+                updated = updated.clone()
+                loss = self._scorer.loss(start, client)[None, None]
+                updated = self._weighting.weigh(start[None, None], updated[None, None], loss)[0, 0]
+            yield updated
 
     def _add_up(
         self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: Floats

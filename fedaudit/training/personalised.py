@@ -60,6 +60,7 @@ from fedaudit.training.base.records import (
     validation_rows,
 )
 from fedaudit.training.base.rounds import (
+    NEVER,
     Checkpoints,
     EarlyStopping,
     FinalResult,
@@ -267,6 +268,7 @@ class PersonalisedRun:
         self._secret = draws_in_secret(cell)
         self._source: Source = EntropySource() if self._secret else self._public
         self._stopping = EarlyStopping.of_specs([spec])
+        self._audited = NEVER
         self._drawn: dict[int, Ints] = {}
         self._planned_until = 0
         checkpoint = None if checkpoints is None else checkpoints[0]
@@ -291,7 +293,7 @@ class PersonalisedRun:
         """See `Trainer.plan`; client coins are drawn here where clients are the subjects."""
         if self._ended is not None:
             return {}
-        last = min(self.state.round + rounds, self._spec.training.rounds)
+        last = min(self.state.round + rounds, self._spec.training.rounds, self._audited)
         self._planned_until = max(self._planned_until, last)
         return {
             0: [
@@ -429,7 +431,8 @@ class PersonalisedRun:
 
     def _validate(self, number: int) -> Figures | None:
         """The figures of a round; None where it is not validated."""
-        if not self._stopping.validates(np.array([number]), last_round=self._stopping.rounds)[0]:
+        last = np.minimum(self._stopping.rounds, self._audited)
+        if not self._stopping.validates(np.array([number]), last_round=last)[0]:
             return None
         size = self._spec.training.stopping.validation_clients
         chosen, clients = None, len(self._held_out.clients)
@@ -450,8 +453,9 @@ class PersonalisedRun:
             np.array([[number]]),
             np.full((1, 1), np.nan) if figures is None else figures.selection_loss[np.newaxis],
             np.array([[figures is not None]]),
-            last_round=self._stopping.rounds,
+            last_round=np.minimum(self._stopping.rounds, self._audited),
             playing=np.ones(1, dtype=np.bool_),
+            audited=np.array([self._audited]),
         )
         if followed.improved[0] >= 0:
             self.state.best_theta = self.state.theta.copy()
@@ -462,6 +466,11 @@ class PersonalisedRun:
 
     def stop(self, position: int) -> None:
         self._ended = self._ended or "cancelled"
+
+    def end_after(self, position: int, round_: int) -> None:
+        self._audited = round_
+        if self._ended is None and self.state.round >= round_:
+            self._ended = "audit"
 
     def result(self, position: int) -> FinalResult:
         state, held_out = self.state, self._held_out

@@ -80,6 +80,8 @@ class Stack:
         self._caps = np.array([NEVER if cap is None else cap for cap in caps])
         self._stopping = EarlyStopping.of_specs([cell.spec for cell in cells])
         self._stopped: dict[int, RunEnd] = {}
+        self._audited = np.full(len(self._cells), NEVER)
+        """[cells]: the round that an audit beside each ends it with."""
         self._splits = split_cells(cells)
         self._engine, self._scorer = build_engines(cells, self._splits, self._device)
         self.n = cells[0].shape.n
@@ -177,6 +179,7 @@ class Stack:
             validated,
             last_round=last,
             playing=np.array([one not in self._stopped for one in self._running.tolist()]),
+            audited=self._audited[self._running],
         )
         stretch.add(
             gathered,
@@ -318,17 +321,25 @@ class Stack:
         self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
+    def end_after(self, position: int, round_: int) -> None:
+        self._store_running(position)
+        self._audited[position] = round_
+        self._check_stop(position)
+
     def _check_stop(self, position: int) -> None:
         why = self._stopping.stop_reason(
-            self._state.progress, position, last_round=int(self._last_rounds()[position])
+            self._state.progress,
+            position,
+            last_round=int(self._last_rounds()[position]),
+            audited=int(self._audited[position]),
         )
         if why is not None:
             self._stopped.setdefault(position, why)
 
     def _last_rounds(self) -> Ints:
-        """The specs' last rounds, or the last before one that would exceed a population's budget:
-        [cells]."""
-        last: Ints = self._stopping.rounds
+        """The specs' last rounds, or the last before one that would exceed a population's budget,
+        or that an audit ends a run with: [cells]."""
+        last: Ints = np.minimum(self._stopping.rounds, self._audited)
         if self._bounded and self._together:
             room = self._caps - self._state.budget_uses[:, 0]
             last = np.minimum(last, self._state.progress.round + room)

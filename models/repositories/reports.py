@@ -123,6 +123,11 @@ class ReportListRepository(ScopedRepository):
             found[experiment_id].append(IndexedFigure(**dict(zip(names, values, strict=True))))
         return found
 
+    def people(self, limit: int = 200) -> "Sequence[str]":
+        """The names of those who submitted the experiments with a report, sorted."""
+        name = _experiments.created_by["person"].as_string()
+        return self._distinct(name, limit, name.is_not(None))
+
     def federations(self, limit: int = 200) -> "Sequence[str]":
         """The ids of the federations that reports are about, the newest last."""
         return self._distinct(_experiments.federation_id, limit)

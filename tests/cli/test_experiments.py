@@ -3,9 +3,9 @@
 import json
 
 import pytest
-import yaml
 
-from fedaudit.reports.sections.part import PART_TITLES
+from fedaudit.number_text import bound_text, figure_text
+from fedaudit.reports.sections.part import PART_TITLES, answer_words_of
 
 
 @pytest.fixture
@@ -69,6 +69,19 @@ def test_a_list_for_people_fits_their_terminal(call, protected, waited):
         assert "unbounded" in shown
 
 
+def test_one_for_people_begins_with_its_answer(call, protected):
+    _, id_ = protected
+    one = json.loads(call("show", id_, "--json").stdout)
+    first, *others = call("show", id_).stdout.splitlines()
+    assert first.startswith(f"answer              {answer_words_of(one)}: ")
+    assert one["answer"]["reasons"][0]["text"] in first
+    assert len(others) < 20
+    shown = {line[:20].rstrip(): line[20:] for line in others}
+    assert shown["privacy cost"] == f"leakage {bound_text(one['figures']['leakage_max'])}"
+    assert shown["result"].endswith(figure_text(one["figures"]["validation_loss"]))
+    assert (shown["status"], shown["id"]) == ("succeeded", id_)
+
+
 def test_lists_are_filtered_as_over_http(call, protected):
     _, id_ = protected
     asked = ("--status", "succeeded", "--mechanism", "laplace-l2", "--name", "protected [by noise]")
@@ -87,9 +100,9 @@ def test_lists_are_filtered_as_over_http(call, protected):
 def test_cancel_and_retry(call, endless):
     assert endless in call("cancel", endless).stderr
     assert call("watch", endless).returncode == 1
-    shown = call("show", endless)
-    assert yaml.safe_load(shown.stdout)["status_reason"] == "cancelled-by-caller"
-    assert f"/experiments/{endless}\n" in shown.stderr
+    shown = call("show", endless).stdout
+    assert shown.startswith("status              cancelled: cancelled-by-caller\n")
+    assert f"/experiments/{endless}\n" in shown
     assert call("cancel", endless).returncode == 0  # once more does no harm
     again = json.loads(call("retry", endless, "--json").stdout)
     assert again["retry_of"] == endless

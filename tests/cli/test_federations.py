@@ -46,7 +46,7 @@ def test_a_federation_from_upload_to_removal(call, data):
     listed = call("federations", "list").stdout
     assert f"{federation['id']}  ready " in listed
     shown = call("federations", "show", federation["id"]).stdout
-    for text in ("file_name: incomes.csv", "a: 80", "median: 4", "status: ready"):
+    for text in ("incomes.csv", "groups of group", "80 rows", "4 to 4, median 4", "income >= 50"):
         assert text in shown
     by_id = {**SPEC, "federation": {**REGISTRATION["federation"], "id": federation["id"]}}
     trained = call("submit", "-", "--wait", "--json", stdin=_text(by_id))
@@ -156,3 +156,37 @@ def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_
     assert json.loads(printed.stdout)["rows"] == 160
     added = call("federations", "add", str(data), "--registration", str(out), "--wait")
     assert added.returncode == 0, added.stderr
+
+
+def test_groups_are_in_words_and_warnings_are_legible(capsys):
+    groups = {"a": 80, "b": None, "c": None}
+    profile = {
+        "rows": 160,
+        "clients": 40,
+        "rows_per_client": {"minimum": 4, "maximum": 4, "median": 4},
+        "features": ["age"],
+        "target": "income",
+        "classes": [],
+        "attributes": {
+            "group": {
+                "of": "rows",
+                "groups": groups,
+                "base_rates": {"a": 0.25},
+                "missing": 0,
+                "protecting": ["b"],
+            }
+        },
+        "warnings": [{"pointer": "/fairness/sensitive/0", "message": "few rows"}],
+    }
+    facts = ("id", "status", "source", "file_name", "size_bytes", "fingerprint")
+    known = {"name": "incomes", **dict.fromkeys(facts, "x"), "size_bytes": 7, "reasons": []}
+    federations.show({**known, "profile": profile, "warnings": ["seen before"]})
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    for line in (
+        "a 80 rows, 25.0% with the favourable outcome",
+        "b hidden to protect a smaller group",
+        "c too small to be shown",
+        "Warning. seen before",
+        "Warning. /fairness/sensitive/0: few rows",
+    ):
+        assert line in shown

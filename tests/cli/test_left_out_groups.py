@@ -208,6 +208,19 @@ def test_a_client_with_no_row_left_is_not_scored(run):
     assert report["fairness"][0]["metrics"]["accuracy_difference"]["value"] is not None
 
 
+def test_a_site_is_left_out_beside_others_that_are_pooled(run):
+    asked = {
+        "sensitive": ["who"],
+        "minimum_group_clients": 1,
+        "minimum_group_size": 61,  # which some sites have
+        "exclude": {"who": ["c00", "c39"]},
+    }
+    report = run({**asked, "groups": {"who": {"both": ["c01", "c02"]}}}, people())
+    groups = {one["value"] for one in report["fairness"][0]["groups"]}
+    assert {"both", "other sites"} < groups
+    assert not groups & {"c00", "c01", "c39"}
+
+
 @pytest.mark.parametrize(
     ("fairness", "where", "what"),
     [

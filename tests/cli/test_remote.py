@@ -3,11 +3,15 @@
 import csv
 import io
 import json
+from contextlib import nullcontext
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from fedaudit.cli import attack
+from fedaudit.cli.main import app
 from fedaudit_client.client import Client
 from tests.house import ROOT
 
@@ -196,20 +200,84 @@ def test_no_address_given(command):
     assert "FEDAUDIT_URL is not set" in done.stderr
 
 
-def test_a_run_is_attacked_alike_by_its_spec_and_after_its_end(call, finished, small_spec, service):
+def test_a_run_is_attacked_alike_by_its_spec_and_after_its_end(call, finished, small_spec):
     """Two real kinds, carried out by the service's own worker."""
     attacks = [{"kind": "cluster-membership"}, {"kind": "membership"}]
     spec = {**small_spec, "name": "attacked", "attacks": attacks}
     asked = call("submit", "-", "--wait", "--json", stdin=json.dumps(spec))
     report = json.loads(call("report", json.loads(asked.stdout)["id"], "--format", "json").stdout)
     assert [one["status"] for one in report["attacks"]] == ["done", "done"]
-    with Client(service.url, service.api_key) as client:
-        found = client.wait_attack(finished["id"], client.attack(finished["id"], attacks)["id"])
+    later = call(
+        *("attack", finished["id"], "--attacks", "-", "--wait", "--json", "--out", "found"),
+        stdin=yaml.safe_dump(attacks),
+    )
+    assert later.returncode == 0, later.stderr
+    found = json.loads(later.stdout)
     assert found["basis"] == "repeated"
     assert [one["section"] for one in found["items"]] == report["attacks"]
-    assert sum(len(one["files"]) for one in found["items"]) == 3
+    names = [file["name"] for one in found["items"] for file in one["files"]]
+    assert all(name in later.stderr for name in names)
+    assert len(names) == 3
     page = call("report", finished["id"], "--format", "html").stdout
     assert "Attacked after the report was signed" in page
     verified = call("verify", finished["id"])
     assert "ok    later_attacks.chain" in verified.stdout
     assert "attacked later, 1: membership done" in verified.stdout
+
+
+def test_ids_and_specs_are_not_confused(call, finished):
+    for wrong, why in (
+        (("attack", finished["id"]), "name the attacks on that run by --attacks"),
+        (("attack", "spec.yaml", "--attacks", "-"), "spec.yaml is no id of a run"),
+        (("attack", "spec.yaml", "--wait"), "--wait: goes with --attacks"),
+        (("attack", finished["id"], "--attacks", "-", "--device", "cpu"), "trained here"),
+    ):
+        done = call(*wrong, stdin="[{kind: membership}]")
+        assert (done.returncode, why in " ".join(done.stderr.split())) == (2, True), done.stderr
+    nothing = call("attack", finished["id"], "--attacks", "-", stdin="{attacks: []}")
+    assert (nothing.returncode, "the list is empty" in nothing.stderr) == (2, True)
+    faulty = call("attack", finished["id"], "--attacks", "-", stdin="[{kind: gradient-leakage}]")
+    assert (faulty.returncode, "/attacks/0/kind" in faulty.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "alarm", "code"),
+    [("succeeded", {"claim": "Less.", "evidence": "More."}, 1), ("succeeded", None, 0),
+     ("failed", None, 3)],
+)  # fmt: skip
+def test_how_attacks_on_a_run_end(monkeypatch, tmp_path, status, alarm, code):
+    id_ = "0190a6c2-0000-7000-8000-000000000000"
+    section = {"kind": "canaries", "status": "done", "alarm": alarm, "statement": "What it tried."}
+    item = {"position": 0, "section": section, "files": [{"name": "scores.csv"}]}
+    found = {
+        "id": "later",
+        "number": 1,
+        "status": status,
+        "status_detail": None,
+        "status_reason": "worker-lost",
+        "items": [item] if status == "succeeded" else [],
+        "alarms": int(alarm is not None),
+    }
+
+    class Service:
+        def attack(self, *_: object) -> object:
+            return {**found, "status": "queued"}
+
+        def wait_attack(self, *_: object) -> object:
+            return found
+
+        def call(self, _method: str, path: str) -> list[bytes]:
+            return [path.encode()]
+
+    monkeypatch.setattr(attack, "connected", lambda: nullcontext(Service()))
+    (tmp_path / "attacks.yaml").write_text("attacks: [{kind: canaries}]")
+    asked = ["attack", id_, "--attacks", str(tmp_path / "attacks.yaml"), "--wait"]
+    done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "out")])
+    assert done.exit_code == code, done.output
+    assert json.loads((tmp_path / "out" / "attacks.json").read_text()) == found
+    for one in found["items"]:
+        path = f"attacks/{one['position']}/scores.csv"
+        later = f"experiments/{id_}/attacks/later/later/0/scores.csv"
+        assert (tmp_path / "out" / path).read_text() == later
+    said = "1 of 1 attacks raised an alarm" if alarm else "What it tried." if not code else "failed"
+    assert said in done.output

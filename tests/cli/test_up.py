@@ -9,6 +9,7 @@ import httpx
 import psutil
 import pytest
 
+from fedaudit.cli.up import open_pages
 from tests.cli.service import Service, clean_environment, running, start
 from tests.waiting import wait_until
 
@@ -39,6 +40,17 @@ def test_the_key_is_kept_for_its_owner_alone(service):
     assert keys[0]["person"]["name"], "so that sign-offs have a name"
     logs = {path.name for path in (service.data_dir / "logs").iterdir()}
     assert logs == {"api.log", "worker.log", "sweeper.log"}
+
+
+def test_the_pages_are_opened_or_their_address_is_said(monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    open_pages("http://127.0.0.1:8765")
+    assert opened == ["http://127.0.0.1:8765"]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("webbrowser.open", lambda _url: False)
+    open_pages("http://127.0.0.1:8765")
+    assert "open http://127.0.0.1:8765 in one" in capsys.readouterr().err
 
 
 def test_a_second_one_on_the_same_data_is_refused(service):

@@ -14,6 +14,7 @@ from fedaudit.cli.main import PLACES
 
 def test_the_version_is_the_installed_one(installed_command, command):
     assert installed_command("version").stdout == f"fedaudit {version('fedaudit')}\n"
+    assert command("--version").stdout == command("version").stdout
     assert json.loads(command("version", "--json").stdout) == {"version": version("fedaudit")}
 
 

@@ -130,6 +130,7 @@ SPECS: Mapping[str, dict[str, Any]] = {
         training__method={"kind": "fine-tuning", "steps": 2},
         training__stopping={"patience": 2},
     ),
+    "q-ffl": small(**_ONE, privacy={"mechanism": "none"}, training__method="q-ffl"),
     "local-only": small(
         **_ONE,
         federation=_SPLIT,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.groups import group_names
+from fedaudit.federations.sites import pooled_groups
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
 from tests.federations.registering import profile_in, refused, registration
@@ -350,3 +351,19 @@ def test_many_values_ask_for_edges(refuse: Refuse) -> None:
     )
     changes = by_age([40], edges={})
     assert "numbers by `edges`" in refuse(changes, data=data)["/fairness/sensitive/0"]
+
+
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=12), st.integers(1, 60))
+def test_pooled_sites_are_large_enough_and_leave_something_to_compare(
+    sizes: list[int], least: int
+) -> None:
+    pool = pooled_groups(np.array(sizes), least)
+    apart = [size for place, size in enumerate(sizes) if size and place not in pool]
+    if pool:
+        assert sum(sizes[place] for place in pool) >= least
+        assert apart, "the pool is compared with somebody"
+        assert min(apart) >= least, "no small site stays by itself"
+        assert max(sizes[place] for place in pool) <= min(apart)
+    else:
+        all_large = all(size >= least for size in apart)
+        assert all_large or max(apart) < least or sum(apart) - max(apart) < least

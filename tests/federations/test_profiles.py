@@ -135,6 +135,7 @@ def test_small_groups_are_hidden_together_with_what_would_give_them_away(load: L
     (warning,) = figures["warnings"]
     assert warning["pointer"] == "/fairness/sensitive/0"
     assert "'sex' has groups of fewer than 30 rows: 'X'" in warning["message"]
+    assert "nor those of 'M' that protect them; join them" in warning["message"]
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,9 @@ def test_what_gives_the_outcome_away_is_no_feature_and_is_warned_of(tmp_path: Pa
     source["leak_reviewed"] = ["Verdict"]
     with pytest.raises(InvalidInputError, match="/federation/leak_reviewed/0"):
         profile_in(tmp_path, registration)
+    survival = proposed(tmp_path, TABLES["survival"])
+    assert names(survival) == ["dose", "dose.1"]
+    assert {"from", "until", "event"} == set(survival.left_out)
 
 
 def test_a_number_is_given_away_by_a_near_copy_and_not_by_a_cause(tmp_path: Path) -> None:

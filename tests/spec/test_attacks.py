@@ -116,9 +116,10 @@ def test_other_mechanisms_are_refused() -> None:
     assert "protected by gaussian-local" in found["/attacks/2/kind"]
 
 
-def test_methods_whose_clients_send_no_updates_are_refused() -> None:
+@pytest.mark.parametrize("method", ["q-ffl", "local-only"])
+def test_methods_whose_clients_send_no_plain_updates_are_refused(method: str) -> None:
     plain = small_cell(privacy={"mechanism": "none"}).spec
-    training = plain.training.model_dump() | {"method": {"kind": "local-only"}}
+    training = plain.training.model_dump() | {"method": {"kind": method}}
     other = plain.model_copy(update={"training": type(plain.training).model_validate(training)})
     assert "`training.method`" in refused(other)["/attacks/2/kind"]
 

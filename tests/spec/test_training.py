@@ -9,7 +9,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
 from tests.spec.documents import canonical_bytes
-from tests.training.gaussian import MOVES
+from tests.training.gaussian import CENTRAL, MOVES
 from tests.training.personalised import records_spec
 from tests.training.specs import groups_spec
 
@@ -17,6 +17,7 @@ SPLIT = {"source": "synthetic-groups", "scoring": {"method": "split"}}
 NONE = {"mechanism": "none"}
 NOISE = {"mechanism": "gaussian", "epsilon": 1.0, "delta": 1e-5, "unit": "record"}
 ONE: dict[str, Any] = {"training__hypotheses": 1}
+Q_FFL: dict[str, Any] = {**ONE, "training__method": "q-ffl", "privacy": NONE}
 
 
 def test_the_default_is_left_out_of_what_is_hashed() -> None:
@@ -45,7 +46,13 @@ def test_the_default_is_left_out_of_what_is_hashed() -> None:
         ({"training__method": "fine-tuning"}, "/federation/scoring", "{method: split"),
         ({**ONE, "training__method": "ditto"}, "/federation/scoring", "{method: split"),
         ({"training__method": "ditto", "federation": SPLIT}, "/training/hypotheses", "use 1"),
-        ({**ONE, "training__method": "q-ffl"}, "/training/method/kind", "is retired"),
+        ({"training__method": "q-ffl", "privacy": NONE}, "/training/hypotheses", "use 1"),
+        ({**ONE, "training__method": "q-ffl"}, "/training/method/kind", "mechanism: none"),
+        (
+            {**ONE, "training__method": "q-ffl", "privacy": CENTRAL},
+            "/training/method/kind",
+            "mechanism: none",
+        ),
         (
             {**ONE, "training__method": "local-only", "federation": SPLIT},
             "/training/method/kind",
@@ -55,6 +62,17 @@ def test_the_default_is_left_out_of_what_is_hashed() -> None:
             {**ONE, "training__method": "local-only", "privacy": NONE},
             "/federation/scoring",
             "{method: split",
+        ),
+        (
+            {**Q_FFL, "training__local__optimiser": "adam"},
+            "/training/local/optimiser",
+            "plain gradient descent",
+        ),
+        ({**Q_FFL, "training__local__momentum": 0.5}, "/training/local/momentum", "another method"),
+        (
+            {**Q_FFL, "training__local__schedule": {"kind": "cosine"}},
+            "/training/local/schedule",
+            "leave it out",
         ),
         (
             {"training__local": {"optimiser": "adam", "momentum": 0.5}},
@@ -101,7 +119,7 @@ def test_what_does_not_fit_is_refused_at_its_field(
     assert words in found[field]
 
 
-@pytest.mark.parametrize("kind", ["fine-tuning", "ditto", "local-only"])
+@pytest.mark.parametrize("kind", ["fine-tuning", "ditto", "local-only", "q-ffl"])
 def test_records_with_budgets_have_no_other_method(kind: str) -> None:
     spec = records_spec()
     spec["training"]["method"] = kind

@@ -6,16 +6,17 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.federations.federation import Federation
 from fedaudit.reports.readings.readings import reading
-from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.training import TrainingMethod
 from fedaudit.training.base.cell import Cell, first_hypotheses
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
+from fedaudit.training.methods import LossWeighting, training_method
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.gaussian import LOCAL
@@ -25,9 +26,8 @@ from tests.training.test_uneven_clients import COUNTS, uneven
 
 
 def method_names() -> set[str]:
-    """What a spec may give as `training.method.kind`, but for what is retired."""
-    parts = get_args(get_args(TrainingMethod)[0])
-    return {name for part in parts for name in part.names()} - {"q-ffl"}
+    """What a spec may give as `training.method.kind`."""
+    return {name for part in get_args(get_args(TrainingMethod)[0]) for name in part.names()}
 
 
 Vector = NDArray[np.float64]
@@ -43,6 +43,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "fine-tuning": {"kind": "fine-tuning", "steps": 3, "step_size": 0.2},
     "ditto": {"kind": "ditto", "proximal": 0.7, "steps": 5},
     "local-only": {"kind": "local-only", "steps": 6, "step_size": 0.1},
+    "q-ffl": {"kind": "q-ffl", "q": 1.5},
+    "q-ffl, q below 1": {"kind": "q-ffl", "q": 0.5},
 }
 
 
@@ -98,6 +100,16 @@ class Loop:
         """FedAvg."""
         return np.mean([self.local(theta, client) for client in cohort], axis=0)
 
+    def weighted(self, theta: Vector, cohort: list[int], q: float) -> Vector:
+        """q-FedAvg: Li et al. 2020, Algorithm 2, with L = 1 / step size."""
+        deltas, divisors = [], []
+        for client in cohort:
+            loss = self.loss(theta, *self.rows(client))
+            slope = (theta - self.local(theta, client)) / STEP
+            deltas.append(loss**q * slope)
+            divisors.append(q * loss ** (q - 1) * slope @ slope + loss**q / STEP)
+        return theta - np.sum(deltas, axis=0) / np.sum(divisors)
+
     def personal(self, theta: Vector, client: int, tunes: Any, method: dict[str, Any]) -> Vector:
         """Ditto's problem (Li et al. 2021, equation 1) from the common model; without lambda plain
         descent."""
@@ -128,7 +140,10 @@ def test_a_plain_loop_gets_the_same(engine, method, loss):
     assert len(records) == (0 if method["kind"] == "local-only" else ROUNDS)
     for record in records[: result.best_round]:
         cohort = record.subjects.tolist()
-        theta = loop.average(theta, cohort)
+        weighted = method["kind"] == "q-ffl"
+        theta = (
+            loop.weighted(theta, cohort, method["q"]) if weighted else loop.average(theta, cohort)
+        )
     assert result.hypotheses[0] == pytest.approx(theta, rel=2e-4, abs=2e-5)
     held_out = stack._splits.validation[0]
     scored = stack._splits.scored_rows(held_out, 0)
@@ -206,6 +221,45 @@ def test_each_client_tunes_the_hypothesis_that_it_chose() -> None:
     assert len(set(result.hypotheses[:, 0].tolist())) == 3
 
 
+def test_q_of_zero_is_plain_averaging() -> None:
+    data = random_federation(clients=40, max_rows=9)
+    weighted = played(method_cell(data, {"kind": "q-ffl", "q": 0}))[1]
+    plain = played(method_cell(data, {"kind": "hypotheses"}))[1]
+    assert weighted.hypotheses == pytest.approx(plain.hypotheses, rel=1e-4, abs=1e-6)
+
+
+def test_a_larger_q_helps_those_with_large_losses() -> None:
+    """What q-FFL is for: its model spreads losses less over the training clients."""
+    data = random_federation(clients=60, max_rows=9, seed=3)
+    spread = []
+    for q in (0.0, 5.0):
+        cell = method_cell(
+            data, {"kind": "q-ffl", "q": q}, training__rounds=60, training__cohort={"clients": 36}
+        )
+        _, _, stack = played(cell)
+        loop, theta = Loop(data, root=False), stack._state.hypotheses[0, 0].astype(float)
+        losses = [loop.loss(theta, *loop.rows(one)) for one in stack._splits.training[0].tolist()]
+        spread.append(max(losses))
+    assert spread[1] < spread[0]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_weights_beyond_floating_point_leave_nobody_out(scale: float) -> None:
+    """Losses of 1e6 to the power of 100 are no numbers; their ratios are."""
+    weighting = LossWeighting(100.0, lipschitz=10.0)
+    start, updated = torch.zeros(1, 3, 2), torch.tensor([[[1.0, 0], [0, 1], [1, 1]]])
+    losses = scale**2 * torch.tensor([[1.0, 1.5, 3.0]])
+    sent = weighting.weigh(start, updated, losses)
+    assert torch.isfinite(sent).all()
+    everyone = torch.ones(1, 3, dtype=torch.bool)
+    sums = weighting.weighted(sent, everyone).sum(1, keepdim=True)
+    moved = weighting.step(torch.zeros(1, 1, 2), sums)
+    # The client with the largest loss decides: its own step, as if it were alone.
+    alone = weighting.weighted(sent, torch.tensor([[False, False, True]]))[:, 2:]
+    assert torch.allclose(moved, weighting.step(torch.zeros(1, 1, 2), alone), rtol=1e-4)
+    assert moved.abs().sum() > 0
+
+
 SPLIT_LEDGERS = {
     "source": "synthetic-groups",
     "clients_per_group": [48, 12],
@@ -215,6 +269,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "fine-tuning": {"training__method": "fine-tuning"},
     "fine-tuning of several": {"training__method": "fine-tuning", "training__hypotheses": 3},
     "ditto": {"training__method": "ditto"},
+    "q-ffl": {"training__method": "q-ffl", "privacy": {"mechanism": "none"}},
 }
 
 
@@ -266,6 +321,12 @@ def test_local_training_releases_nothing_and_claims_no_guarantee() -> None:
     assert "Released parameters: none" in str(reading(report, "model-card"))
 
 
+def test_weighted_uploads_say_that_they_show_the_loss() -> None:
+    report = run(training__method="q-ffl", privacy={"mechanism": "none"}).report
+    assert "work out the loss" in report["guarantee"]["statement"]
+    assert report["utility"]["method"]["personalised"] is None
+
+
 @pytest.mark.parametrize("changes", SPECS.values(), ids=list(SPECS))
 def test_stacked_or_resumed_a_run_is_the_same(changes: dict[str, Any]) -> None:
     cells = [cell(method_spec(seed=seed, **changes)) for seed in (0, 1)]
@@ -284,11 +345,18 @@ def _resumed(one: Cell) -> list[Any]:
     return records
 
 
-def test_a_stored_run_of_q_ffl_is_read_and_not_trained() -> None:
-    document = method_spec(
-        training__method={"kind": "q-ffl", "q": 2.0}, privacy={"mechanism": "none"}
+SPLIT_METHOD_CHOICE = {"source": "synthetic-groups", "scoring": {"method": "split"}}
+
+
+@pytest.mark.parametrize("name", sorted(method_names()))
+def test_a_method_makes_personal_models_as_its_spec_says(name: str) -> None:
+    spec = parse_spec(
+        groups_spec(
+            federation=SPLIT_METHOD_CHOICE,
+            privacy={"mechanism": "none"},
+            training__hypotheses=1,
+            training__method=name,
+        )
     )
-    stored = parse_admitted(document)
-    assert parse_admitted(stored.model_dump(mode="json")) == stored
-    with pytest.raises(InvalidInputError, match="q-ffl is retired"):
-        Cell(stored, random_federation())
+    found = training_method(spec.training)
+    assert (found.personal_steps is not None) == spec.training.method.personalises

@@ -26,7 +26,7 @@ from fedaudit.attacks.canaries.planted_canaries import (
     draw_canaries,
 )
 from fedaudit.privacy.accounting.privacy_events import observer_words
-from fedaudit.privacy.lower_bounds.e_values import EvidenceBasis
+from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, EvidenceBasis, known_noise_e_value
 from fedaudit.reports.sections.attacks import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
@@ -50,8 +50,8 @@ def attack_by_canaries(
         return audit_metric(companion, privacy, attacked.weigh, progress=progress)
     if claim is None:
         raise ValueError("nothing is claimed, and canaries have nothing to test")
-    planned = plan_bounds(claim, canaries=spec.count, significance=spec.significance)
-    audit = CanaryAudit(companion, planned)
+    followed = attacked.audit if spec.stop else None
+    audit = followed or begin_audit(companion, claim)
     progress(0.0)
     audit.play(progress=progress)
     return audit.outcome(attacked.weigh)
@@ -81,6 +81,8 @@ class CanaryAudit:
         self._trainer = open_stack([cell], device=companion.device)
         self.rounds = 0
         """Rounds trained so far."""
+        self.crossed: int | None = None
+        """The round in which the evidence was enough, if the spec asks to `stop`."""
 
     def _plant(self) -> CanaryClients | CanaryRecords:
         cell, pool, canaries = self._companion.cell, self._companion.pool, self._companion.canaries
@@ -94,15 +96,26 @@ class CanaryAudit:
             pool.clients, canaries, self._found, clip=clip, denominator=denominator
         )
 
-    def play(self, *, progress: Progress) -> None:
-        """Trains the companion to its end."""
-        rounds = self._companion.cell.spec.training.rounds
+    def play(self, until: int | None = None, *, progress: Progress) -> None:
+        """Trains the companion up to the round `until`, or to its end.
+
+        If the spec asks to `stop`, the evidence is evaluated after each round until it is enough.
+        `progress` may raise; the companion can then be trained further.
+        """
+        rounds, stop = self._companion.cell.spec.training.rounds, self._companion.spec.stop
+        until = rounds if until is None else min(until, rounds)
         with np.errstate(over="ignore", invalid="ignore"):
-            while self._trainer.active:
-                step = min(ROUNDS_AT_ONCE, rounds - self.rounds)
+            while self._trainer.active and self.rounds < until:
+                watched = stop and self.crossed is None
+                step = 1 if watched else min(ROUNDS_AT_ONCE, until - self.rounds)
                 self._trainer.plan(step)
                 self.rounds += len(self._trainer.advance(step)[0])
+                if watched and self._evidence() >= ENOUGH_ALONE:
+                    self.crossed = self.rounds
                 progress(min(1.0, self.rounds / rounds))
+
+    def _evidence(self) -> float:
+        return known_noise_e_value(self._found.fit, claimed=self._planned.claimed_ratio)
 
     def outcome(self, weigh: Callable[[float, EvidenceBasis], Weighed]) -> AttackOutcome:
         """What the canaries show, of a companion that has been trained to its end: bounds hold for
@@ -116,10 +129,15 @@ class CanaryAudit:
             f"epsilon {epsilon:.4g} at delta {claim.delta:g} for every {spec.unit}, against "
             f"{observer_words(claim.observer)}"
         )
-        weighed = weigh(self._planned.averaged(bounds), "fresh")
+        e_value = self._planned.averaged(bounds)
+        if spec.stop:
+            # A martingale that was stopped at a level, and cut there (`known_noise_e_value`).
+            e_value = ENOUGH_ALONE if self.crossed is not None else self._evidence()
+            bounds = [bound.model_copy(update={"e_value": None}) for bound in bounds]
+        weighed = weigh(e_value, "fresh")
         alarm = weighed.alarm(claim=claimed, evidence=_measured(bounds))
         figures = ", ".join(map(_figure, bounds))
-        verdict = _verdict(epsilon, bounds, alarm=alarm is not None)
+        verdict = _verdict(epsilon, bounds, alarm=alarm is not None, stopped_in=self.crossed)
         return self._companion.outcome(
             f"Claimed: {claimed}. Measured from below: {figures}. {_HALVED_ALONE} {verdict}",
             claim.observer,
@@ -136,6 +154,7 @@ class CanaryAudit:
                 "compositions": releases,
                 "correlation": canaries.correlation(),
                 "bounds": bounds,
+                "stopped_in": self.crossed,
             },
         )
 
@@ -148,6 +167,29 @@ class CanaryAudit:
         result = self._trainer.result(0)
         self._planted.see_model(result.hypotheses[0], round_=result.best_round)
         return self.rounds
+
+
+def audit_beside(cell: Cell, *, device: str) -> CanaryAudit | None:
+    """The audit that may end a run of this cell; None if its spec asks for none.
+
+    Raises ValueError if nothing is claimed (`CanariesSpec.disagreements` refuses that before).
+    """
+    asked = cell.spec.attacks[0] if cell.spec.attacks else None
+    if not isinstance(asked, CanariesSpec) or not asked.stop:
+        return None
+    companion, claim = draw_companion(asked, cell, device=device)
+    if claim is None:
+        raise ValueError("nothing is claimed")
+    return begin_audit(companion, claim)
+
+
+def begin_audit(companion: Companion, claim: CanaryClaim) -> CanaryAudit:
+    """The audit of a claim, before the first round of the companion."""
+    spec = companion.spec
+    planned = plan_bounds(
+        claim, canaries=spec.count, significance=spec.significance, stop=spec.stop
+    )
+    return CanaryAudit(companion, planned)
 
 
 def _figure(bound: CanaryBound) -> str:
@@ -165,7 +207,14 @@ def _measured(bounds: Sequence[CanaryBound]) -> str:
     )
 
 
-def _verdict(epsilon: float, bounds: Sequence[CanaryBound], *, alarm: bool) -> str:
+def _verdict(
+    epsilon: float, bounds: Sequence[CanaryBound], *, alarm: bool, stopped_in: int | None
+) -> str:
+    if stopped_in is not None:
+        return (
+            f"After round {stopped_in} the evidence was enough, and a run beside it was ended: "
+            "either the mechanism or its accounting is wrong."
+        )
     if alarm:
         return "The evidence is enough: either the mechanism or its accounting is wrong."
     if any(bound.epsilon_lower_bound > epsilon for bound in bounds):

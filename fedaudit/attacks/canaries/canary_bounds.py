@@ -218,8 +218,13 @@ class PlannedBounds:
         return sum(self.claim.shares[bound.name] * (bound.e_value or 0.0) for bound in bounds)
 
 
-def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> PlannedBounds:
-    """Powers against noise that is half of what is claimed, and what is guessed."""
+def plan_bounds(
+    claim: CanaryClaim, *, canaries: int, significance: float, stop: bool = False
+) -> PlannedBounds:
+    """Powers against noise that is half of what is claimed, and what is guessed.
+
+    `stop`: the evidence of `known-noise` is followed, and nothing is staked on the others.
+    """
     law, delta, epsilon = claim.law, claim.delta, claim.epsilon
     needed = law.with_ratio(max(law.ratio_of_epsilon(epsilon, delta), law.ratio))
     curve, shares = needed.curve(), claim.shares
@@ -238,10 +243,10 @@ def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> Pl
 
     def guess(count: int, refuted: Callable[[int, int, int], bool]) -> GuessTest:
         test = most_powerful_guesses(law, count, refuted)
-        return test if claim.alike else replace(test, power=0.0)
+        return test if claim.alike and not stop else replace(test, power=0.0)
 
     summed = 0.0
-    if "summed-releases" in level and claim.alike:
+    if "summed-releases" in level and claim.alike and not stop:
         summed = summed_power(
             law,
             claimed=needed.ratio,
@@ -258,7 +263,7 @@ def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> Pl
             true=2 * law.ratio / law.reach,
             weight=claim.weight,
             numbers=max(2, round(claim.numbers)),
-            share=shares["known-noise"],
+            share=None if stop else shares["known-noise"],
         ),
         guess(canaries, refutes_curve),
         guess(min(canaries, most_canaries(delta) or canaries), refutes_epsilon),

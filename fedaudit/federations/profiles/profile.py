@@ -86,6 +86,16 @@ def _warnings(
     return [{"pointer": where, "message": f"{of}: {listed(small)}; {so}"}] if small else []
 
 
+def _so(figures: Mapping[str, Any]) -> str:
+    """What follows from small groups of an attribute, and what helps."""
+    protecting = figures.get("protecting", [])
+    with_them = f", nor those of {listed(protecting)} that protect them" if protecting else ""
+    return (
+        f"reports will not show their figures{with_them}; join them with others under "
+        "`fairness.groups`, or leave them out under `fairness.exclude`"
+    )
+
+
 def _with_gaps(
     names: Sequence[str], figures: NDArray[np.generic], shown: NDArray[np.bool_]
 ) -> dict[str, Any]:
@@ -116,8 +126,7 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     for place, one in enumerate(federation.attributes):
         attributes[one.name], rows = _attribute_figures(federation, one, outcomes, rule)
         where, has = pointer("fairness", "sensitive", place), f"{one.name!r} has groups"
-        so = "reports will not show their figures"
-        warnings += _warnings(where, has, one.values, rows, rule, so=so)
+        warnings += _warnings(where, has, one.values, rows, rule, so=_so(attributes[one.name]))
     classes, balance, found, reasons = _classes(federation, rule)
     warnings += found
     return {

@@ -116,6 +116,8 @@ def _identifies(column: Column) -> bool:
     return column.tells_apart or bool(many and (named_so or not column.numeric))
 
 
+_FEW_ROWS = 150
+"""Of which a fifth, as many as are held out by default, is no group that reports show."""
 _AGES = (30.0, 50.0)
 _CODES = 20
 _BITS = frozenset({"0", "1", "0.0", "1.0"})
@@ -198,6 +200,9 @@ class Proposal:
     """Why a column is no feature."""
     codes: dict[str, list[str]] = field(default_factory=dict)
     """By column, the codes of groups and classes that need labels."""
+    small: dict[str, list[str]] = field(default_factory=dict)
+    """By sensitive column, values that reports will hide, with a large one, unless they are joined
+    or left out."""
     joinable: dict[str, dict[str, str]]
     """Attributes that several columns seem to hold together: each column, and its group."""
     suggested: dict[str, Any] | None = None
@@ -255,6 +260,7 @@ def propose(
     rest = [column for column in known.values() if column.name not in used]
     sensitive = _put_sensitive(draft, rest)
     others = [column for column in rest if column.name not in sensitive]
+    _put_later(draft, others)
     _put_features(draft, others, targets, survey)
     _put_missing_values(draft, survey)
     draft.candidates = {
@@ -348,11 +354,30 @@ def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
             continue
         if column.numeric:
             draft.codes[column.name] = list(guess.groups)
+        _put_small(draft, column.name, {one: column.values[one] for one in guess.groups})
     if found:
         draft.fairness["sensitive"] = found
     if edges:
         draft.fairness["edges"] = edges
     return found
+
+
+def _put_small(draft: Proposal, name: str, rows: Mapping[str, int]) -> None:
+    small = [value for value, count in rows.items() if count < _FEW_ROWS]
+    if small and len(small) < len(rows) - (len(small) == 1):
+        draft.small[name] = small
+
+
+def _put_later(draft: Proposal, columns: list[Column]) -> None:
+    """Leaves out what a survival table knows at the end of an observation alone."""
+    if not any(named(column.name, "until") for column in columns):
+        return
+    for column in columns:
+        if named(column.name, "until") or named(column.name, "since"):
+            draft.left_out[column.name] = (
+                "it seems to say when or how the observation ended, as in survival tables, and may "
+                "give the outcome away"
+            )
 
 
 def _put_features(
@@ -471,6 +496,20 @@ def _lines(proposal: Proposal) -> Iterator[str]:
         yield "# Name columns under `fairness.sensitive`: no column's name sounds sensitive."
         return
     yield from commented({"fairness": proposal.fairness}, proposal.guesses)
+    if proposal.small:
+        yield from comments(
+            "Reports hide groups of few held-out people, and a large one with them. Values may be "
+            "joined into one group, or left out of every figure:",
+            "  ",
+        )
+        several = {
+            name: {"other small groups": values}
+            for name, values in proposal.small.items()
+            if len(values) > 1
+        }
+        single = {name: values for name, values in proposal.small.items() if len(values) == 1}
+        yield from [f"  # groups: {flow(several)}"] * bool(several)
+        yield from [f"  # exclude: {flow(single)}"] * bool(single)
     if proposal.suggested is not None:
         reason = proposal.guesses["/fairness/favourable"]
         yield f"  # favourable: {flow(proposal.suggested)}   # {reason}"

@@ -10,8 +10,11 @@ import unicodedata
 from collections import Counter
 from typing import Literal
 
-Concept = Literal["client", "target", "sensitive", "age", "identifier", "yes", "no"]
-"""A `target` with ! is bad for people."""
+Concept = Literal[
+    "client", "target", "sensitive", "age", "identifier", "until", "since", "yes", "no"
+]
+"""A `target` with ! is bad for people. `until`: what is known only at the end of an observation,
+and `since`: the rest of a survival table, where such a column is in it."""
 _WORDS: dict[Concept, str] = {
     "client": """
 en client hospital site centre center clinic provider institution bank branch school university
@@ -84,6 +87,16 @@ sv civilstånd gravid språk postnummer""",
 all id uuid name key mrn ssn number nr -nummer kennung schlüssel aktenzeichen -name identifiant
 all numéro nom clé identificador nombre clave identificativo nome chiave chave naam sleutel
 all identyfikator numer nazwa imię nazwisko klucz namn nyckel""",
+    "until": """
+all until event censored censoring censor followup survival survived exit stop tstop tstart bis
+all ereignis zensiert nachbeobachtung beobachtungszeit überlebenszeit überlebt austritt événement
+all censure censuré suivi survie sortie hasta evento censura censurado seguimiento supervivencia
+all censurato sopravvivenza seguimento sobrevivência gebeurtenis overleving opvolging zdarzenie
+all przeżycie obserwacja händelse censurerad överlevnad uppföljning""",
+    "since": """
+all from since start entry time duration days tenure von seit beginn zeit dauer tage depuis début
+all temps durée jours desde inicio tiempo duración días inizio tempo durata giorni início duração
+all dias vanaf sinds tijd duur dagen początek czas dni från sedan tid dagar""",
     "yes": """
 all yes y true t 1 1.0 good approved pass passed high >50k ja j gut bestanden oui o vrai sí s sì si
 all sim tak goed geslaagd bra""",

@@ -388,6 +388,11 @@ _LOCAL_STATEMENT = (
 _LOCAL_HELD_OUT_WITH_NOISE = (
     f"{_LOCAL}; what is published of held-out clients is covered by fairness_privacy."
 )
+_WEIGHTED_STATEMENT = (
+    "No mechanism: updates leave the clients weighted by their losses, with a number from which "
+    "the server can work out the loss. Nothing bounds what the server, or anyone who sees the "
+    "model, learns about a client's data."
+)
 _NO_UPDATES = (
     "There is no privacy mechanism, and training sent no update that one could protect; the ledger "
     "has no entry of it."
@@ -473,8 +478,10 @@ class NoPrivacyMechanism(PrivacyMechanism):
         """What leaves the clients, by method."""
         method = self.spec.training.method
         match method:
-            case Hypotheses() | FineTuning() | Ditto() | QFfl():
+            case Hypotheses() | FineTuning() | Ditto():
                 return _STATEMENT
+            case QFfl():
+                return _WEIGHTED_STATEMENT
             case LocalOnly():
                 with_noise = self.spec.fairness.noise is not None
                 return _LOCAL_HELD_OUT_WITH_NOISE if with_noise else _LOCAL_STATEMENT

@@ -177,13 +177,17 @@ _ROWS_OF_TUNING = (
     "predictions that are counted, without noise; suppression and rounding look at the scored "
     "rows alone."
 )
+_WEIGHTS = (
+    "With q-ffl the server can work out each client's loss of a round from what the client sends: "
+    "the weighted update and a number made of both."
+)
 
 
 def method_section(spec: ExperimentSpec) -> MethodSection | None:
     """The section; None for `hypotheses`, of which the rest of the report speaks."""
     method, words = spec.training.method, spec.training.local.words
     match method:
-        case Hypotheses() | QFfl():
+        case Hypotheses():
             return None
         case FineTuning():
             several = "the hypothesis that fits these rows best"
@@ -194,6 +198,14 @@ def method_section(spec: ExperimentSpec) -> MethodSection | None:
             near = f"the common model, pulled back to it by lambda = {method.proximal:g}"
             personalised = _TUNED.format(steps=method.steps, words=words, start=near)
             return _tuned(method, personalised)
+        case QFfl():
+            sent = (
+                f"updates weighted by the loss to the power of {method.q:g}, and a number made of "
+                "both"
+            )
+            return MethodSection(
+                kind=method.kind, personalised=None, sent=sent, of_common_model=True
+            )
         case LocalOnly():
             personalised = _TUNED.format(steps=method.steps, words=words, start="the start")
             return MethodSection(kind=method.kind, personalised=personalised, sent=None)
@@ -212,8 +224,10 @@ def method_limits(spec: ExperimentSpec) -> list[str]:
     method, protects_held_out = spec.training.method, spec.fairness.noise is not None
     found = [_ROWS_OF_TUNING] if method.personalises and not protects_held_out else []
     match method:
-        case Hypotheses() | FineTuning() | Ditto() | QFfl():
+        case Hypotheses() | FineTuning() | Ditto():
             return found
+        case QFfl():
+            return [_WEIGHTS]
         case LocalOnly():
             return found if spec.federation.holds_out_rows else [*found, _LOCAL_DATA]
         case _:

@@ -14,6 +14,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
+from fedaudit.spec.training import QFfl
 
 CanaryUnit = Literal["record", "client"]
 
@@ -31,26 +32,32 @@ class CanariesSpec(AttackPart):
     significance: Annotated[float, Field(gt=0, le=0.05)] = 0.01
     """The chance of a bound above the truth, over all bounds of the attack together."""
     stop: Annotated[bool, Field(exclude_if=lambda stop: not stop)] = False
-    """Retired: stored attacks have it."""
+    """Whether the companion is played beside the run, and ends it in the round in which the
+    evidence against its noise is enough."""
 
     @property
     def needs_hypotheses(self) -> bool:
         return False
 
-    def retired(self, pointer: str) -> Refusals:
-        if self.stop:
-            yield refuse_at(
-                f"{pointer}/stop",
-                "is retired: canaries are weighed when the run has ended; leave it out",
-            )
-
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         privacy, method = attacked.privacy, attacked.training.method
-        if not method.releases:
+        if self.stop and not pointer.endswith("/0"):
+            yield refuse_at(
+                f"{pointer}/stop",
+                "canaries that may end the run are weighed before all other attacks; put them "
+                "first, or set it to false",
+            )
+        if self.stop and isinstance(privacy, LaplaceL2 | NoMechanism):
+            yield refuse_at(
+                f"{pointer}/stop",
+                f"{privacy.mechanism} claims no epsilon that could be followed over rounds; set "
+                "it to false",
+            )
+        if isinstance(method, QFfl) or not method.releases:
             yield refuse_at(
                 "/training/method/kind",
-                f"canaries take the place of updates, and clients of {method.kind} send none; "
-                "use `hypotheses`, `fine-tuning` or `ditto`",
+                f"canaries take the place of updates, and clients of {method.kind} send none, or "
+                "weighted ones; use `hypotheses`, `fine-tuning` or `ditto`",
             )
         match privacy:
             case RecordPersonalised():

@@ -116,7 +116,7 @@ class GradientLeakageSpec(AttackPart):
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from self._check_itself(pointer)
-        if not attacked.training.method.releases:
+        if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
             yield refuse_at(
                 f"{pointer}/kind",
                 "reconstructs images from plain updates, and clients send none under this "

@@ -22,11 +22,11 @@ from fedaudit.utility import ConstantComparison
 
 NEVER = 1 << 62
 """A round that none is beyond."""
-StopReason = Literal["patience", "rounds", "budget"]
+StopReason = Literal["patience", "rounds", "budget", "audit"]
 """Why a run ends whose loss is finite."""
 RunEnd = Literal["patience", "rounds", "budget", "audit", "diverged", "cancelled", "running"]
 """The state of a run: ended for one of the reasons that a report may name (`StoppedBy`), stopped by
-its caller, or not ended. `audit` is of stored runs alone."""
+its caller, or not ended."""
 
 
 def reported_end(end: RunEnd) -> StoppedBy:
@@ -140,11 +140,12 @@ class EarlyStopping:
         *,
         last_round: Ints,
         playing: Bools,
+        audited: Ints | None = None,
     ) -> Followed:
         """Moves `progress` on by some rounds, of each run up to the one that it ends in.
 
         `rounds` are numbers, `losses` selection losses, which count where they were `validated`:
-        [rounds, runs] each. `last_round` as in `stop_reason`; `playing`: runs that
+        [rounds, runs] each. `last_round` and `audited` as in `stop_reason`; `playing`: runs that
         have not ended.
         """
         diverged = validated & ~np.isfinite(losses) & self.looks_at_losses
@@ -168,7 +169,12 @@ class EarlyStopping:
         for run in runs[playing & over.any(axis=0)].tolist():
             if diverged[kept[run] - 1, run]:
                 ends[run] = "diverged"
-            elif why := self.stop_reason(progress, run, last_round=int(last_round[run])):
+            elif why := self.stop_reason(
+                progress,
+                run,
+                last_round=int(last_round[run]),
+                audited=NEVER if audited is None else int(audited[run]),
+            ):
                 ends[run] = why
         return Followed(kept, newest, ends)
 
@@ -185,14 +191,21 @@ class EarlyStopping:
         since = np.maximum.accumulate(np.where(found < best[:-1], count, -before))
         return best, count - since
 
-    def stop_reason(self, progress: Progress, run: int, *, last_round: int) -> StopReason | None:
-        """Why a run ends at this point; None where it goes on. `last_round`: the spec's, or an
-        earlier one after which no budget has room."""
+    def stop_reason(
+        self, progress: Progress, run: int, *, last_round: int, audited: int = NEVER
+    ) -> StopReason | None:
+        """Why a run ends at this point; None where it goes on.
+
+        `last_round`: the spec's, or an earlier one after which no budget has room or that is
+        `audited`, the round in which an audit found its noise too small.
+        """
         patience, done = self.patience[run], int(progress.round[run])
         if patience is not None and progress.without_improvement[run] >= patience:
             return "patience"
         if done >= self.rounds[run]:
             return "rounds"
+        if done >= audited:
+            return "audit"
         return "budget" if done >= last_round else None
 
 
@@ -422,6 +435,10 @@ class Trainer(Protocol):
 
     def stop(self, position: int) -> None:
         """Removes a cell before its end."""
+
+    def end_after(self, position: int, round_: int) -> None:
+        """The cell ends with this round at the latest, or now where it is beyond it: an audit
+        beside it has found its noise too small."""
 
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`."""

@@ -143,6 +143,12 @@ def choose_hypotheses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss)
     return (totals(real_rows(values, lanes)) / lanes.count).min(0).indices
 
 
+def client_losses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss) -> Tensor:
+    """Each client's loss under each hypothesis theta [cells, k, n]: [k, cells, clients]."""
+    values = loss.values(network.forward(theta, lanes.features), lanes.target)
+    return loss.client_loss(totals(real_rows(values, lanes)) / lanes.count)
+
+
 def real_rows(values: Tensor, lanes: Lanes) -> Tensor:
     """Rows' values [k, rows, cells, clients] with 0 on padding, whatever was computed there."""
     return torch.where(lanes.mask > 0, values, 0.0)

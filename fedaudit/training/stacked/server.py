@@ -10,6 +10,7 @@ from fedaudit.native.library import kernels
 from fedaudit.native.tensors import call
 from fedaudit.privacy.noise.laplace import SHORT, norms, squared_distances
 from fedaudit.reproducible import fixed_order_sum, square_root
+from fedaudit.training.methods import LossWeighting
 
 _MAX_ITERATIONS = 300
 _MAX_ELEMENTS = 1 << 22  # of the differences from several centroids at once
@@ -251,6 +252,24 @@ def block_sums(updates: Tensor, present: Tensor, chosen: Tensor, *, hypotheses: 
         fixed_order_sum(torch.where(one[..., None], filled, 0.0), 1) for one in member.unbind(1)
     ]
     return torch.stack(blocks, dim=1)
+
+
+@dataclass(frozen=True)
+class WeightedServer:
+    """Adds up what clients sent, and divides by the sum of the numbers behind it."""
+
+    weighting: LossWeighting
+
+    def __call__(self, theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Clusters:
+        """The next model of theta [cells, 1, n]; `uploads` [cells, clients, n + 1], `present` bool
+        and `chosen` int64 [cells, clients]."""
+        weighted = self.weighting.weighted(uploads, present)
+        sums = block_sums(weighted, present, chosen, hypotheses=1)
+        return Clusters(
+            hypotheses=self.weighting.step(theta, sums),
+            assigned=torch.zeros_like(chosen),
+            sizes=present.sum(-1, keepdim=True),
+        )
 
 
 def compiled_clusters(

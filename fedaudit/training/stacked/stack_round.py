@@ -27,15 +27,16 @@ from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.gaussian import TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
-from fedaudit.training.methods import personal_steps
+from fedaudit.training.methods import training_method
 from fedaudit.training.stacked.clients import (
     Lanes,
     LocalUpdate,
     choose_hypotheses,
+    client_losses,
     own_hypotheses,
     whole_data,
 )
-from fedaudit.training.stacked.server import Server, block_sums
+from fedaudit.training.stacked.server import Server, WeightedServer, block_sums
 from fedaudit.training.stacked.validation import Figures
 
 
@@ -82,6 +83,9 @@ def show_uploads(
     )
 
 
+AnyServer = Server | WeightedServer
+
+
 @dataclass(frozen=True)
 class Cohort:
     """Who was drawn in a round; the first axis is [cells]."""
@@ -107,7 +111,7 @@ class Learned:
     start: Tensor
     """[cells, clients, n]: its parameters."""
     updated: Tensor
-    """[cells, clients, n]."""
+    """[cells, clients, n]; weighted, [cells, clients, n + 1] as in `LossWeighting`."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,8 @@ class Learner:
         training, rows = cell.spec.training, cell.federation.longest
         self.network, self.loss = build_network(cell), build_loss(cell)
         self.update = LocalUpdate(self.network, self.loss, training, rows=rows)
+        self.weighting = training_method(training).weighting
+        """How clients weight what they send; None where they send what they updated."""
 
     def learn(
         self, theta: Tensor, lanes: Lanes, *, batches: Source, rounds: Ints, clients: Ints
@@ -180,6 +186,9 @@ class Learner:
         chosen = choose_hypotheses(self.network, theta, lanes, self.loss)
         start = own_hypotheses(theta, chosen)
         updated = self.update(start, lanes, source=batches, rounds=rounds, clients=clients)
+        if self.weighting is not None:
+            losses = client_losses(self.network, theta, lanes, self.loss)[0]
+            updated = self.weighting.weigh(start, updated, losses)
         return Learned(chosen, start, updated)
 
 
@@ -193,7 +202,7 @@ class Engine(ABC):
             list({id(cell.federation): cell.federation for cell in cells}.values()),
             cells[0].spec.fairness,
         )
-        self._personal = personal_steps(cells[0].spec.training)
+        self._personal = training_method(cells[0].spec.training).personal_steps
         self.arrange(range(len(cells)))
 
     def arrange(self, positions: Sequence[int]) -> None:
@@ -304,7 +313,7 @@ def _with_planted(
 
 
 def averaged(
-    server: Server,
+    server: AnyServer,
     theta: Tensor,
     chosen: Tensor,
     uploads: Tensor,
@@ -395,8 +404,11 @@ def build_loss(cell: Cell) -> Loss:
     return Loss(kind=cell.spec.training.loss, classes=classes, cutoff=cutoff)
 
 
-def build_server(cell: Cell) -> Server:
+def build_server(cell: Cell) -> AnyServer:
     """How uploads are brought together."""
+    weighting = training_method(cell.spec.training).weighting
+    if weighting is not None:
+        return WeightedServer(weighting)
     training = cell.spec.training
     return Server(
         reported=training.reports_choices,

@@ -2,12 +2,31 @@
 
 import html
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from api.pages.experiment import time_left
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import ROUNDS, Api, fail, finish, play
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "done", "words"),
+    [
+        (30, 0, ""),
+        (30, 100, "running for 30 s, at this pace at most 30 s more"),
+        (600, 50, "running for 10 min, at this pace at most 30 min more"),
+        (8000, 20, "running for 2 h 13 min, at this pace at most 20 h 00 min more"),
+        (60, 200, "running for 60 s, the report is being made"),
+        (-5, 100, ""),
+    ],
+)
+def test_the_pace_so_far_bounds_what_is_left(seconds: int, done: int, words: str) -> None:
+    assert time_left(START, START + timedelta(seconds=seconds), done=done, rounds=200) == words
 
 
 def path_of(experiment: dict[str, Any]) -> str:
@@ -36,6 +55,7 @@ def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     answer = page.get(path_of(experiment))
     stated = text_of(answer)
     assert f"Round {ROUNDS} of 4" in stated
+    assert ", running for " in stated
     assert f"Leakage, largest {ROUNDS} heuristic" in stated
     assert f"Validation loss 0.5 in round {ROUNDS}" in stated
     assert "equalized odds difference" in stated

@@ -1,6 +1,5 @@
 """The pages of federations: profiles without small groups, and budgets with what is left."""
 
-import html
 import re
 from typing import Any
 
@@ -8,6 +7,7 @@ from models.repositories import FederationRepository
 from models.tables.federations import Federation
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api, spec
+from tests.api.uploads import registration
 
 PROFILE: dict[str, Any] = {
     "rows": 100,
@@ -76,10 +76,34 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
     assert (budget["total"], budget["radius"], budget["clip"]) == (8, 1, 1)
     assert log_ratio["figure"] == "log_ratio"
     assert "Log-ratio by the theorem" in _text(text)
-    assert 'budget: "book": "simulation", "figure": "leakage", "total": 8' in html.unescape(text)
+    words = "budget of leakage in the noise mode simulation: total 8, radius 1.0, clip 1.0"
+    assert words in _text(text)
+    assert "named by the administrators of their keys" in text
     assert f"fedaudit budget {id_} --set" in text
     reader = signed_in(api, "federations:read")
     assert "--set" not in reader.get(f"/federations/{id_}").text
+
+
+def test_the_policy_is_shown_with_the_least_that_holds(api: Api) -> None:
+    value = registration()
+    value["federation"]["path"] = "people.csv"
+    id_ = _federation(api, registration=value)
+    browser = signed_in(api)
+    settings = api.client.app.state.resources.settings
+    least = f"Rows of a group {settings.min_group_size} or more"
+    assert least in _text(browser.get(f"/federations/{id_}").text)
+    policy = {
+        "minimum_group_size": settings.min_group_size + 7,
+        "favourable": {"op": "ge", "value": 3},
+        "exclude": {"sex": ["X"]},
+    }
+    answer = api.request("PUT", f"/v1/federations/{id_}/disclosure", json=policy)
+    assert answer.status_code == 200, answer.text
+    plain = _text(browser.get(f"/federations/{id_}").text)
+    assert f"Rows of a group {settings.min_group_size + 7} or more" in plain
+    assert "Favourable outcome at least 3" in plain
+    assert "Left out, of sex X" in plain
+    assert "what may be asked of groups: minimum group size, " in plain
 
 
 def test_another_projects_federation_is_not_found(api: Api) -> None:

@@ -79,7 +79,20 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     undeclared = corrected(form, federation={"features": ["age", "note"]})
     told = visitor.post(address, undeclared)
     assert told.status_code == 422
-    assert "federation › features › 2" in told.text
+    assert "federation › features › note: " in told.text
+    # Columns and classes that the file lacks are named beside faults of the form.
+    lacking = {"features": ["age", {"name": "agee"}], "positive": "maybe", "scale": {"age": "1,5"}}
+    told = visitor.post(address, corrected(form, name="", federation=lacking))
+    faults = re.findall(r"<li>([^<]+)", html.unescape(told.text))
+    assert [one.partition(": ")[0] for one in faults] == [
+        "federation › features › agee",
+        "federation › positive",
+        "name",
+        "federation › scale › age",
+    ]
+    assert "did you mean 'age'?" in faults[0]
+    assert "has no class 'maybe'; it has 'no', 'yes'" in faults[1]
+    assert faults[3].endswith("has a comma; write 1.5 with a point")
     assert api.counts()["federations"] == 0
 
     right = corrected(form, federation={"labels": {"sex": {"1": "men", "2": "women"}}})
@@ -131,12 +144,16 @@ def test_the_same_content_under_another_name_says_what_it_replaced(api: Api) -> 
     assert upload(api, value=registration(name="third"))["warnings"] == []
 
 
-def test_values_are_shown_escaped(api: Api) -> None:
+def test_cells_are_shown_escaped_cut_and_few(api: Api) -> None:
     visitor = signed_in(api)
     address, _ = proposed(visitor)
-    columns = visitor.get(address).text.partition("<tbody>")[2].partition("</tbody>")[0]
-    assert "<b>" not in columns
-    assert "&lt;b&gt;x&lt;/b&gt;" in columns
+    page = visitor.get(address).text
+    preview = page.partition("How the file begins")[2].partition("<tbody>")[2]
+    preview = preview.partition("</tbody>")[0]
+    assert preview.count("<tr>") == pending_uploads.FIRST_ROWS
+    assert "<b>" not in preview
+    assert "&lt;b&gt;x&lt;/b&gt;" in preview
+    assert max(map(len, map(html.unescape, re.findall("<td>([^<]*)</td>", preview)))) == 40
 
 
 def test_nobody_else_sees_it_and_it_needs_the_scope(api: Api) -> None:

@@ -65,7 +65,7 @@ def test_every_mechanism_needs_no_more_than_one_choice(mechanism: str) -> None:
     assert spec.privacy.mechanism == mechanism
 
 
-@pytest.mark.parametrize("kind", ["hypotheses", "fine-tuning", "ditto", "local-only"])
+@pytest.mark.parametrize("kind", ["hypotheses", "fine-tuning", "ditto", "q-ffl", "local-only"])
 def test_every_method_needs_one_choice_and_rows_that_it_is_not_scored_on(kind: str) -> None:
     spec = parse_spec(
         built(

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.canary_power import alarms, measured, planned_for
 from benchmarks.canary_scenarios import COUNTS, DELTA, Scenario, central, fixed, local, record
 from fedaudit.attacks.attack import weigh
-from fedaudit.attacks.canaries.canary_attack import CanaryAudit, draw_companion
-from fedaudit.attacks.canaries.canary_bounds import NOT_MEASURED, plan_bounds
+from fedaudit.attacks.canaries.canary_attack import CanaryAudit, begin_audit, draw_companion
+from fedaudit.attacks.canaries.canary_bounds import NOT_MEASURED
 from fedaudit.reports.sections.attacks import CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from tests.attacks.canaries.canary_cells import (
@@ -194,13 +194,12 @@ def _begun(rounds: int) -> CanaryAudit:
     spec = CanariesSpec(unit="client", count=50)
     companion, claim = draw_companion(spec, cell, device="cpu")
     assert claim is not None
-    return CanaryAudit(companion, plan_bounds(claim, canaries=spec.count, significance=0.01))
+    return begin_audit(companion, claim)
 
 
 def test_one_release_of_several_that_were_planned_makes_no_sum_and_says_so() -> None:
     audit = _begun(rounds=6)
-    audit._trainer.plan(1)
-    audit.rounds += len(audit._trainer.advance(1)[0])
+    audit.play(1, progress=lambda done: None)
     section = audit.outcome(weigh).section
     assert isinstance(section, CanariesSection)
     *others, summed = section.bounds

@@ -25,10 +25,7 @@ BASELINE = {
     "privacy": {**RECORDS, "baseline": "uniform"},
     "training__local": {"steps": 2, "batch_size": 4, "step_size": 0.01},
 }
-LOCAL_ONLY = {
-    "training__method": {"kind": "local-only"},
-    "federation": {"source": "synthetic-groups", "scoring": {"method": "split"}},
-}
+QFFL = {"training__method": {"kind": "q-ffl", "q": 1.0}}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +65,7 @@ def test_without_a_mechanism_there_is_nothing_to_test() -> None:
         (partial(canary_cell, NONE), "record", ["/attacks/0/unit"]),
         (partial(canary_cell, ADAPTIVE), "client", ["/privacy/clip"]),
         (partial(canary_cell, LAPLACE), "client", ["/privacy/per_layer"]),
-        (partial(canary_cell, NONE, **LOCAL_ONLY), "client", ["/training/method/kind"]),
+        (partial(canary_cell, NONE, **QFFL), "client", ["/training/method/kind"]),
         (record_cell, "record", []),
         (record_cell, "client", ["/attacks/0/unit"]),
         (partial(record_cell, **BASELINE), "record", ["/privacy/baseline"]),

@@ -1,4 +1,4 @@
-"""Canaries by `fedaudit run`: honest runs are attacked often, and broken ones raise the alarm."""
+"""Canaries by `fedaudit run`: honest runs are attacked often, and broken ones end early."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
-from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.spec.parse import parse_spec
 from tests.attacks.canaries.canary_cells import CENTRAL, COINS, LOCAL
 from tests.training.specs import groups_spec
 
@@ -72,19 +72,47 @@ def test_an_honest_run_that_is_attacked_20_times_gets_no_alarm(entropy: None) ->
 
 
 @pytest.mark.parametrize("privacy", [{}, {"noise": "release"}, FEW])
-def test_a_run_whose_noise_is_half_of_what_is_claimed_gets_the_alarm(entropy, privacy):
-    report = played(CANARIES, share=0.5, **privacy).report
+def test_a_run_ends_in_the_round_in_which_its_noise_proves_too_small(entropy, privacy):
+    stop = {**CANARIES, "stop": True}
+    report = played(stop, share=0.5, **privacy).report
+    rounds, utility = report["utility"]["rounds"], report["utility"]
+    assert 1 < rounds < ROUNDS
+    assert utility["stopped_by"] == "audit"
     [found] = report["attacks"]
     assert found["alarm"] is not None
+    assert found["stopped_in"] == rounds
+    assert found["e_value"] == 200
+    assert f"After round {rounds}" in found["statement"]
+    assert "which canaries beside it proved its noise too small" in report["verdict"]
     assert report["verdict_parts"]["release"].startswith("No: the attack canaries contradicts")
-    assert report["utility"]["rounds"] == ROUNDS
+    # Charged is what was played, and no more.
+    assert report["privacy"]["participations_max"] == rounds
+    assert report["integrity"]["entries"] == rounds
 
 
-def test_an_end_by_canaries_is_retired_and_stored_attacks_that_have_it_are_read() -> None:
-    document = {**groups_spec(training__hypotheses=1, privacy=CENTRAL), "attacks": [CANARIES]}
-    stop = {**document, "attacks": [{**CANARIES, "stop": True}]}
-    with pytest.raises(InvalidInputError, match="/attacks/0/stop: is retired"):
-        parse_spec(stop)
-    stored = parse_admitted(stop)
-    assert parse_admitted(stored.model_dump(mode="json")) == stored
-    assert spec_hash(stored) != spec_hash(parse_spec(document))
+def test_who_is_honest_plays_on_with_the_same_ledger() -> None:
+    plain = played().report
+    followed = played({**CANARIES, "stop": True}).report
+    assert followed["utility"]["stopped_by"] == "rounds"
+    [found] = followed["attacks"]
+    assert (found["alarm"], found["stopped_in"]) == (None, None)
+    assert found["e_value"] < 10
+    assert followed["integrity"]["ledger_hash"] == plain["integrity"]["ledger_hash"]
+    assert followed["utility"] == plain["utility"]
+
+
+def test_what_asks_for_no_end_keeps_its_hash_and_what_cannot_be_followed_is_refused() -> None:
+    def parsed(*attacks: dict[str, Any], **privacy: Any) -> Any:
+        return parse_spec(
+            {
+                **groups_spec(training__hypotheses=1, privacy=privacy or CENTRAL),
+                "attacks": list(attacks),
+            }
+        )
+
+    assert spec_hash(parsed(CANARIES)) == spec_hash(parsed({**CANARIES, "stop": False}))
+    stop = {**CANARIES, "stop": True}
+    with pytest.raises(InvalidInputError, match="put them first"):
+        parsed(CANARIES, stop)
+    with pytest.raises(InvalidInputError, match="claims no epsilon"):
+        parsed(stop, mechanism="laplace-l2", noise_multiplier=1.0)

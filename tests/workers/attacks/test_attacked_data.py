@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import api.services.attacks as asking
+from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, settings_for, spec
 from tests.workers.attacks.attacked_service import (
     TABLE_FAIRNESS,
@@ -80,8 +81,15 @@ def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(a
     started = trained(api, upload(api, slope=2), model={"start": {"artifact": artifact}})
     asked = ask(api, started, ATTACK).json()["id"]
     assert erase(api, federation).json()["needed_by"] == [asked]
-    path = f"/v1/experiments/{started}/attacks/later/{asked}"
-    assert api.post(f"{path}/cancel").json()["status"] == "cancelled"
+    path, visitor = f"/experiments/{started}", signed_in(api)
+    cancel = f"{path}/attacks/later/{asked}/cancel"
+    assert f'action="{cancel}"' in visitor.get(f"{path}/report").text
+    reader = signed_in(api, "reports:read")
+    assert "Attacks in progress" in reader.get(f"{path}/report").text
+    assert f'action="{cancel}"' not in reader.get(f"{path}/report").text
+    assert visitor.post(cancel).status_code == 303
+    assert api.get(f"/v1{path}/attacks/later/{asked}").json()["status"] == "cancelled"
+    assert "Attacks in progress" not in visitor.get(f"{path}/report").text
     assert erase(api, federation).status_code == 202
     refused = ask(api, started, ATTACK)
     assert (refused.status_code, refused.json()["reason"]) == (410, "erased")

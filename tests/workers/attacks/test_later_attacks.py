@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attacked_experiment
 from fedaudit.ledger.statements import Envelope
 from fedaudit.privacy.leakage import leakage
@@ -225,6 +226,34 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(api, looks)
         (pytest.approx(20.0), False),
         (pytest.approx(22.5), False),
     ]
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+def test_a_run_that_its_canaries_end_is_charged_and_told(api, monkeypatch, noise):
+    target = fedaudit.training.mechanisms.gaussian
+    whole = target.unit_gaussian
+    monkeypatch.setattr(target, "unit_gaussian", lambda *a, **named: whole(*a, **named) / 8)
+    privacy = {**CENTRAL, "noise": noise, "noise_multiplier": 2.0}
+    training = {**ONE_MODEL, "rounds": 300, "stopping": {"patience": None}}
+    body = spec(privacy=privacy, training=training, gates=[], attacks=[{**CANARIES, "stop": True}])
+    id_ = api.submit({**body, "model": {"kind": "mlp", "hidden": [5]}})["id"]
+    work(api, id_)
+    experiment, report = api.get(f"/v1/experiments/{id_}").json(), report_of(api, id_)
+    assert (experiment["status"], experiment["status_reason"]) == ("succeeded", "noise-too-small")
+    assert experiment["alarms"] == 1
+    assert "alarm.raised" in events_of(api, id_)
+    played = report["utility"]["rounds"]
+    assert report["utility"]["stopped_by"] == "audit"
+    assert played == report["attacks"][0]["stopped_in"] < 300
+    assert experiment["progress"]["round"] == report["integrity"]["entries"] == played
+    checks = api.get(f"/v1/experiments/{id_}/report/verification").json()["checks"]
+    assert [one for one in checks if one["outcome"] == "fail"] == []
+    page = text_of(signed_in(api).get(f"/experiments/{id_}"))
+    assert "canaries proved the noise too small" in page
+    # It is repeated as far as it went, and its evidence is where the next attack begins.
+    later = attack_later(api, id_, {**CANARIES, "count": 8})
+    assert later["status"] == "succeeded"
+    assert later["items"][0]["section"]["evidence"] > 1
 
 
 def test_noise_that_cannot_be_drawn_again_leaves_what_is_stored(api: Api, looks: Looks) -> None:
