@@ -149,7 +149,7 @@ def _attack_later(
         if wait:
             say(said)
             try:
-                with working(f"{len(asked)} attacks on {experiment_id}"):
+                with working(f"attacking {experiment_id}"):
                     found = client.wait_attack(experiment_id, found["id"])
             except KeyboardInterrupt:
                 say(f"\nit goes on; for what it found: fedaudit api GET {path}")
