@@ -30,9 +30,8 @@ from fedaudit.attacks.membership.member_scores import (
     likelihood_ratios,
     observe_shadows,
 )
-from fedaudit.attacks.membership.membership_attack import beside_claim, claim_section
+from fedaudit.attacks.membership.membership_attack import UNCOVERED, beside_claim, claim_section
 from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows, draw_shadows
-from fedaudit.randomness import Purpose, Source
 from fedaudit.reports.sections.attacks import Advantage, ClientInferenceSection
 from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
 from fedaudit.spreadsheet import plain_text
@@ -47,16 +46,16 @@ def attack_client_inference(
     """Guesses of who took part, by the trained hypotheses."""
     cell = attacked.run.cell
     source = source_of(cell)
-    every = choose_rows(cell, source, models=spec.shadows or 1)
-    rows = _shadow_rows(every, source, share=spec.shadow_share)
+    rows = choose_rows(cell, source, models=spec.shadows or 1, share=spec.shadow_share)
     seen = RowObserver(cell, rows, torch.device(attacked.device)).observe(
         attacked.result.hypotheses
     )
     clients = _Clients.of(rows)
     if spec.shadows is None:
         loss = clients.means(seen.loss)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores = loss[clients.took_part].mean() / loss - 1
+        told = loss[clients.took_part & np.isfinite(loss)]
+        # Without any finite loss no mean is told, and no client is said to have taken part.
+        scores = (told.mean() if len(told) else 0.0) - loss
     else:
         cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows)
         shadows = observe_shadows(
@@ -77,16 +76,6 @@ def attack_client_inference(
     )
     progress(1.0)
     return AttackOutcome(section, {"clients.csv": csv_table(lines)})
-
-
-def _shadow_rows(rows: AttackedRows, source: Source, *, share: float) -> AttackedRows:
-    """Of each client a random share of its rows, at least one."""
-    words = source.wide_words(purpose=Purpose.ATTACK, round_=5, counters=rows.place, count=1)
-    order = np.lexsort((words[..., 0].reshape(-1), rows.client))
-    _, first, counts = np.unique(rows.client[order], return_index=True, return_counts=True)
-    rank = np.arange(len(order)) - np.repeat(first, counts)
-    kept = np.sort(order[rank < np.repeat(np.ceil(share * counts), counts)])
-    return AttackedRows(rows.place[kept], rows.client[kept], rows.member[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +105,8 @@ class _Clients:
 
 
 def _advantage(scores: Floats, took_part: Bools) -> Advantage:
-    """Of the guess that whoever scores above 0 took part: a threshold that no data chose."""
+    """Of the guess that those who score above 0 took part. Without shadow runs that is the mean
+    loss of those who did, which the limits take as given: they then are approximate."""
     guessed, each = scores > 0, 1 - (1 - CONFIDENCE) / 2
     shares, limits = [], []
     for side in (guessed[took_part], guessed[~took_part]):
@@ -144,7 +134,8 @@ def _section(
     rates = [one.rate for one in found]
     detectable = min(1.0, float(0.5 + _DETECTED * spread))
     statement = (
-        f"A client that had {spec.shadow_share:.0%} of the rows of each of {inside} clients, among "
+        f"A client that had at most {spec.shadow_share:.0%} of the rows (one or more) of each of "
+        f"{inside} clients, among "
         f"whom cohorts are drawn, and of {outside} held out by the coin of the split scored the "
         f"former above the latter in {auc:.1%} of pairs (AUC), where guessing gives 50 %; "
         f"{detectable:.1%} would be told from that with a chance of 80 %. Of those with a positive "
@@ -153,6 +144,8 @@ def _section(
         f"{beside_claim(claim, rates, alarmed=alarm is not None)} A better attack may find more, "
         "and one that compares the models of all rounds may."
     )
+    if attacked.run.spec.privacy.noise == "release":
+        statement += f" {UNCOVERED}"
     return ClientInferenceSection(
         kind="client-inference",
         status="done",
@@ -179,7 +172,8 @@ def _section(
 def _capabilities(spec: ClientInferenceSpec) -> list[str]:
     return [
         "Is a client: has the trained hypotheses, as every client is sent them.",
-        f"Has {spec.shadow_share:.0%} of the rows of the client in question, with their targets.",
+        f"Has at most {spec.shadow_share:.0%} of the rows of the client in question, or one, with "
+        "their targets.",
         "Has the mean loss of those who took part, as the server tells it."
         if spec.shadows is None
         else f"Knows the spec but for its seed, and trains {spec.shadows} shadow runs by it on "

@@ -5,6 +5,8 @@ The service asks when a spec is submitted, a worker and `fedaudit run` before th
 
 from typing import assert_never
 
+import numpy as np
+
 from fedaudit.arrays import Ints
 from fedaudit.attacks.canaries import canary_pool
 from fedaudit.attacks.membership import shadow_design
@@ -52,13 +54,19 @@ def faults(attack: AttackSpec, cell: Cell, *, at: str) -> list[FieldError]:
 
 
 def _client_inference_faults(cell: Cell, *, at: str) -> list[FieldError]:
-    clients = cell.federation.clients
-    training = training_clients(clients, cell.spec.federation)
-    if min(training, clients - training) >= LEAST_CLIENTS:
+    federation = cell.federation
+    trained, left_out = shadow_design.trained_rows(cell), federation.left_out
+    scored = ~trained if left_out is None else ~trained & ~left_out
+    inside, outside = (len(np.unique(federation.client_of[rows])) for rows in (trained, scored))
+    if left_out is not None:  # of whose rows a power of two is kept
+        outside = 1 << (outside.bit_length() - 1) if outside else 0
+    least = max(LEAST_CLIENTS, cell.spec.fairness.minimum_group_clients)
+    if min(inside, outside) >= least:
         return []
     message = (
-        f"compares clients that train with those held out, and needs {LEAST_CLIENTS} of each; use "
-        "data with more clients, another `federation.validation_fraction`, or leave this attack out"
+        f"compares clients that train with those held out, and needs {least} of each with scored "
+        "rows (more with `fairness.exclude`); use data with more clients, another "
+        "`federation.validation_fraction`, or leave this attack out"
     )
     return [FieldError(f"{at}/kind", message, of_spec=True)]
 

@@ -106,7 +106,7 @@ def _privacy(report: Report) -> dict[str, str]:
     return {
         "guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})",
         **costs,
-        **_figures(rows, guarantee["kind"]),
+        **_figures(rows, guarantee),
     }
 
 
@@ -114,11 +114,12 @@ _NAMES = ("AUC", "Brier")
 """Words that keep their capital within a line."""
 
 
-def _figures(rows: Iterable[FigureRow], guarantee_kind: str) -> dict[str, str]:
+def _figures(rows: Iterable[FigureRow], guarantee: Mapping[str, Any]) -> dict[str, str]:
     """Values by their labels, the figure of a constant prediction below that of the model."""
     found: dict[str, str] = {}
     for row in rows:
-        missing = UNBOUNDED if is_unbounded(guarantee_kind, row.name) else _NOTHING
+        unbounded = is_unbounded(guarantee.get("kind", ""), guarantee.get("mechanism"), row.name)
+        missing = UNBOUNDED if unbounded else _NOTHING
         named = row.label.startswith(_NAMES)
         label = row.label if named else f"{row.label[0].lower()}{row.label[1:]}"
         found[label] = row.value
@@ -137,7 +138,7 @@ def _epsilon(one: Mapping[str, Any]) -> str:
 def _utility(report: Report) -> dict[str, str]:
     utility = report["utility"]
     stopped_by = utility["stopped_by"]
-    figures = _figures(figure_rows(Utility, utility), report["guarantee"]["kind"])
+    figures = _figures(figure_rows(Utility, utility), report["guarantee"])
     # A newer service may know another reason.
     figures["stopped by"] = ENDING_WORDS.get(stopped_by, stopped_by)
     if utility.get("degenerate"):
@@ -164,7 +165,7 @@ def show_audit(report: Mapping[str, Any]) -> None:
     console = standard_output()
     for title, text in verdict_lines(report):
         console.print(f"[bold]{title}[/bold]\n{escape(text)}")
-    ranked = _figures(figure_rows(RankingFigures, report["utility"]), "")
+    ranked = _figures(figure_rows(RankingFigures, report["utility"]), {})
     console.print(sections_table(["predictions"], [{"utility": ranked}]))
     for section in report["fairness"]:
         console.print(_group_table(section))

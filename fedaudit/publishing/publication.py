@@ -384,7 +384,8 @@ def report_facts(document: Mapping[str, Any], report: Report) -> dict[str, str]:
     useless = why_not_useful(document)
     guarantee = guarantee_words(report.guarantee.model_dump())
     cost = f"{guarantee}: {' '.join(facts.spent(document)) or 'no figure'}"
-    if report.guarantee.kind == "none":
+    bounded = facts.is_protected(document)
+    if not bounded:
         cost = "unbounded: nothing protects the clients"
     answer = answer_of(document)
     return {
@@ -392,7 +393,7 @@ def report_facts(document: Mapping[str, Any], report: Report) -> dict[str, str]:
         "answer": f"{answer.outcome}: {'; '.join(one.text for one in answer.reasons)}",
         "status": report.experiment.status,
         "spec_hash": report.experiment.spec_hash,
-        "guarantee_in_force": "true" if report.guarantee.in_force else "false",
+        "guarantee_in_force": "true" if report.guarantee.in_force and bounded else "false",
         "privacy_cost": cost,
         "model_decides": "true" if useless is None else f"not shown: {useless}",
     }

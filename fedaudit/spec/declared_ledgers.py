@@ -226,6 +226,10 @@ def _costs(terms: LedgerTerms) -> Refusals:
     for name in ("delta", "accountant", "adjacency"):
         if terms.counts_epsilon and getattr(terms, name) is None:
             yield refuse_at(f"/{name}", f"is required: {terms.mechanism} is counted as an epsilon")
+        # Earlier ledgers without noise, and of leakages, state one to no effect.
+        if terms.mechanism == "gaussian-distance" and getattr(terms, name) is not None:
+            why = "belongs to an epsilon, and gaussian-distance has none; leave it out"
+            yield refuse_at(f"/{name}", why)
     if terms.budget is not None:
         yield from _budgets(terms, terms.budget)
     if terms.metric is not None and terms.mechanism != "laplace-l2":
@@ -300,7 +304,8 @@ def _observers(terms: LedgerTerms) -> Refusals:
 
 
 def _named_subjects(terms: LedgerTerms) -> Refusals:
-    if not terms.names_participants and not terms.hides_participants:
+    amplified = terms.hides_participants and terms.mechanism != "gaussian-distance"
+    if not terms.names_participants and not amplified:
         yield refuse_at(
             "/names_participants",
             "only rounds that are amplified by sampling clients may name no one; leave it out",

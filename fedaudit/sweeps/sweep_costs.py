@@ -22,7 +22,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]
 
-_UNPROTECTED = "a cell trains without noise, so nothing bounds what the sweep reveals"
+_UNPROTECTED = "a cell has no noise that can be counted, so nothing bounds what the sweep reveals"
 _MIXED_NOISE = (
     "the noise of some cells is simulated, and can be drawn again by anyone who has the seed: "
     "nothing bounds what the sweep reveals"

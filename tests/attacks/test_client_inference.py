@@ -2,14 +2,18 @@
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedaudit.attacks.attack import AttackedRun, AttackOutcome
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome, source_of
 from fedaudit.attacks.client_inference import attack_client_inference
 from fedaudit.attacks.feasibility import faults
+from fedaudit.attacks.membership import shadow_design
+from fedaudit.attacks.membership.member_scores import Observations, RowObserver
+from fedaudit.attacks.membership.shadow_design import choose_rows, trained_rows
 from fedaudit.privacy.lower_bounds.e_values import ALARM_LEVEL
 from fedaudit.reports.sections.attacks import ClientInferenceSection
 from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
@@ -117,3 +121,62 @@ def test_few_clients_on_either_side_are_refused() -> None:
     few = cell(groups_spec(federation=data, training__cohort={"clients": 3}))
     [fault] = faults(ClientInferenceSpec(), few, at="/attacks/0")
     assert fault.pointer == "/attacks/0/kind"
+
+
+def kinds_of_faults(**changes: Any) -> list[str]:
+    data = {"source": "synthetic-groups", "clients_per_group": [15, 15], "validation_fraction": 0.5}
+    found = cell(groups_spec(federation=data, training__cohort={"clients": 3}, **changes))
+    if changes:
+        return [one.pointer for one in faults(ClientInferenceSpec(), found, at="")]
+    # Of the held-out clients all but four have no row that is scored.
+    federation = found.federation
+    held_out = np.unique(federation.client_of[~trained_rows(found)])
+    left_out = np.isin(federation.client_of, held_out[4:])
+    found = replace(found, federation=replace(federation, left_out=left_out))
+    return [one.pointer for one in faults(ClientInferenceSpec(), found, at="")]
+
+
+def test_clients_that_are_not_scored_and_the_least_of_a_group_count() -> None:
+    assert "/kind" in kinds_of_faults()
+    assert "/kind" in kinds_of_faults(fairness__minimum_group_clients=16)
+    assert kinds_of_faults(fairness__minimum_group_clients=15) == []
+
+
+def test_on_large_data_no_client_drops_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of each client's rows is drawn before rows are limited."""
+    run = overfitted()
+    monkeypatch.setattr(shadow_design, "MAX_ROWS_EACH", 25)
+    for share in (0.1, 1.0):
+        rows = choose_rows(run.run.cell, source_of(run.run.cell), models=1, share=share)
+        assert len(np.unique(rows.client[rows.member])) == 10
+        assert len(np.unique(rows.client[~rows.member])) == 20
+        assert max(rows.member.sum(), (~rows.member).sum()) <= 25
+        assert np.all(np.diff(rows.place) > 0)
+
+
+def test_an_infinite_loss_of_one_participant_changes_no_other_score(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, observe = overfitted(), RowObserver.observe
+    rows = choose_rows(run.run.cell, source_of(run.run.cell), models=1, share=0.1)
+
+    def one_infinite(self: RowObserver, hypotheses: Any) -> Observations:
+        seen = observe(self, hypotheses)
+        loss = seen.loss.copy()
+        loss[int(np.flatnonzero(rows.member)[0])] = np.inf
+        return replace(seen, loss=loss)
+
+    monkeypatch.setattr(RowObserver, "observe", one_infinite)
+    section, _ = attack(run)
+    assert section.auc == pytest.approx(0.9)  # nine of ten above all others
+    assert section.advantage.value > 0
+
+
+def test_with_secret_noise_it_says_that_no_guarantee_covers_it() -> None:
+    plain = overfitted(privacy=NOISED)
+    of_cell = plain.run.cell.spec
+    privacy = of_cell.privacy.model_copy(update={"noise": "release"})
+    spec = of_cell.model_copy(update={"privacy": privacy})
+    secret = replace(plain, run=replace(plain.run, cell=replace(plain.run.cell, spec=spec)))
+    assert "keep them confidential" in attack(secret)[0].statement
+    assert "keep them confidential" not in attack(plain)[0].statement

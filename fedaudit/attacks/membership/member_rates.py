@@ -347,7 +347,7 @@ def contradiction_of(claim: Claim, scores: Floats, rows: AttackedRows) -> Contra
         "of the others are taken for members",
         evidence=(
             f"at least {found:.2%} of the members were found where at most {others:.2%} of the "
-            f"others were taken for members, by one row of each of {len(alone)} clients (p-value "
+            f"others were taken for members, by one score of each of {len(alone)} clients (p-value "
             f"{p_value:.2g} over the {len(FALSE_POSITIVE_RATES)} rates evaluated; different "
             "clients being taken as independent, also given the model)"
         ),

@@ -38,6 +38,10 @@ from fedaudit.spreadsheet import plain_text
 
 _TRAINED = 0.9
 """The share of the work that shadow runs are."""
+UNCOVERED = (
+    "These figures follow from the training data, and no guarantee covers them: keep them "
+    "confidential."
+)
 
 
 def attack_membership(
@@ -246,10 +250,7 @@ def _statement(
             "the run drew; they changed no figure of the run and were charged to no budget."
         )
     if attacked.privacy.noise == "release":
-        sentences.append(
-            "These figures follow from the training data, and no guarantee covers them: keep them "
-            "confidential."
-        )
+        sentences.append(UNCOVERED)
     return " ".join(sentences)
 
 
@@ -262,7 +263,7 @@ def beside_claim(claim: Claim | str, rates: list[RateAtFpr], *, alarmed: bool) -
     return f"The claim, {claim}, allows at most {allowed}{steps}. " + (
         "That the measurement exceeds it is evidence that the mechanism or its accounting is wrong."
         if alarmed
-        else "The limits that one row of each client gives do not contradict it, which does "
+        else "The limits that one score of each client gives do not contradict it, which does "
         "not prove it."
     )
 

@@ -64,13 +64,16 @@ def trained_rows(cell: Cell) -> Bools:
     return trained
 
 
-def choose_rows(cell: Cell, source: Source, *, models: int) -> AttackedRows:
+def choose_rows(
+    cell: Cell, source: Source, *, models: int, share: float | None = None
+) -> AttackedRows:
     """Members and non-members of the cell's run, a random sample if there are very many.
 
     Records that never enter a step, because their budgets are too small, are neither, nor are only
     rows of clients where rows are held out of those with more, nor held-out rows that
     `fairness.exclude` leaves out. So that the number of non-members does not say how many these
-    are, it is then a power of two. `models`: how many are evaluated.
+    are, it is then a power of two. `models`: how many are evaluated. `share`: of each client's rows
+    so many, at least one; if there are too many, clients keep one row before any keeps two.
     """
     trained = trained_rows(cell)
     candidates = np.ones(cell.federation.rows, dtype=np.bool_)
@@ -85,16 +88,34 @@ def choose_rows(cell: Cell, source: Source, *, models: int) -> AttackedRows:
         candidates[place[use.plan.left_out]] = False
     bound = min(MAX_ROWS_EACH, MAX_SCORES // (2 * models))
     sides = [np.flatnonzero(candidates & trained), np.flatnonzero(candidates & ~trained)]
+    if share is not None:
+        sides = [_share_of_each(rows, cell, source, share=share) for rows in sides]
     for number, rows in enumerate(sides):
         coarse = number == 1 and left_out is not None
         most = min(bound, 1 << (len(rows).bit_length() - 1)) if coarse else bound
-        if len(rows) > most:
+        if share is not None:
+            sides[number] = rows[:most]
+        elif len(rows) > most:
             words = source.wide_words(
                 purpose=Purpose.ATTACK, round_=number + 1, counters=np.arange(len(rows)), count=1
             )
             sides[number] = rows[np.argsort(words[..., 0].reshape(-1), kind="stable")[:most]]
     place = np.sort(np.concatenate(sides))
     return AttackedRows(place, cell.federation.client_of[place], trained[place])
+
+
+def _share_of_each(rows: Ints, cell: Cell, source: Source, *, share: float) -> Ints:
+    """Of each client a random share of these rows, at least one; the first of each come first."""
+    clients = cell.federation.client_of[rows]
+    words = source.wide_words(purpose=Purpose.ATTACK, round_=5, counters=rows, count=1)
+    order = np.lexsort((words[..., 0].reshape(-1), clients))
+    _, first, counts = np.unique(clients[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, counts)
+    within = rank < np.repeat(np.ceil(share * counts), counts)
+    drawn = words[..., 0].reshape(-1)[order]
+    kept = np.lexsort((drawn[within], rank[within]))
+    found: Ints = rows[order[within][kept]]
+    return found
 
 
 def shadow_training_clients(clients: int) -> int:

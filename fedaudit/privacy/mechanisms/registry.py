@@ -97,6 +97,13 @@ def known_facts(name: str | None) -> MechanismFacts | None:
     return None if name is None else _FACTS.get(name)
 
 
+def bounds_nothing(name: str | None) -> bool:
+    """Whether no run of this mechanism counts a cost. The name is a stored one, as in
+    `known_facts`."""
+    facts = known_facts(name)
+    return facts is not None and facts.cost_kinds == ("unbounded",)
+
+
 def unbounded_release(name: str | None) -> str:
     """How uploads left a client where nothing bounds them, as the end of a sentence.
 

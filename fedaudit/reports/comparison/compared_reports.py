@@ -113,7 +113,7 @@ def _row(
 def _cell(
     meaning: FigureMeaning, report: Report, figures: dict[FigureMeaning, ReportFigure]
 ) -> Cell:
-    unbounded = is_unbounded(report.guarantee.kind, meaning.figure)
+    unbounded = is_unbounded(report.guarantee.kind, report.guarantee.mechanism, meaning.figure)
     if (own := figures.get(meaning)) is not None:
         unbounded &= own.value is None
         return Cell(value=own.value, reason=own.reason, interval=own.interval, unbounded=unbounded)

@@ -11,7 +11,7 @@ from typing import Any
 from fedaudit.number_text import number as shown
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, NoPrivacyMechanism
-from fedaudit.privacy.mechanisms.registry import known_facts
+from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.outcome_words import derived_outcome
 from fedaudit.reports.sections.part import Part
@@ -156,14 +156,25 @@ def noise_origin(document: Document) -> NoiseOrigin | None:
 
 
 def is_protected(document: Document) -> bool:
-    """Whether the report states any guarantee."""
+    """Whether the report states any guarantee that bounds something."""
+    return has_guarantee(document) and not bounds_nothing(mechanism(document))
+
+
+def has_guarantee(document: Document) -> bool:
+    """Whether the report states any, if only of noise by which nothing is counted."""
     return kind(document) in ("formal", "heuristic")
+
+
+def why_unprotected(document: Document) -> str:
+    """Why nothing bounds the cost, as a clause."""
+    known = mechanism_facts(document) if has_guarantee(document) else None
+    return (known.unbounded if known else None) or "there is no privacy mechanism"
 
 
 def is_simulated(document: Document) -> bool:
     """Whether the noise follows from the seed."""
     noise = text_at(document, "spec", "privacy", "noise")
-    return is_protected(document) and noise == "simulation"
+    return has_guarantee(document) and noise == "simulation"
 
 
 def favourable_outcome(document: Document) -> str:

@@ -197,8 +197,8 @@ _FOR_A_PERSON = {
     "/deployment/administrative/registry_authors": "who completes this record",
 }
 _NO_DEPLOYMENT = (
-    "This run has no privacy guarantee: it is no deployment of differential privacy and does not "
-    "belong in the registry."
+    "This run has no privacy guarantee that bounds anything: it is no deployment of differential "
+    "privacy and does not belong in the registry."
 )
 
 

@@ -6,7 +6,8 @@ from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import Guarantee, GuaranteeLabel, start_limit
-from fedaudit.privacy.mechanisms.registry import known_facts, mechanism_of
+from fedaudit.privacy.mechanisms.base import NoiseLaw
+from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.reports.checks import Check, agrees, check, shown, value_at
@@ -112,9 +113,9 @@ PRIVACY_COSTS = (
 )
 
 
-def is_unbounded(guarantee_kind: str, figure: str) -> bool:
+def is_unbounded(guarantee_kind: str, mechanism: str | None, figure: str) -> bool:
     """Whether this figure is a cost of a run without protection, so that nothing bounds it."""
-    return guarantee_kind == "none" and figure in PRIVACY_COSTS
+    return figure in PRIVACY_COSTS and (guarantee_kind == "none" or bounds_nothing(mechanism))
 
 
 def guarantee_of(material: ReportMaterial) -> Guarantee:
@@ -181,7 +182,7 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
     match law:
         case "gaussian" | "laplace":
             numbers = mechanism.noised_numbers(material.inputs.n)
-            found = [_of_rounded_doubles(mechanism.facts.noise_origin.noised, numbers)]
+            found = [_of_rounded_doubles(mechanism.facts.noise_origin.noised, numbers, law)]
         case "none":
             return []
         case _:
@@ -193,15 +194,18 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
     return found
 
 
-def _of_rounded_doubles(noised: str, numbers: int) -> str:
-    """Of noise from double-precision logarithms, sines and cosines, rounded to a grid."""
+def _of_rounded_doubles(noised: str, numbers: int, law: NoiseLaw) -> str:
+    """Of noise in double precision, rounded to a grid. Normal numbers have series with proven
+    errors; the norm of Laplace noise takes the logarithm of a library."""
+    condition = ""
+    if law == "laplace":
+        condition = ", if the library's logarithm is right to one unit in the last place"
     return (
         "The mechanism is proven for real numbers. Noise is drawn in double precision from 64 "
         "random bits a number, and what has it is rounded to a public grid of 2^-12 to 2^-11 of "
         "its standard deviation, so that low bits (Mironov 2012) tell nothing. In no figure here: "
         f"{noised}, {numbers:,} numbers, differs from what real noise would have given with a "
-        f"chance of at most {_above(numbers * _CHANCE)}, if logarithm, sine and cosine are right "
-        "to one unit in the last place; and how long anything takes."
+        f"chance of at most {_above(numbers * _CHANCE)}{condition}; and how long anything takes."
     )
 
 

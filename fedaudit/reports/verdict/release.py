@@ -12,7 +12,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     doubted_cost_words,
     guessed_words,
 )
-from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
+from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, unbounded_release
 from fedaudit.reports.gates.gate_evidence import attack_evidence, without_waiver
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
@@ -239,10 +239,11 @@ def _protection(report: Mapping[str, Any]) -> AnswerReason | None:
 def _bound(report: Mapping[str, Any]) -> AnswerReason | None:
     guarantee = report["guarantee"]
     if excludes_nothing(report):
-        return _reason(
-            "guarantee-bounds-nothing",
-            f"the guarantee is {guarantee['label']}, and its bound is too large to protect anyone",
-        )
+        why = "its bound is too large to protect anyone"
+        if bounds_nothing(guarantee["mechanism"]):
+            why = "nothing bounds what the model may disclose"
+        words = f"the guarantee is {guarantee['label']}, and {why}"
+        return _reason("guarantee-bounds-nothing", words)
     if delta_gives_data_away(report):
         return _reason(
             "delta-gives-data-away",

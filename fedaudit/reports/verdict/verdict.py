@@ -78,7 +78,7 @@ CONCERN_WORDS: Mapping[str, str] = {
     "gates-lack-evidence": "its gates lack evidence",
     "no-guarantee": "nothing bounds what it reveals",
     "guarantee-not-in-force": "its guarantee is not in force",
-    "guarantee-bounds-nothing": "its bound is too large to protect anyone",
+    "guarantee-bounds-nothing": "its guarantee bounds too little to protect anyone",
     "guarantee-not-proven": "its guarantee is not proven for all datasets",
     "attack-raised-alarm": "an attack found evidence against its guarantee",
 }

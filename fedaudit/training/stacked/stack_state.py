@@ -84,7 +84,8 @@ def packed(values: Mapping[str, Any]) -> bytes:
 
 def unpacked(checkpoint: bytes) -> dict[str, Any]:
     """The values in a checkpoint."""
-    stored = np.load(io.BytesIO(checkpoint), allow_pickle=False)
+    # The names and types of all fields can pass numpy's own limit.
+    stored = np.load(io.BytesIO(checkpoint), allow_pickle=False, max_header_size=len(checkpoint))
     # Earlier versions stored a file of several.
     names = stored.files if isinstance(stored, np.lib.npyio.NpzFile) else stored.dtype.names
     arrays = {name: np.array(stored[name]) for name in names}

@@ -122,6 +122,21 @@ def test_noise_by_distance_is_heuristic_and_has_no_epsilon(api: Api) -> None:
     assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
 
 
+@pytest.mark.parametrize(
+    "term",
+    [
+        {"delta": 1e-5},
+        {"adjacency": "replace-one"},
+        {"accountant": "rdp"},
+        {"names_participants": False},
+    ],
+)
+def test_noise_by_distance_has_no_terms_of_an_epsilon(api: Api, term: dict[str, Any]) -> None:
+    answer = api.post("/v1/ledgers", json={**BY_DISTANCE, **term})
+    assert answer.status_code == 422
+    assert f"/{next(iter(term))}" in {one["pointer"] for one in answer.json()["errors"]}
+
+
 def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:
     # Terms may state a delta and an adjacency that nothing is counted under.
     stated = ("name", "observer", "unit", "population", "delta", "adjacency")

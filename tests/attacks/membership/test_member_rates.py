@@ -78,7 +78,7 @@ def test_members_with_higher_scores_raise_an_alarm() -> None:
     scores = generator.normal(size=len(rows)) + 3 * rows.member
     assert alarms(claim(0.5, 1e-6), scores, rows)
     found = contradiction_of(claim(0.5, 1e-6), scores, rows)
-    assert "one row of each of 600 clients" in found.evidence
+    assert "one score of each of 600 clients" in found.evidence
     assert "epsilon 0.5" in found.claim
     assert not alarms(claim(8.0, 1e-6), scores, rows)
     # So many rows may each fail with a chance of delta.

@@ -24,7 +24,7 @@ from fedaudit.reports.verification.dossier_checks import verify_folder
 from fedaudit.spec.canonical import canonical_json
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango
-from tests.reports.reading_documents import documents
+from tests.reports.reading_documents import by_distance, documents
 from tests.reports.signed_run import ID, KEY, signed_run
 
 ALARM = {
@@ -216,3 +216,26 @@ def test_on_paper_it_has_four_pages_at_most(material) -> None:
         pages = PdfReader(io.BytesIO(pdf_of(dossier_page(dossier(evidence(report)))))).pages
         assert len(pages) <= 4, name
         assert "questions are open" in pages[0].extract_text()
+
+
+CLIENT_INFERENCE = {
+    "kind": "client-inference",
+    "status": "done",
+    "auc": 0.625,
+    "detectable_auc": 0.75,
+    "advantage": {"value": 0.25, "low": -0.125, "high": 0.5},
+}
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+def test_of_noise_by_distance_it_says_that_nothing_is_bounded(material, noise: str) -> None:
+    report = {**by_distance(material, noise), "attacks": [CLIENT_INFERENCE]}
+    page = dossier_page(dossier(evidence(report)))
+    assert "No figure: the cost is unbounded." in page
+    assert "noise on the model: gaussian-distance" in page
+    assert "No noise." not in page
+    assert "too large to protect" not in page
+    assert "AUC 0.625" in page
+    assert "25 % (-12.5 to 50)" in page
+    assert "this is no all-clear" in page
+    assert "Recovered share" not in page

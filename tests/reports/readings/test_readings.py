@@ -27,6 +27,7 @@ from tests.reports.reading_documents import (
     NAMES,
     NOTHING,
     WITHOUT_NOISE,
+    by_distance,
     documents,
     gaussian,
 )
@@ -368,3 +369,24 @@ def test_texts_of_the_caller_are_escaped(material):
     assert record["url_slug"] == "script-alert-1-script-0190-1"
     notes = record["deployment"]["administrative"]["notes"]
     assert "epsilon \\* \\|\\|theta_i - theta_j\\|\\|" in notes
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+def test_noise_by_distance_bounds_nothing_in_any_reading(material, noise):
+    """It has noise and a heuristic guarantee, and no figure: no reading may state a bound."""
+    document = by_distance(material, noise)
+    read = {name: json.dumps(reading(document, name), indent=1) for name in NAMES}
+    for name, text in read.items():
+        for claimed in ("Metric privacy", "It bounds how much", "the bound is not in force"):
+            assert claimed not in text, name
+        for denied in ("There is no privacy mechanism", "There is no noise", "without a mechanism"):
+            assert denied not in text, name
+    assert "no theorem bounds" in read["edpb-28-2024"]
+    assert "no theorem bounds" in read["nist-800-226"]
+    assert "variant_name" not in registry(document)["deployment"]["dp_variant"]
+    assert "no deployment of differential privacy" in read["registry"]
+    # Simulated noise is not for release either.
+    assert ("must not" in read["registry"] or "not for release" in read["registry"]) == (
+        noise == "simulation"
+    )
+    assert ("not for release" in read["nist-800-226"]) == (noise == "simulation")

@@ -30,7 +30,7 @@ from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
 from tests.reports.conftest import SPEC
-from tests.reports.reading_documents import ONE_HYPOTHESIS, WITHOUT_NOISE, documents, gaussian
+from tests.reports.reading_documents import BY_DISTANCE, WITHOUT_NOISE, documents, gaussian
 
 KEY = SigningKey.generate()
 PUBLIC = ClaimsKey(KEY).public
@@ -67,12 +67,6 @@ def evidence_of(document: Mapping[str, Any], **changes: Any) -> Evidence:
         keys=[KEY.public, PUBLIC],
         claims=[ClaimsKey(KEY).sign(one) for one in made],
     )
-
-
-BY_DISTANCE: dict[str, Any] = {
-    "training": {**ONE_HYPOTHESIS, "cohort": {"clients": 7}},
-    "privacy": {"mechanism": "gaussian-distance", "noise_multiplier": 1.0, "clip": 1.0},
-}
 
 
 @pytest.fixture
