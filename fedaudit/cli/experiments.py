@@ -292,15 +292,17 @@ def show_experiments(experiments: Sequence[Json]) -> None:
 
 def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:
     """What is shown of one, the answer first; empty where it is not known."""
-    from fedaudit.number_text import figure_text
+    from fedaudit.number_text import UNBOUNDED, figure_text
 
     spec, figures = experiment["spec"], experiment["figures"]
     yield "answer", _answer(experiment)
     reason = experiment["status_detail"] or experiment["status_reason"]
     yield "status", experiment["status"] + (f": {reason}" if reason else "")
     yield "gates", _gates(experiment).replace("\n", ", ")
-    yield "privacy cost", _cost(experiment).replace("\n", ", ")
     name, noise = spec["privacy"]["mechanism"], spec["privacy"]["noise"]
+    cost = _cost(experiment).replace("\n", ", ")
+    is_doubtful = cost and cost != UNBOUNDED and noise == "simulation"
+    yield "privacy cost", f"{cost}, not in force" if is_doubtful else cost
     yield "mechanism", name if name == "none" else f"{name}, {noise} noise"
     yield "result", _result(experiment).replace("\n", " ")
     for gap in _GAPS:

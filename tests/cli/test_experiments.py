@@ -77,7 +77,9 @@ def test_one_for_people_begins_with_its_answer(call, protected):
     assert one["answer"]["reasons"][0]["text"] in first
     assert len(others) < 20
     shown = {line[:20].rstrip(): line[20:] for line in others}
-    assert shown["privacy cost"] == f"leakage {bound_text(one['figures']['leakage_max'])}"
+    cost = f"leakage {bound_text(one['figures']['leakage_max'])}"
+    noise = one["spec"]["privacy"]["noise"]
+    assert shown["privacy cost"] == f"{cost}{', not in force' if noise == 'simulation' else ''}"
     assert shown["result"].endswith(figure_text(one["figures"]["validation_loss"]))
     assert (shown["status"], shown["id"]) == ("succeeded", id_)
 

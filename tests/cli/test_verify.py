@@ -158,8 +158,10 @@ def test_up_refuses_a_key_that_others_can_read(command, tmp_path):
 
 
 def test_a_dossier_is_had_from_the_service(bundle, call, service, tmp_path):
-    identifier, _ = bundle
+    identifier, path = bundle
     key = service.data_dir / "signing-key.pem.pub"
+    no_id = call("dossier", path, "--out", tmp_path / "a")
+    assert (no_id.returncode, "is no id of an experiment" in no_id.stderr) == (2, True)
     assert call("dossier", identifier, "--out", tmp_path / "a").returncode == 0
     checked = call("verify", tmp_path / "a", "--public-key", key)
     assert checked.returncode == 0, checked.stdout
@@ -171,13 +173,22 @@ def test_a_dossier_is_had_from_the_service(bundle, call, service, tmp_path):
     assert (worded.returncode, "what is signed is unaltered" in worded.stderr) == (3, True)
 
 
-def test_what_a_bundle_extracts(bundle, call, service, tmp_path):
-    _, path = bundle
+def test_what_a_bundle_extracts(bundle, call, command, service, tmp_path):
+    identifier, path = bundle
     key = ("--public-key", service.data_dir / "signing-key.pem.pub")
     extracted = tmp_path / "extracted"
     assert call("verify", path, *key, "--extract", extracted).returncode == 0
     files = {one.name for one in extracted.iterdir()}
     assert {"report.json", "claims.jsonl", "claims-key.pub", "gates.sigstore.json"} <= files
+    made = command(
+        *("keys", "create", "--project", service.project, "--scopes", "reports:read"),
+        *("--data-dir", service.data_dir),
+    )
+    claims = call(
+        *("api", "GET", f"experiments/{identifier}/claims.jsonl"),
+        FEDAUDIT_API_KEY=made.stdout.strip(),
+    )
+    assert claims.stdout == (extracted / "claims.jsonl").read_text()
     for head in (extracted / "log" / "checkpoint", path):
         assert call("verify", path, *key, "--earlier", head).returncode == 0
     other = tmp_path / "other"
