@@ -220,7 +220,7 @@ _SIGN_OFFS = (
     ("needs-changes", "needs changes"),
     ("rejected", "rejected"),
 )
-# Filters that a click unfolds.
+# Filters that a click unfolds; their form keeps all others.
 _OF_EXPERIMENTS = ("name", "tag", "mechanism", "federation_id", "alarm", "sort")
 _OF_REPORTS = (
     *("search", "person", "federation_id", "label", "in_force"),
@@ -304,6 +304,7 @@ def _filtering(
     return {
         "filters": filters,
         "hidden_filters": sum(name in filters for name in folded),
+        "kept_filters": {name: text for name, text in filters.items() if name not in folded},
         "first_page": _address(path, filters) if "cursor" in asked else None,
         "next_page": following,
     }

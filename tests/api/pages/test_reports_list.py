@@ -3,11 +3,13 @@
 import html
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 from tests.api.pages.browser import signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import Api, finish, spec
 from tests.api.stored_reports import Reports
+from tests.html_forms import form_fields
 
 
 def _rows(page: str) -> dict[str, str]:
@@ -75,4 +77,9 @@ def test_filters_are_those_of_the_api(api: Api) -> None:
         if "finished" not in query and "person=&" not in query:
             listed = api.get(f"/v1/reports?{query}").json()["items"]
             assert [one["experiment"]["name"].split()[0] for one in listed] == names
+    asked = {"mechanism": "laplace-l2", "gate_outcome": "pass", "person": "Ada"}
+    asked |= {"finished_before": f"{today}T23:59:00Z", "sort": "name", "label": "heuristic"}
+    shown = officer.get(f"/reports?{urlencode(asked)}").text
+    sent = form_fields(shown.replace('method="get"', 'method="post"'), "/reports")
+    assert {name: text for name, text in sent.items() if text} == asked
     assert officer.get("/reports?label=perfect").status_code == 422

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.number_text import plain
+from fedaudit.publishing.publication import report_facts
+from fedaudit.reports.figures import parsed
 from fedaudit.reports.readings.readings import (
     READINGS,
     NistReading,
@@ -22,6 +24,7 @@ from fedaudit.reports.readings.readings import (
     registry,
 )
 from fedaudit.reports.report import assemble
+from fedaudit.reports.sections.guarantee import is_unbounded
 from tests.reports.reading_documents import (
     FIXED,
     NAMES,
@@ -390,3 +393,22 @@ def test_noise_by_distance_bounds_nothing_in_any_reading(material, noise):
         noise == "simulation"
     )
     assert ("not for release" in read["nist-800-226"]) == (noise == "simulation")
+
+
+def test_only_laplace_noise_rests_on_the_logarithm_of_a_library(material):
+    """Normal numbers have series with proven errors."""
+    found = documents(material)
+    for name, rests in (("gaussian", False), ("fixed", True)):
+        [sentence] = [one for one in found[name]["limits"] if "proven for real numbers" in one]
+        assert ("library's logarithm" in sentence) == rests
+
+
+def test_costs_of_noise_by_distance_are_unbounded_and_nothing_is_in_force(material):
+    document = by_distance(material, "release")
+    stated = report_facts(document, parsed(document))
+    assert stated["privacy_cost"].startswith("unbounded")
+    assert stated["guarantee_in_force"] == "false"
+    assert "nothing bounds what the model may disclose" in stated["answer"]
+    assert "too large to protect" not in stated["answer"]
+    assert is_unbounded("heuristic", "gaussian-distance", "epsilon_max")
+    assert not is_unbounded("heuristic", "laplace-l2", "epsilon_max")
