@@ -46,7 +46,7 @@ KINDS = {
     r"^fedaudit (federations|budget|propose)\b": "federations",
     r"^fedaudit api \w+ ledgers\b": "ledgers",
     r"^fedaudit api \w+ federations\b": "federations",
-    r"^fedaudit sweeps\b": "sweeps",
+    r"^fedaudit (api \w+ )?sweeps\b": "sweeps",
     r"^fedaudit api \w+ webhooks\b": "webhooks",
     r"--out audit.zip": "audits",
     r"^fedaudit": "experiments",
