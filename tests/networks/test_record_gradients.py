@@ -104,8 +104,9 @@ def test_all_forms_agree_with_the_loop(problem, silos, rows, shared, clip, seed)
     for form in all_forms(shape, loss):
         found = form(theta, batch, clip=clip)
         assert found.dtype == torch.float64
-        # A record that is nearly right has slopes such as p - 1, exact to 1e-7 whatever the clip.
-        torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-5 * size + 1e-6)
+        # Wide layers round each product to 2^-19 of the largest, and each record to 2^-18 of the
+        # clip. A record that is nearly right has slopes such as p - 1, whatever the clip.
+        torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-4 * size + 1e-6)
 
 
 @settings(max_examples=60, deadline=None)

@@ -25,7 +25,7 @@ NOISE = (
     ** -1
 )
 EVENT = {"kind": "gaussian", "noise_multiplier": NOISE}
-N = 400
+N = 800
 
 
 def trained(ledger: Ledger, share: float, rounds: int, *, canaries: PlantedCanaries) -> np.ndarray:
@@ -51,7 +51,7 @@ def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(
         pytest.warns(UserWarning, match="canaries contradict the noise"),
         pytest.raises(NoiseContradicted, match="round 1"),
     ):
-        trained(halved, 0.5, 3, canaries=halved.canaries(Canaries(350, stop=True), clip=2.0))
+        trained(halved, 0.5, 3, canaries=halved.canaries(Canaries(700, stop=True), clip=2.0))
     reports = [client.ledger_report(one.id) for one in (honest, halved)]
     good, bad = (one["tests"] for one in reports)
     assert (good["status"], good["rounds"], good["releases"], good["alarm"]) == (
@@ -209,7 +209,7 @@ def test_opacus_is_tested_within_its_own_steps(client: Client, kind: Any, alarm:
     before = weight.detach().clone()
     loader = torch.utils.data.DataLoader(torch.zeros(64, 1), batch_size=8)
     with attach(
-        optimizer, loader, ledger, subject="silo", steps_per_round=1, audit=Canaries(count=350)
+        optimizer, loader, ledger, subject="silo", steps_per_round=1, audit=Canaries(count=700)
     ):
         optimizer.step()
     assert ledger.alarm_round == alarm
