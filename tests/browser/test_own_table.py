@@ -119,17 +119,18 @@ def test_six_sites_with_a_small_group_from_a_file_on_disk_to_a_signed_report(
         expect(report).to_be_visible(timeout=_ENDED_MS)
         report.click()
 
-        expect(
-            page.get_by_role("heading", name="Who is treated worse: by Geschlecht")
-        ).to_be_visible()
+        # Secret noise decides which attribute has the widest gap, and is drawn.
+        treated = page.get_by_role("heading", name=re.compile("^Who is treated worse: by"))
+        expect(treated).to_be_visible()
         drawn = page.locator("svg", has_text="95% interval of each group").first
-        assert set(drawn.locator("text.here").all_text_contents()) >= {"männlich", "other"}
+        shown = set(drawn.locator("text.here").all_text_contents())
+        assert shown >= {"männlich", "other"} or "Alter" in treated.inner_text()
         expect(page.get_by_text("the report is signed")).to_have_count(1)
         assert "divers" not in page.locator("main > section").first.inner_text()
         clients = page.get_by_role("region", name="What each client paid, and how it fares")
         assert set(SITES) <= set(clients.locator("tbody th").all_inner_texts())
         with page.expect_download() as saved:
-            page.get_by_label("Who is treated worse: by Geschlecht as PNG").click()
+            page.get_by_label(re.compile("^Who is treated worse: by .* as PNG")).click()
         assert saved.value.path().read_bytes().startswith(b"\x89PNG")
         visit.check_accessibility()
 
