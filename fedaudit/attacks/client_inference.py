@@ -1,12 +1,12 @@
-"""The attack `client-inference`: which clients took part, told from the model by one of them.
+"""The attack `client-inference`: one client infers from the model which others took part.
 
 Sainz-Pardo Diaz et al., "Metric-privacy-inspired noise calibration in federated learning",
 Knowledge-Based Systems 343 (2026), sections 5 and 7.4: a semi-honest client has the model that the
-server sends to all, the loss that the server tells of all clients together, and some rows of the
-client that it asks about. It takes a small loss on these for a sign that the client took part. The
-paper compares a training with the client and one without; here clients of one training are compared
-with those that were held out of it, by the coin of the split. Where there are shadow runs, a client
-is scored by the likelihood ratio of its rows (LiRA) instead.
+server sends to all, the loss of all clients together that the server announces, and some rows of
+the client that it asks about. It takes a small loss on these for a sign that the client took part.
+The paper compares a training with the client and one without; here clients of one training are
+compared with those that were held out of it, by the coin of the split. Where there are shadow runs,
+a client is scored by the likelihood ratio of its rows (LiRA) instead.
 """
 
 from dataclasses import dataclass
@@ -53,9 +53,9 @@ def attack_client_inference(
     clients = _Clients.of(rows)
     if spec.shadows is None:
         loss = clients.means(seen.loss)
-        told = loss[clients.took_part & np.isfinite(loss)]
-        # Without any finite loss no mean is told, and no client is said to have taken part.
-        scores = (told.mean() if len(told) else 0.0) - loss
+        announced = loss[clients.took_part & np.isfinite(loss)]
+        # Without any finite loss there is no mean, and no client is said to have taken part.
+        scores = (announced.mean() if len(announced) else 0.0) - loss
     else:
         cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows)
         shadows = observe_shadows(
@@ -83,7 +83,7 @@ class _Clients:
     """The clients of attacked rows, in their order."""
 
     firsts: AttackedRows
-    """One row of each, which stands for it."""
+    """One row of each, in whose place its score is."""
     counts: Floats
 
     @classmethod
@@ -138,7 +138,7 @@ def _section(
         f"{inside} clients, among "
         f"whom cohorts are drawn, and of {outside} held out by the coin of the split scored the "
         f"former above the latter in {auc:.1%} of pairs (AUC), where guessing gives 50 %; "
-        f"{detectable:.1%} would be told from that with a chance of 80 %. Of those with a positive "
+        f"{detectable:.1%} would be noticed with a chance of 80 %. Of those with a positive "
         "score it said that they took part: the share of the former less that of the latter is "
         f"{advantage.value:.1%} ({advantage.low:.1%} to {advantage.high:.1%}). "
         f"{beside_claim(claim, rates, alarmed=alarm is not None)} A better attack may find more, "
@@ -174,7 +174,7 @@ def _capabilities(spec: ClientInferenceSpec) -> list[str]:
         "Is a client: has the trained hypotheses, as every client is sent them.",
         f"Has at most {spec.shadow_share:.0%} of the rows of the client in question, or one, with "
         "their targets.",
-        "Has the mean loss of those who took part, as the server tells it."
+        "Has the mean loss of those who took part, as the server announces it."
         if spec.shadows is None
         else f"Knows the spec but for its seed, and trains {spec.shadows} shadow runs by it on "
         "random halves of all clients' data.",

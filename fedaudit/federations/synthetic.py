@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import rfc8785
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation, Truth
 from fedaudit.federations.mapped import check_size
 from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.federation import SyntheticGroups, SyntheticLinear
 
 MEAN_OF_U = 0.5
@@ -50,7 +50,7 @@ def linear_federation(
         target_scale=1.0,
         classes=(),
         attributes=attributes,
-        fingerprint=hashlib.sha256(rfc8785.dumps({**canonical, "seed": seed})).hexdigest(),
+        fingerprint=hashlib.sha256(canonical_json({**canonical, "seed": seed})).hexdigest(),
         truth=Truth(thetas=slopes, intercepts=intercepts + MEAN_OF_U, component=component),
         notes=(),
     )

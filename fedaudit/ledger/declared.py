@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import numpy as np
-import rfc8785
 
 from fedaudit.arrays import Floats, Ints32
 from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, genesis, link
@@ -37,6 +36,7 @@ from fedaudit.privacy.declared.histories import (
     distinct,
     renyi_epsilons,
 )
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import LedgerTerms
 
 _EVERYONE = np.zeros(1, dtype=np.int32)
@@ -57,7 +57,7 @@ def declared_inputs(terms: LedgerTerms, charge: Charge, *, steps: int) -> Mechan
         clip=charge.clip,
         noise=DECLARED,
         guarantee="none" if isinstance(event, NonPrivate) else DECLARED,
-        event=rfc8785.dumps(composed.as_dict()).decode() if terms.counts_epsilon else None,
+        event=canonical_json(composed.as_dict()).decode() if terms.counts_epsilon else None,
         delta=terms.delta if terms.counts_epsilon else None,
         adjacency=terms.adjacency if terms.counts_epsilon else None,
         accountant=_ACCOUNTANT if terms.counts_epsilon else None,

@@ -226,13 +226,13 @@ def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class DenseClippedGradients:
-    """One silo at a time, on the records of its own batch alone.
+    """One silo at a time, from the records of its batch alone.
 
     On the host outputs and slopes are sums of rounded products (`networks.rounded_products`), of
     which a row follows from that row and the weights. So is the sum over records, under a clip: a
     record adds to each parameter the integer next to what it contributes in units of u, a power of
     two between 2^-19 (excluded) and 2^-18 of the clip. Integers add up exactly, so it moves the sum
-    by just what it adds, whoever else is in the batch. Rounding moves each of the n parameters by
+    by just what it adds, whatever else is in the batch. Rounding moves each of the n parameters by
     at most u / 2, so what it adds is longer than what was clipped by at most u / 2 * root(n), which
     is taken off the clip: 0.03 to 0.06 % of it for 100,000 parameters.
 

@@ -28,7 +28,7 @@ two integers, where the choice would depend on whether x is even. Both are made 
 
 So every implementation of rint(a * b) gives the same: float64 holds the product of two float32
 exactly, rint of it has no tie to break, and sums of n of them stay below 2^53 for n up to 2^34.
-`tests/networks/test_rounded_products.py` holds the kernels to it, and looks for ties.
+`tests/networks/test_rounded_products.py` holds the kernels to it, and searches for ties.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ _LEAST_EXPONENT = -100
 
 @dataclass(frozen=True, eq=False)
 class OddRows:
-    """Rows of numbers whose last bit is set, each row below 2^9 by a power of two of its own."""
+    """Rows of numbers whose last bit is set, each row divided by a power of two to be below 2^9."""
 
     numbers: Tensor
     """float32 [rows, width]."""

@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Literal, assert_never
 
 import numpy as np
-import rfc8785
 
 from fedaudit.arrays import Floats
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, added_epsilon
@@ -29,6 +28,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     ReportObserver,
 )
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
@@ -95,7 +95,7 @@ class CountRelease:
     @property
     def event_json(self) -> str:
         """What the ledger keeps of the event: canonical JSON."""
-        encoded: bytes = rfc8785.dumps(self.event.as_dict())
+        encoded: bytes = canonical_json(self.event.as_dict())
         return encoded.decode()
 
     @property

@@ -8,9 +8,8 @@ was spent on clients of one key says nothing about clients of another.
 import hashlib
 from typing import Any, assert_never
 
-import rfc8785
-
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.experiment import ExperimentSpec
 
 MADE_UP = "made-up"
@@ -50,7 +49,7 @@ def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
         "classifies": spec.classifies,
         "seed": spec.seed,
     }
-    digest = hashlib.sha256(rfc8785.dumps(dealing)).hexdigest()
+    digest = hashlib.sha256(canonical_json(dealing)).hexdigest()
     return f"{PARTITION}={digest[:_PARTITION_DIGITS]}"
 
 

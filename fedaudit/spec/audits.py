@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-import rfc8785
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, floor_faults, spec_faults
 from fedaudit.spec.errors import (
     FieldError,
@@ -201,7 +201,7 @@ class AuditSpec(SpecPart):
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical form, every default explicit, in hexadecimal."""
-        return hashlib.sha256(rfc8785.dumps(self.model_dump(mode="json"))).hexdigest()
+        return hashlib.sha256(canonical_json(self.model_dump(mode="json"))).hexdigest()
 
 
 def is_audit(value: object) -> bool:

@@ -18,7 +18,7 @@ class MechanismPart(SpecPart):
     @property
     @abstractmethod
     def has_noise_per_layer(self) -> bool:
-        """Whether each layer of the network has noise of its own."""
+        """Whether each layer of the network has separate noise."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Client inference: one participant tells which others took part, unless noise hides it."""
+"""Client inference: one participant infers which others took part, unless noise hides it."""
 
 import csv
 import io
@@ -39,7 +39,7 @@ def attack(attacked: AttackedRun, **spec: Any) -> tuple[ClientInferenceSection, 
 
 
 def chance(section: ClientInferenceSection) -> float:
-    """How far an AUC by guessing lies from one half, but for a share of FALSE_ALARM of seeds."""
+    """How far an AUC by guessing is from one half, but for a share of FALSE_ALARM of seeds."""
     inside, outside = section.took_part, section.did_not
     return 2.576 * float(np.sqrt((inside + outside + 1) / (12 * inside * outside)))
 
@@ -75,7 +75,7 @@ def test_enough_noise_brings_it_down_to_chance_and_raises_no_alarm() -> None:
 
 
 def test_noise_by_distance_hides_less_the_farther_apart_clients_are() -> None:
-    """At the noise of the paper it is told who took part; at 30,000 times as much it is not."""
+    """At the noise of the paper it shows who took part; at 30,000 times as much it does not."""
     little, _ = attack(overfitted(privacy=BY_DISTANCE))
     much, _ = attack(overfitted(privacy={**BY_DISTANCE, "noise_multiplier": 300.0}))
     assert little.auc > little.detectable_auc

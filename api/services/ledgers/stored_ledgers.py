@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
-import rfc8785
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, invalid, not_found
@@ -41,6 +40,7 @@ from fedaudit.reports.declared.declared_report import declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial, gaps_of
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.verification import verify
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from fedaudit.spec.disclosure import least_group_size
 from models.clock import utc_now
@@ -126,7 +126,7 @@ def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
         project_id=caller.project_id,
         name=terms.name,
         terms=stated,
-        terms_hash=hashlib.sha256(rfc8785.dumps(stated)).hexdigest(),
+        terms_hash=hashlib.sha256(canonical_json(stated)).hexdigest(),
         federation_id=terms.federation_id,
         created_at=utc_now(),
         created_by=caller.actor.as_dict(),

@@ -3,8 +3,8 @@
 Sainz-Pardo Diaz, Athanasiou, Jung, Palamidessi and Lopez Garcia, "Metric-privacy-inspired noise
 calibration in federated learning", Knowledge-Based Systems 343 (2026), section 6, who do not
 enforce it as a formal guarantee. None follows: the distance is one of secret models, so that the
-scale of the noise tells of them, and it grows with the client that differs most, whose presence
-then lessens the noise that would hide it. So nothing is counted, as without a mechanism.
+scale of the noise reveals something of them, and it grows with the client that differs most, whose
+presence then lessens the noise that would hide it. So nothing is counted, as without a mechanism.
 """
 
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ class GaussianDistanceMechanism(PrivacyMechanism):
 
     @property
     def no_client_costs(self) -> str | None:
-        """Nobody has any."""
+        """No client has a cost."""
         return _WHY
 
     def noise_multiplier(self) -> float | str:
@@ -102,7 +102,7 @@ class GaussianDistanceMechanism(PrivacyMechanism):
             "two clients' models in the round, or by "
             f"{number(privacy.distance_floor)} where that is larger (Sainz-Pardo Diaz et al. "
             "2026).",
-            "That distance follows from secret models: the scale of the noise tells of it, and "
+            "That distance follows from secret models: the scale of the noise reveals it, and "
             "there is least noise where one client differs most. No epsilon follows, and nothing "
             "bounds what the models reveal to those who see them.",
         ]

@@ -21,7 +21,6 @@ from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-import rfc8785
 from numpy.typing import ArrayLike
 
 from fedaudit.arrays import Floats
@@ -30,6 +29,7 @@ from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve
 from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
 from fedaudit.privacy.records.record_use import RECORD_ADJACENCY, RecordSpending
+from fedaudit.spec.canonical import canonical_json
 
 SubjectKind = Literal["client", "population", "record_group"]
 PlanAccountant = Literal["rdp", "pld", "two-stage"]
@@ -179,5 +179,5 @@ def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> Spen
 
 
 def _canonical(value: Any) -> str:
-    encoded: bytes = rfc8785.dumps(value)
+    encoded: bytes = canonical_json(value)
     return encoded.decode()

@@ -389,11 +389,12 @@ class Advantage(Part):
     value: float
     low: float
     high: float
-    """Of both shares' exact limits together, at the section's `confidence`."""
+    """By exact limits of both shares together, at the section's `confidence`. Without shadow runs
+    they take the threshold, a mean of these losses, as given, and are approximate."""
 
 
 class ClientInferenceSection(AttackSection):
-    """How well a client tells which others took part, beside clients that did not."""
+    """How well a client infers which others took part, beside clients that did not."""
 
     kind: Literal["client-inference"]
     unit: Literal["client"]
@@ -405,8 +406,7 @@ class ClientInferenceSection(AttackSection):
     did_not: int
     auc: Share
     detectable_auc: Share
-    """What so many clients would tell from a guess with a chance of 80 %, at a one-sided level of
-    5 %."""
+    """Of so many clients it would be noticed with a chance of 80 %, at a one-sided level of 5 %."""
     advantage: Advantage
     tpr_at_fpr: list[RateAtFpr]
     confidence: float

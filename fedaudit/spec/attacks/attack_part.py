@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from fedaudit.spec.base import SpecPart
-from fedaudit.spec.errors import Refusals
+from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.models import ModelSpec
 from fedaudit.spec.privacy import PrivacySpec
@@ -54,3 +54,13 @@ class AttackPart(SpecPart):
         `pointer` is that of the attack in the spec, as `/attacks/0`. What depends on the data is
         checked once they are loaded (`fedaudit.attacks.feasibility`).
         """
+
+
+def check_common_model(attacked: AttackedSpec, *, pointer: str) -> Refusals:
+    """Refuses an attack on what all clients train where they send nothing."""
+    if not attacked.training.method.releases:
+        yield refuse_at(
+            f"{pointer}/kind",
+            "clients send nothing under this `training.method`, so there is no common model to "
+            "attack; choose another method, or leave this attack out",
+        )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
+from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart, check_common_model
 from fedaudit.spec.errors import Refusals, refuse_at
 
 MembershipMethod = Literal["threshold", "likelihood-ratio", "relative"]
@@ -57,12 +57,7 @@ class MembershipSpec(AttackPart):
                 )
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
-        if not attacked.training.method.releases:
-            yield refuse_at(
-                f"{pointer}/kind",
-                "clients send nothing under this `training.method`, so there is no common model to "
-                "attack; choose another method, or leave this attack out",
-            )
+        yield from check_common_model(attacked, pointer=pointer)
         at = f"{pointer}/shadows"
         match self.method:
             case "threshold":

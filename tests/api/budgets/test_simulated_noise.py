@@ -142,7 +142,7 @@ def test_the_attack_no_mechanism_walks_around_no_total(api: Api, book: str, nois
     # What was admitted before is answered again as it was, with what is true of it now.
     replayed = api.submit(bare, headers={"Idempotency-Key": "early"})
     assert replayed["id"] == before["id"]
-    told = ["nothing bounds what the experiment" in one for one in replayed["warnings"]]
-    assert told == ([True] if book == "release" else [])
+    warned = ["nothing bounds what the experiment" in one for one in replayed["warnings"]]
+    assert warned == ([True] if book == "release" else [])
     fail(api, before["id"])
     assert api.post(f"/v1/experiments/{before['id']}/retry").status_code == 409

@@ -75,15 +75,15 @@ def test_a_table_is_proposed_corrected_and_registered_without_being_sent_again(a
     assert form_fields(faulty.text, address)["document"] == wrong["document"].strip()
     unread = visitor.post(address, {**form, "document": "name: [", "action": "register"})
     assert (unread.status_code, "The registration: " in unread.text) == (422, True)
-    # What only the data show is told here too, before anything is registered.
+    # What only the data show is stated here too, before anything is registered.
     undeclared = corrected(form, federation={"features": ["age", "note"]})
-    told = visitor.post(address, undeclared)
-    assert told.status_code == 422
-    assert "federation › features › note: " in told.text
+    answer = visitor.post(address, undeclared)
+    assert answer.status_code == 422
+    assert "federation › features › note: " in answer.text
     # Columns and classes that the file lacks are named beside faults of the form.
     lacking = {"features": ["age", {"name": "agee"}], "positive": "maybe", "scale": {"age": "1,5"}}
-    told = visitor.post(address, corrected(form, name="", federation=lacking))
-    faults = re.findall(r"<li>([^<]+)", html.unescape(told.text))
+    answer = visitor.post(address, corrected(form, name="", federation=lacking))
+    faults = re.findall(r"<li>([^<]+)", html.unescape(answer.text))
     assert [one.partition(": ")[0] for one in faults] == [
         "federation › features › agee",
         "federation › positive",
