@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from models.clock import seconds_from_now, utc_now
@@ -20,13 +20,7 @@ from models.tables.federations import Erasure
 from models.values import LeakagePrice, ReclaimedUnit
 from models.vocabulary import ENDED
 
-_OUTBOX = table_of(OutboxMessage)
-_DUE = _OUTBOX.insert().values(available_at=seconds_from_now())
-_SENT = (
-    _OUTBOX.update()
-    .where(_OUTBOX.c.id.in_(bindparam("ids", expanding=True)))
-    .values(published_at=seconds_from_now())
-)
+_DUE = table_of(OutboxMessage).insert().values(available_at=seconds_from_now())
 
 
 class OutboxRepository(Repository):
@@ -49,7 +43,7 @@ class OutboxRepository(Repository):
 
     def mark_published(self, ids: Sequence[str]) -> None:
         """Notes that these messages were sent."""
-        self.session.connection().execute(_SENT, {"ids": ids})
+        self._set(OutboxMessage, OutboxMessage.id.in_(ids), published_at=seconds_from_now())
 
     def postpone(self, id: str, seconds: float) -> None:
         """Counts a failed attempt and leaves the message for later."""

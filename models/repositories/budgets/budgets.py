@@ -152,13 +152,6 @@ class Budgets(ScopedRepository):
         sharing = self._sharing(federation_id)
         return sharing is None or sharing.is_owner
 
-    def may_run_low(self, federation_id: str) -> bool:
-        """False where the content is locked and no budget on it has a total."""
-        sharing = self._sharing(federation_id)
-        if sharing is None or not self._reader.holds(federation_id):
-            return True
-        return any(row.total is not None for row in self._reader.rows(sharing))
-
     def hold(self, federation_id: str) -> Federation | None:
         """Locks a federation and its content until the transaction ends: meanwhile no other
         transaction reserves of it, sets a budget on it, deletes or erases it. None where this
