@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 
-INTERFACE = 4
+INTERFACE = 5
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 
@@ -34,8 +34,11 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "odd_rows": [_P, *[_I] * 3, _P, _P],
     "odd_matrix": [_P, *[_I] * 4, _P, _P],
     "products": [_P, _P, *[_I] * 3, _P, _P],
+    "pooled": [*[_P] * 3, *[_I] * 6, _P, _P],
+    "pooled_back": [*[_P] * 4, *[_I] * 6, *[_P] * 3],
     "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
     "evaluate": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _P, _P, _P, _P, _P, _P],
+    "release": [_P, _P, _I, _D, _D, _D, _P],
     "sanitise": [_P, _P, _P, _I, _I, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _P, _P],
     "cluster": [_P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P],
     "separation": [_P, _P, _P, _P, _I, _I, _I, _I, _P],

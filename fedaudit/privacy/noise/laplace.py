@@ -362,6 +362,12 @@ def _release(
     kept: Tensor | None,
 ) -> None:
     """Writes the protected upload into `updated`, part by part; `radius` and `kept` [1, 1]."""
+    library = kernels()
+    if library is not None and updated.device.type == "cpu":
+        share = 1.0 if kept is None else kept.item()
+        numbers = (radius * sanitise.noise_scale).item(), share, sanitise.spacing.item()
+        call(library.fedaudit_release, start, unit_noise, len(updated), *numbers, updated)
+        return
     for first in range(0, len(updated), _PART):
         part = slice(first, first + _PART)
         noise = torch.from_numpy(unit_noise[part]).to(updated.device)
