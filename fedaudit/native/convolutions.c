@@ -193,6 +193,36 @@ fedaudit_pooled(const float *maps, const float *weights, const float *bias, int6
     return 0;
 }
 
+/* Backward WIDE channels are computed after each other, and their numbers kept side by side. */
+
+/* Numbers [count][in] as [in / WIDE][count][WIDE], with zeros for what is below where they are
+   `rectified`. */
+EACH_PROCESSOR static void apart(const float *numbers, int64_t count, int64_t in, int64_t rectified,
+                                 float *found)
+{
+    for (int64_t i = 0; i < in; i += WIDE)
+        for (int64_t n = 0; n < count; n++, found += WIDE)
+            for (int64_t l = 0; l < WIDE; l++) {
+                float number = numbers[n * in + i + l];
+                found[l] = rectified && number < 0.0f ? 0.0f : number;
+            }
+}
+
+/* The other way round. */
+EACH_PROCESSOR static void together(const float *numbers, int64_t count, int64_t in, float *found)
+{
+    for (int64_t i = 0; i < in; i += WIDE)
+        for (int64_t n = 0; n < count; n++, numbers += WIDE)
+            AT(found + n * in + i) = OF(numbers);
+}
+
+/* Takes away the slopes by numbers that a ReLU left at zero. */
+EACH_PROCESSOR static void rectify(const float *numbers, int64_t count, float *slopes)
+{
+    for (int64_t n = 0; n < count; n++)
+        slopes[n] = numbers[n] <= 0.0f ? 0.0f : slopes[n];
+}
+
 /* A slope that is not zero, and how far behind the band's first pixel its square's output is. */
 typedef struct {
     float slope;
@@ -203,30 +233,32 @@ typedef struct {
 INLINE int64_t list_band(const float *slopes, const uint8_t *places, int64_t rows, const Sizes *is,
                          Reached *reached, float *to_bias)
 {
-    int64_t count = 0;
+    int32_t row = (int32_t)is->width * WIDE;
+    Reached *next = reached;
     float sum = *to_bias;
     for (int64_t y = 0; y < rows; y++)
-        for (int64_t x = 0; x < is->wide; x++) {
-            int64_t at = y * is->wide + x, down = 2 * y + (places[at] >> 1);
-            int64_t behind = (down * is->width + 2 * x + (places[at] & 1)) * is->in;
-            reached[count] = (Reached){slopes[at], (int32_t)behind};
-            sum += slopes[at];
-            count += slopes[at] != 0.0f;
+        for (int64_t x = 0; x < is->wide; x++, slopes++, places++) {
+            int32_t across = (int32_t)(2 * x + (*places & 1)) * WIDE;
+            uint32_t bits;
+            memcpy(&bits, slopes, sizeof bits);
+            *next = (Reached){*slopes, (int32_t)(2 * y + (*places >> 1)) * row + across};
+            next += bits << 1 != 0; /* of either zero the rest is none */
+            sum += *slopes;
         }
     *to_bias = sum;
-    return count;
+    return next - reached;
 }
 
-/* Adds what a channel's slopes make of WIDE inputs to the slopes of weights [3][3][in] and maps. */
+/* Adds what a channel's slopes make of the maps and of weights [TAPS][WIDE] to the slopes by the
+   other. */
 INLINE void spread(const Reached *reached, int64_t count, const float *maps, const float *weights,
-                   const Sizes *is, float *to_weights, float *to_maps)
+                   int64_t row, float *to_weights, float *to_maps)
 {
-    int64_t in = is->in, row = is->width * in;
     Vector own[TAPS], sums[TAPS];
     UNROLL for (int t = 0; t < TAPS; t++)
     {
-        own[t] = OF(weights + t * in);
-        sums[t] = OF(to_weights + t * in);
+        own[t] = OF(weights + t * WIDE);
+        sums[t] = OF(to_weights + t * WIDE);
     }
     for (int64_t n = 0; n < count; n++) {
         const float *from = maps + reached[n].behind;
@@ -234,34 +266,21 @@ INLINE void spread(const Reached *reached, int64_t count, const float *maps, con
         UNROLL for (int r = 0; r < 3; r++, from += row, to += row)
             UNROLL for (int c = 0; c < 3; c++)
         {
-            sums[3 * r + c] += OF(from + c * in) * slope;
-            AT(to + c * in) += own[3 * r + c] * slope;
+            sums[3 * r + c] += OF(from + c * WIDE) * slope;
+            AT(to + c * WIDE) += own[3 * r + c] * slope;
         }
     }
-    UNROLL for (int t = 0; t < TAPS; t++) AT(to_weights + t * in) = sums[t];
+    UNROLL for (int t = 0; t < TAPS; t++) AT(to_weights + t * WIDE) = sums[t];
 }
 
-/* All that a band of squares of an image gives; `reached` has room for [out] bands. */
-EACH_PROCESSOR static void band_back(const float *maps, const float *weights, const float *slopes,
-                                     const uint8_t *places, int64_t rows, const Sizes *is,
-                                     Reached *reached, int64_t *counts, float *to_weights,
-                                     float *to_bias, float *to_maps)
+/* The same of all channels that come out, and WIDE that go in. */
+EACH_PROCESSOR static void spread_all(const Reached *reached, const int64_t *counts,
+                                      const float *maps, const float *weights, const Sizes *is,
+                                      float *to_weights, float *to_maps)
 {
-    int64_t most = BAND * is->wide, squares = is->tall * is->wide;
-    for (int64_t o = 0; o < is->out; o++)
-        counts[o] = list_band(slopes + o * squares, places + o * squares, rows, is,
-                              reached + o * most, to_bias + o);
-    for (int64_t i = 0; i < is->in; i += WIDE)
-        for (int64_t o = 0; o < is->out; o++)
-            spread(reached + o * most, counts[o], maps + i, weights + TAPS * o * is->in + i, is,
-                   to_weights + TAPS * o * is->in + i, to_maps + i);
-}
-
-/* Takes away the slopes by pixels that a ReLU left at zero. */
-EACH_PROCESSOR static void rectify(const float *image, int64_t count, float *slopes)
-{
-    for (int64_t i = 0; i < count; i++)
-        slopes[i] = image[i] <= 0.0f ? 0.0f : slopes[i];
+    for (int64_t o = 0; o < is->out; o++, weights += TAPS * WIDE, to_weights += TAPS * WIDE)
+        spread(reached + o * BAND * is->wide, counts[o], maps, weights, is->width * WIDE, to_weights,
+               to_maps);
 }
 
 /* The slopes by weights, bias and maps, shaped like these, of those by the pooled outputs; the
@@ -273,28 +292,44 @@ fedaudit_pooled_back(const float *maps, const float *weights, const float *slope
                      float *to_maps)
 {
     Sizes own = sizes_of(images, height, width, in, out), *is = &own;
-    int64_t image = height * width * in, squares = is->tall * is->wide;
-    int64_t *counts = malloc((size_t)out * sizeof(int64_t));
-    Reached *reached = malloc((size_t)(out * BAND * is->wide + 1) * sizeof(Reached));
-    float *taken = room_for(image);
-    int64_t status = counts && reached && taken ? 0 : -1;
-    memset(to_weights, 0, (size_t)(out * TAPS * in) * sizeof(float));
-    memset(to_bias, 0, (size_t)out * sizeof(float));
-    for (int64_t b = 0; b < images && !status; b++) {
-        float *to = to_maps + b * image;
-        memset(to, 0, (size_t)image * sizeof(float));
-        take(maps + b * image, image, rectified, taken);
-        for (int64_t y = 0; y < is->tall; y += BAND) {
-            int64_t rows = is->tall - y < BAND ? is->tall - y : BAND;
-            int64_t first = 2 * y * width * in, at = b * out * squares + y * is->wide;
-            band_back(taken + first, weights, slopes + at, places + at, rows, is, reached, counts,
-                      to_weights, to_bias, to + first);
-        }
-        if (rectified)
-            rectify(maps + b * image, image, to);
+    int64_t pixels = height * width, squares = is->tall * is->wide, taps = out * TAPS;
+    int64_t bands = (is->tall + BAND - 1) / BAND, most = BAND * is->wide;
+    int64_t *counts = malloc((size_t)(bands * out) * sizeof(int64_t));
+    Reached *reached = malloc((size_t)(bands * out * most + 1) * sizeof(Reached));
+    float *room = room_for(2 * in * (pixels + taps));
+    int64_t status = counts && reached && room ? 0 : -1;
+    float *taken = room, *made = taken + in * pixels, *held = made + in * pixels;
+    float *sums = held + in * taps;
+    if (!status) {
+        apart(weights, taps, in, 0, held);
+        memset(sums, 0, (size_t)(in * taps) * sizeof(float));
+        memset(to_bias, 0, (size_t)out * sizeof(float));
     }
+    for (int64_t b = 0; b < images && !status; b++) {
+        const float *image = maps + b * pixels * in;
+        apart(image, pixels, in, rectified, taken);
+        memset(made, 0, (size_t)(in * pixels) * sizeof(float));
+        for (int64_t o = 0; o < out; o++)
+            for (int64_t n = 0; n < bands; n++) {
+                int64_t y = n * BAND, rows = is->tall - y < BAND ? is->tall - y : BAND;
+                int64_t at = (b * out + o) * squares + y * is->wide, list = n * out + o;
+                counts[list] = list_band(slopes + at, places + at, rows, is, reached + list * most,
+                                         to_bias + o);
+            }
+        for (int64_t i = 0; i < in; i += WIDE)
+            for (int64_t n = 0; n < bands; n++) {
+                int64_t first = i * pixels + n * BAND * 2 * width * WIDE;
+                spread_all(reached + n * out * most, counts + n * out, taken + first,
+                           held + i * taps, is, sums + i * taps, made + first);
+            }
+        together(made, pixels, in, to_maps + b * pixels * in);
+        if (rectified)
+            rectify(image, pixels * in, to_maps + b * pixels * in);
+    }
+    if (!status)
+        together(sums, taps, in, to_weights);
     free(counts);
     free(reached);
-    free(taken);
+    free(room);
     return status;
 }
