@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.native import library
 from fedaudit.native.library import kernels
 from fedaudit.networks.pooled_convolutions import PooledConvolution, pooled_together
 from fedaudit.networks.shape import Convolution, Flattening, Operation, Pool
+from tests.native_fallback import fallback_only
 
 compiled = pytest.mark.skipif(kernels() is None, reason="there are no compiled kernels")
 HALVES = Pool("max-pooling", 2)
@@ -73,12 +73,12 @@ def test_what_is_no_number_is_not_overlooked(place: tuple[int, int]) -> None:
     assert found.isnan().any()
 
 
-def test_without_kernels_torch_computes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_kernels_torch_computes_it() -> None:
     given = drawn((2, 16, 8, 8), (16, 16, 3, 3), (16,))
     one = PooledConvolution(convolution(16, 16), rectified=True)
-    compiled = one(*given)
-    monkeypatch.setattr(library, "_enabled", False)
-    torch.testing.assert_close(one(*given), compiled, rtol=1e-4, atol=1e-4)
+    with fallback_only():
+        expected = one(*given)
+    torch.testing.assert_close(one(*given), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_relu_before_the_pool_comes_behind_it() -> None:
