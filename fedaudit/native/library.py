@@ -1,4 +1,5 @@
-"""Find, load and call the compiled kernels; everything works without them, and gives the same bits.
+"""Find, load and call the compiled kernels; everything works without them, and gives the same bits,
+but for convolutions, which torch's library rounds otherwise.
 
 They are built where the package is built by a machine with a C compiler. They need nothing of
 Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` they are not used.
