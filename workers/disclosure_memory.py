@@ -136,10 +136,7 @@ def remember(
     Raises InvalidInputError at /fairness/exclude where rows are left out, and earlier reports are
     near: totals are published in any case, and less those of the other report would be theirs.
     """
-    disclosed = DisclosureRepository(session)
-    # In one order, so that two that lock the same memories do not wait for each other.
-    for key in sorted(set[str]().union(*(memory.locks for memory in memories))):
-        disclosed.lock(key)
+    DisclosureRepository(session).lock(key for memory in memories for key in memory.locks)
     if [memory.count(session) for memory in memories] != [one.counts for one in known]:
         known = [memory.earlier(session) for memory in memories]
         decision = decide_beside(groups, known)
