@@ -35,7 +35,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
-from models.database import Database
+from models.database import Database, Dialect
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
@@ -189,23 +189,23 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
 
 
 _FLUSH_SECONDS = 0.25
-_FLUSH_ENTRIES = 120_000
-_FLUSH_ROUNDS = 1_000
-"""Over all experiments together: keeps a transaction on SQLite below 100 ms."""
+_FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 4_000)}
+"""Client entries and rounds of all experiments together: a transaction takes below 100 ms."""
 _GROWTH = 16
 
 
 class Pace:
-    """As many rounds as fit into 250 ms and 120,000 client entries, and at least one."""
+    """As many rounds as fit into 250 ms and a transaction, and at least one."""
 
-    def __init__(self) -> None:
-        self._rounds = 1
+    def __init__(self, dialect: Dialect) -> None:
+        self._most, self._rounds = _FLUSHED[dialect], 1
         self._seconds_per_round: float | None = None
 
     def rounds(self, *, experiments: int, cohort: int) -> int:
         """Rounds of the next block for this many experiments with this many clients a round
         each."""
-        most = max(1, min(_FLUSH_ENTRIES // (experiments * cohort), _FLUSH_ROUNDS // experiments))
+        entries, rounds = self._most
+        most = max(1, min(entries // (experiments * cohort), rounds // experiments))
         if self._seconds_per_round is not None:
             fitting = int(_FLUSH_SECONDS / max(self._seconds_per_round, 1e-9))
             # Growing step by step, because one quick round says little about the next thousand.

@@ -253,9 +253,9 @@ def _candidates(
     for places in owned:
         yield from _inside(basis, places)
     for order in _orders(rows):
-        numbers, first = np.unique(alike[order], return_index=True)
-        found = np.zeros((len(basis), len(numbers)))
-        turns = np.argsort(first)
+        first = np.empty(alike.max() + 1, dtype=np.int64)
+        first[alike[order[::-1]]] = np.arange(len(order))[::-1]  # of equal places the last counts
+        found, turns = np.zeros((len(basis), len(first))), np.argsort(first)
         found[:, turns] = _eliminated(basis[:, order[first[turns]]])
         yield from found[:, alike]
 

@@ -125,59 +125,87 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
+class InLine:
+    """Sets one after the other: [words] each."""
+
+    def __init__(self, sets: Sequence[RowSet]) -> None:
+        self.lengths = np.array([len(one.words) for one in sets], dtype=np.int64)
+        """[sets]: words of each."""
+        self.places = np.concatenate([np.zeros(0, np.int64), *(one.places for one in sets)])
+        self.words = np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)])
+
+
+class Book:
+    """Sets that were disclosed, to which others are added."""
+
+    def __init__(self, sets: Iterable[DisclosedRows] = ()) -> None:
+        self.sets: dict[tuple[str, str], DisclosedRows] = {}
+        """By their keys."""
+        self.lines: list[InLine] = []
+        self.add(sets)
+
+    def add(self, sets: Iterable[DisclosedRows]) -> None:
+        """Those that it has not yet."""
+        new = {one.key: one for one in sets if one.key not in self.sets}
+        self.sets |= new
+        self.lines.append(InLine([one.rows for one in new.values()]))
+
+
 _WORDS_AT_ONCE = 1 << 20
-_NO_PLACES = np.zeros(0, dtype=np.int64)
-_NO_WORDS = np.zeros(0, dtype=np.uint64)
 
 
 class SetsBeside:
     """Sets in one array, with which others are compared many times as fast as one by one."""
 
-    def __init__(self, sets: Sequence[DisclosedRows]) -> None:
-        self.sets = sets
-        self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
+    def __init__(self, *books: Book) -> None:
+        lines = [InLine([]), *(line for book in books for line in book.lines)]
+        self.sets = [one for book in books for one in book.sets.values()]
+        self.sizes = np.array([one.rows.rows for one in self.sets], dtype=np.int64)
         """[sets]: rows of each."""
-        self._keys = {one.key: place for place, one in enumerate(sets)}
-        self._owners = np.repeat(np.arange(len(sets)), [len(one.rows.words) for one in sets])
-        self._places = np.concatenate([_NO_PLACES, *(one.rows.places for one in sets)])
-        self._words = np.concatenate([_NO_WORDS, *(one.rows.words for one in sets)])
+        lengths = np.concatenate([one.lengths for one in lines])
+        self._owners = np.repeat(np.arange(len(self)), lengths)
+        self._places = np.concatenate([one.places for one in lines])
+        self._words = np.concatenate([one.words for one in lines])
         self._width = int(self._places.max(initial=-1)) + 1
 
     def __len__(self) -> int:
         return len(self.sets)
 
-    def but(self, keys: Iterable[tuple[str, str]]) -> Bools:
+    def but(self, keys: Collection[tuple[str, str]]) -> Bools:
         """Those that do not disclose what one of these does: [sets]."""
-        found = np.ones(len(self.sets), dtype=np.bool_)
-        found[[self._keys[key] for key in keys if key in self._keys]] = False
-        return found
+        return np.array([one.key not in keys for one in self.sets], dtype=np.bool_)
 
     def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
         """How many rows of each of these each of the sets has, and how many of those are `among`
         some: [ones, sets] each."""
         # Few of them have rows in one word: each of its turns looks at one more.
-        places = np.concatenate([_NO_PLACES, *(one.places for one in ones)])
-        order = np.argsort(places, kind="stable")
-        own = np.repeat(np.arange(len(ones)), [len(one.words) for one in ones])[order]
-        own_words = np.concatenate([_NO_WORDS, *(one.words for one in ones)])[order]
+        line = InLine(ones)
+        order = np.argsort(line.places, kind="stable")
+        own = np.repeat(np.arange(len(ones)), line.lengths)[order]
+        own_words = line.words[order]
         width = max([self._width, among.width, *(one.width for one in ones)])
-        ends = np.bincount(places, minlength=width).cumsum()
-        union, known = RowSet.union(ones).spread(width), among.spread(width)
-        found = np.zeros((2, len(ones) * len(self)), dtype=np.int64)
+        ends = np.bincount(line.places, minlength=width).cumsum()
+        starts = np.append(0, ends)
+        union, unknown = RowSet.union(ones).spread(width), ~among.spread(width)
+        shared, lost = np.zeros((2, len(ones) * len(self)))
         for begin in range(0, len(self._words), _WORDS_AT_ONCE):
-            part = np.arange(begin, min(begin + _WORDS_AT_ONCE, len(self._words)))
-            part = part[(union[self._places[part]] & self._words[part]) != 0]
-            turn = np.append(0, ends)[self._places[part]]
-            while len(part):
-                both, place = self._words[part] & own_words[turn], self._places[part]
-                pair = own[turn] * len(self) + self._owners[part]
-                for row, words in enumerate((both, both & known[place])):
-                    counted = np.bincount(pair, np.bitwise_count(words), found.shape[1])
-                    found[row] += counted.astype(np.int64)
-                more = turn + 1 < ends[place]
-                part, turn = part[more], turn[more] + 1
-        shared, known_shared = found.reshape(2, len(ones), len(self))
-        return shared, known_shared
+            part = slice(begin, begin + _WORDS_AT_ONCE)
+            words, place, sets = self._words[part], self._places[part], self._owners[part]
+            some = np.flatnonzero(union[place] & words)
+            words, place, sets = words[some], place[some], sets[some]
+            turn = starts[place]
+            while len(turn):
+                both, pair = words & own_words[turn], own[turn] * len(self) + sets
+                shared += np.bincount(pair, np.bitwise_count(both), len(shared))
+                both &= unknown[place]
+                few = np.flatnonzero(both)
+                lost += np.bincount(pair[few], np.bitwise_count(both[few]), len(shared))
+                turn += 1
+                more = np.flatnonzero(turn < ends[place])
+                words, place, sets, turn = words[more], place[more], sets[more], turn[more]
+        counts = np.stack([shared, shared - lost]).astype(np.int64)
+        found, known = counts.reshape(2, len(ones), len(self))
+        return found, known
 
 
 class Comparison:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
-from fedaudit.native.library import NearRounds
+from fedaudit.native.library import NearGroup, NearRounds
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.training.base.cell import Cell
@@ -43,13 +43,12 @@ class EarlierSamples:
         self._sets = np.zeros((clients, 0), dtype=np.bool_)
         """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
         self._known = 0
-        self._members = {
-            (name, group): (members, of_groups[members, group])
+        self._groups = {
+            (name, group): NearGroup(members, of_group[members])
             for name, of_groups in rows.items()
-            for group in range(of_groups.shape[1])
-            for members in [np.flatnonzero(of_groups[:, group])]
+            for group, of_group in enumerate(of_groups.T.copy())
+            for members in [np.flatnonzero(of_group)]
         }
-        """Of each group: its clients, and how many rows they have."""
 
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
@@ -64,18 +63,16 @@ class EarlierSamples:
         drawn, found = self._draw(rounds), np.zeros_like(wanted)
         compared = NearRounds(drawn, self._sets, before)
         for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-            members, rows = self._members[attribute, group]
-            asked = np.flatnonzero(wanted[:, group])
+            own, asked = self._groups[attribute, group], np.flatnonzero(wanted[:, group])
             near = compared.of_group(
                 asked,
-                members=members,
-                rows=rows,
+                own,
                 least_rows=rule.minimum_group_size,
                 least_clients=rule.minimum_group_clients,
             )
             if near is None:
-                ours, those = drawn[asked[:, np.newaxis], members], self._sets[members]
-                near = _any_near(ours, those, before[asked], rows, rule)
+                ours, those = drawn[asked[:, np.newaxis], own.members], self._sets[own.members]
+                near = _any_near(ours, those, before[asked], own.rows, rule)
             found[asked, group] = near
         return found
 
