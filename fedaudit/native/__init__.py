@@ -1,2 +1,2 @@
-"""The hottest loops in C, with the same bits as the torch and numpy code that they stand in for, but
-for convolutions."""
+"""The hottest loops in C, with the bits of the torch and numpy code that they stand in for, but for
+convolutions."""
