@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 
-INTERFACE = 4
+INTERFACE = 5
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 
@@ -32,8 +32,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "distinct": [_P, _I, _I, c_uint64, _I, _P, _P],
     "normals": [_P, _I, _I, _P],
     "odd_rows": [_P, *[_I] * 3, _P, _P],
-    "odd_matrix": [_P, *[_I] * 4, _P, _P],
-    "products": [_P, _P, *[_I] * 3, _P, _P],
+    "times": [_P, _P, _I, _I, _P, *[_I] * 3, *[_P] * 3],
+    "summed": [_P, _P, _I, _I, _P, _P, _I, _D, _D, _P, _P],
+    "norms": [_P, _I, _I, _P],
     "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
     "evaluate": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _P, _P, _P, _P, _P, _P],
     "sanitise": [_P, _P, _P, _I, _I, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _P, _P],

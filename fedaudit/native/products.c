@@ -1,129 +1,122 @@
 /* Sums of products of which each is rounded to an integer: exact, and so the same in any order.
    `rounded_product` in Python has the proof. */
 
+#include <float.h>
+
 #include "kernels.h"
 
-/* Inner numbers at a time: a packed panel of columns stays in the first cache, and sums of so many
-   integers of 2^19 within 32 bits. */
+/* Inner numbers at a time: sums of so many integers of 2^19 stay within 32 bits, and a panel of
+   columns in the nearest caches. */
 #define DEEP 256
 /* Sums of so many stay within a binade around 1.5 * 2^23, where single precision has integers. */
 #define CHAIN 8
 #define BASE 0x1.8p23f
 #define BASE_BITS 0x4b400000u
 #define TALL 4
-#define MAX_WIDE 32
+#define MAX_WIDE 48
 /* Smaller numbers are left out. */
 #define LEAST 0x1p-100f
 
-/* Sums of the products of rows[TALL] and a panel [deep][wide], less an offset that is the same for
-   all: int32 [TALL][wide], modulo 2^32. */
-typedef void Tile(const float *const *rows, const float *panel, int64_t deep, int32_t *sums);
+/* Sums of the products of rows[TALL] and a panel [deep][wide]: int32 [TALL][wide]. */
+typedef void Tile(const float *const *rows, const float *panel, int64_t deep, int64_t wide,
+                  int32_t *sums);
 
 /* By doubles, which hold a product as it is, where there is no instruction for product and sum. */
-static void plain_tile(const float *const *rows, const float *panel, int64_t deep, int32_t *sums)
+static void plain_tile(const float *const *rows, const float *panel, int64_t deep, int64_t wide,
+                       int32_t *sums)
 {
-    double total[TALL][16] = {{0}};
+    double total[TALL][MAX_WIDE] = {{0}};
     for (int64_t d = 0; d < deep; d++)
         for (int64_t t = 0; t < TALL; t++)
-            for (int64_t l = 0; l < 16; l++) {
-                double product = (double)rows[t][d] * (double)panel[d * 16 + l];
+            for (int64_t l = 0; l < wide; l++) {
+                double product = (double)rows[t][d] * (double)panel[d * wide + l];
                 total[t][l] += (product + 0x1.8p52) - 0x1.8p52;
             }
     for (int64_t t = 0; t < TALL; t++)
-        for (int64_t l = 0; l < 16; l++)
-            sums[t * 16 + l] = (int32_t)total[t][l];
+        for (int64_t l = 0; l < wide; l++)
+            sums[t * wide + l] = (int32_t)total[t][l];
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-/* Adds to the sums those of `count` products each of TALL rows and two vectors. Product and sum are
-   one instruction, rounded once. The bits of a sum near BASE are those of BASE and, added to them,
-   the integer that it is apart. */
-#define CHAIN_OF(count)                                                                              \
+/* Of TALL rows and so many vectors of columns all sums stay in registers, which the compiler finds
+   where their number is a constant. Product and sum are one instruction, rounded once. The bits of a
+   sum near BASE are those of BASE and, added to them, the integer that it is apart: they are added
+   up modulo 2^32, and all those of BASE are taken off before. */
+#define TILE_OF(vectors)                                                                             \
     do {                                                                                             \
-        for (int t = 0; t < TALL; t++)                                                               \
-            total[t][0] = total[t][1] = SET(BASE);                                                   \
-        _Pragma("GCC unroll 1") for (int64_t d = 0; d < (count); d++, panel += 2 * LENGTH)           \
-        {                                                                                            \
-            FLOATS one = LOAD(panel), other = LOAD(panel + LENGTH);                                  \
-            for (int t = 0; t < TALL; t++) {                                                         \
-                FLOATS row = SET(rows[t][done + d]);                                                 \
-                total[t][0] = FMA(row, one, total[t][0]);                                            \
-                total[t][1] = FMA(row, other, total[t][1]);                                          \
-            }                                                                                        \
+        FLOATS total[TALL][vectors];                                                                 \
+        INTS sum[TALL][vectors];                                                                     \
+        uint32_t offset = (uint32_t)((deep + CHAIN - 1) / CHAIN) * BASE_BITS;                        \
+        for (int i = 0; i < TALL * vectors; i++)                                                     \
+            sum[i / vectors][i % vectors] = OF(set1_epi32)((int32_t)(0 - offset));                   \
+        for (int64_t d = 0; d < deep;) {                                                             \
+            int64_t end = deep - d < CHAIN ? deep : d + CHAIN;                                       \
+            for (int i = 0; i < TALL * vectors; i++)                                                 \
+                total[i / vectors][i % vectors] = OF(set1_ps)(BASE);                                 \
+            _Pragma("GCC unroll 1") for (; d < end; d++)                                             \
+                for (int i = 0; i < TALL * vectors; i++)                                             \
+                    total[i / vectors][i % vectors] = OF(fmadd_ps)(                                  \
+                        OF(set1_ps)(rows[i / vectors][d]),                                           \
+                        OF(loadu_ps)(panel + (d * vectors + i % vectors) * LENGTH),                  \
+                        total[i / vectors][i % vectors]);                                            \
+            for (int i = 0; i < TALL * vectors; i++)                                                 \
+                sum[i / vectors][i % vectors] = OF(add_epi32)(                                       \
+                    sum[i / vectors][i % vectors], CAST(total[i / vectors][i % vectors]));           \
         }                                                                                            \
-        for (int t = 0; t < 2 * TALL; t++) {                                                         \
-            INTS *to = (INTS *)(sums + t * LENGTH);                                                  \
-            PUT(to, ADD(TAKE(to), CAST(total[t / 2][t % 2])));                                       \
-        }                                                                                            \
-        done += (count);                                                                             \
-        /* What is added to stays in memory: registers are for the totals. */                        \
-        __asm__ volatile("" ::: "memory");                                                           \
+        for (int i = 0; i < TALL * vectors; i++)                                                     \
+            PUT((INTS *)(sums + i * LENGTH), sum[i / vectors][i % vectors]);                         \
     } while (0)
-
-#define FUSED_TILE                                                                                   \
-    FLOATS total[TALL][2];                                                                           \
-    int64_t done = 0, left = deep % CHAIN;                                                           \
-    uint32_t offset = (uint32_t)((deep + CHAIN - 1) / CHAIN) * BASE_BITS;                            \
-    for (int t = 0; t < TALL * 2 * LENGTH; t++)                                                      \
-        sums[t] = (int32_t)(0 - offset);                                                             \
-    while (done < deep - left)                                                                       \
-        CHAIN_OF(CHAIN);                                                                             \
-    if (left)                                                                                        \
-        CHAIN_OF(left);
 
 #define LENGTH 8
 #define FLOATS __m256
 #define INTS __m256i
-#define SET _mm256_set1_ps
-#define LOAD _mm256_loadu_ps
-#define FMA _mm256_fmadd_ps
-#define ADD _mm256_add_epi32
+#define OF(name) _mm256_##name
 #define CAST _mm256_castps_si256
-#define TAKE _mm256_loadu_si256
 #define PUT _mm256_storeu_si256
 __attribute__((target("avx2,fma"))) static void narrow_tile(const float *const *rows,
                                                             const float *panel, int64_t deep,
-                                                            int32_t *sums)
+                                                            int64_t wide, int32_t *sums)
 {
-    FUSED_TILE
+    if (wide == LENGTH)
+        TILE_OF(1);
+    else
+        TILE_OF(2);
 }
 #undef LENGTH
 #undef FLOATS
 #undef INTS
-#undef SET
-#undef LOAD
-#undef FMA
-#undef ADD
+#undef OF
 #undef CAST
-#undef TAKE
 #undef PUT
 
 #define LENGTH 16
 #define FLOATS __m512
 #define INTS __m512i
-#define SET _mm512_set1_ps
-#define LOAD _mm512_loadu_ps
-#define FMA _mm512_fmadd_ps
-#define ADD _mm512_add_epi32
+#define OF(name) _mm512_##name
 #define CAST _mm512_castps_si512
-#define TAKE _mm512_loadu_si512
 #define PUT _mm512_storeu_si512
 __attribute__((target("avx512f"))) static void wide_tile(const float *const *rows,
                                                          const float *panel, int64_t deep,
-                                                         int32_t *sums)
+                                                         int64_t wide, int32_t *sums)
 {
-    FUSED_TILE
+    if (wide == LENGTH)
+        TILE_OF(1);
+    else if (wide == 2 * LENGTH)
+        TILE_OF(2);
+    else
+        TILE_OF(3);
 }
 #endif
 
-static Tile *tile_here(int64_t *wide)
+/* What this processor takes, how many columns at most, and of which number they are a multiple. */
+static Tile *tile_here(int64_t *most, int64_t *length)
 {
-    *wide = 16;
+    *most = 16, *length = 8;
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx512f")) {
-        *wide = 32;
+        *most = 48, *length = 16;
         return wide_tile;
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
@@ -132,41 +125,8 @@ static Tile *tile_here(int64_t *wide)
     return plain_tile;
 }
 
-/* units[i] times the sums over k of left[i][k] * right[k][j], each rounded to an integer: float64
-   [rows][columns]. Numbers are 0 or have the last bit of single precision set. */
-__attribute__((visibility("default"))) void
-fedaudit_products(const float *left, const float *right, int64_t rows, int64_t inner,
-                  int64_t columns, const double *units, double *products)
-{
-    float panel[DEEP * MAX_WIDE];
-    int32_t sums[TALL * MAX_WIDE];
-    int64_t wide;
-    Tile *tile = tile_here(&wide);
-    for (int64_t j = 0; j < columns; j += wide) {
-        int64_t width = columns - j < wide ? columns - j : wide;
-        for (int64_t k = 0; k < inner; k += DEEP) {
-            int64_t deep = inner - k < DEEP ? inner - k : DEEP, last = k + deep == inner;
-            for (int64_t d = 0; d < deep; d++)
-                for (int64_t l = 0; l < wide; l++)
-                    panel[d * wide + l] = l < width ? right[(k + d) * columns + j + l] : 0.0f;
-            for (int64_t i = 0; i < rows; i += TALL) {
-                const float *of[TALL];
-                for (int64_t t = 0; t < TALL; t++)
-                    of[t] = left + (i + t < rows ? i + t : i) * inner + k;
-                tile(of, panel, deep, sums);
-                for (int64_t t = i; t < i + TALL && t < rows; t++) {
-                    double *to = products + t * columns + j, unit = last ? units[t] : 1.0;
-                    for (int64_t l = 0; l < width; l++)
-                        to[l] = ((k > 0 ? to[l] : 0.0) + sums[(t - i) * wide + l]) * unit;
-                }
-            }
-        }
-    }
-}
-
 #define EXPONENT_OF_ONE 127
 #define LEAST_EXPONENT (-100)
-#define ACROSS 16
 
 INLINE uint32_t bits_of(float value)
 {
@@ -210,6 +170,71 @@ INLINE float odd_of(float value)
     return size >= bits_of(LEAST) && size < 0x7f800000u ? of_bits(bits | 1) : 0.0f;
 }
 
+/* What rows are multiplied by: numbers times a power of two, and their last bit set, [inner][columns],
+   or [columns][inner] where `across`. */
+typedef struct {
+    const float *numbers;
+    int64_t inner, columns, across;
+    float power;
+} Matrix;
+
+#define ACROSS 64
+
+/* Its rows from k and columns from j as a panel [deep][wide], with zeros beyond `width` columns. */
+INLINE void pack(Matrix of, int64_t k, int64_t deep, int64_t j, int64_t width, int64_t wide,
+                 float *panel)
+{
+    for (int64_t i = 0; i < deep * wide && width < wide; i++)
+        panel[i] = 0.0f;
+    if (!of.across) {
+        for (int64_t d = 0; d < deep; d++)
+            for (int64_t l = 0; l < width; l++)
+                panel[d * wide + l] = odd_of(of.numbers[(k + d) * of.columns + j + l] * of.power);
+        return;
+    }
+    for (int64_t l = 0; l < width; l++)
+        for (int64_t first = 0; first < deep; first += ACROSS) {
+            const float *from = of.numbers + (j + l) * of.inner + k + first;
+            int64_t count = deep - first < ACROSS ? deep - first : ACROSS;
+            float odd[ACROSS];
+            for (int64_t d = 0; d < count; d++)
+                odd[d] = odd_of(from[d] * of.power);
+            for (int64_t d = 0; d < count; d++)
+                panel[(first + d) * wide + l] = odd[d];
+        }
+}
+
+/* `unit` times the sums over k of left[i][k] * right[k][j], each rounded to an integer: [rows][columns].
+   Numbers of `left` are 0 or have the last bit of single precision set. */
+INLINE void sums_of_products(const float *left, int64_t rows, Matrix right, double unit,
+                             double *products)
+{
+    float panel[DEEP * MAX_WIDE];
+    int32_t sums[TALL * MAX_WIDE];
+    int64_t most, length;
+    Tile *tile = tile_here(&most, &length);
+    for (int64_t j = 0; j < right.columns; j += most) {
+        int64_t width = right.columns - j < most ? right.columns - j : most;
+        int64_t wide = (width + length - 1) / length * length;
+        for (int64_t k = 0; k < right.inner; k += DEEP) {
+            int64_t deep = right.inner - k < DEEP ? right.inner - k : DEEP;
+            double last = k + deep == right.inner ? unit : 1.0;
+            pack(right, k, deep, j, width, wide, panel);
+            for (int64_t i = 0; i < rows; i += TALL) {
+                const float *of[TALL];
+                for (int64_t t = 0; t < TALL; t++)
+                    of[t] = left + (i + t < rows ? i + t : i) * right.inner + k;
+                tile(of, panel, deep, wide, sums);
+                for (int64_t t = i; t < i + TALL && t < rows; t++) {
+                    double *to = products + t * right.columns + j;
+                    for (int64_t l = 0; l < width; l++)
+                        to[l] = ((k > 0 ? to[l] : 0.0) + sums[(t - i) * wide + l]) * last;
+                }
+            }
+        }
+    }
+}
+
 /* Numbers of rows times a power of two each, which takes them below 2^bits; then their last bit is
    set. Numbers below 2^-100, and those that are not finite, become 0. Writes odd [rows][columns] and
    units [rows]. */
@@ -224,22 +249,83 @@ KERNEL void fedaudit_odd_rows(const float *values, int64_t rows, int64_t columns
     }
 }
 
-/* The same of all numbers by one power, or as large as they are where `bits` is 0; [columns][rows]
-   where `across`. */
-KERNEL void fedaudit_odd_matrix(const float *values, int64_t rows, int64_t columns, int64_t bits,
-                                int64_t across, float *odd, double *unit)
+/* Rows of odd numbers [rows][inner] times weights [inner][columns], or [columns][inner] where
+   `across`, which one power of two takes below 2^bits. Writes float32 [rows][columns], with `bias`
+   [columns] added and times 0 where `active` [rows][columns] is not positive, unless these are NULL.
+   Returns 0, or -1 without memory. */
+KERNEL int64_t fedaudit_times(const float *odd, const double *units, int64_t rows, int64_t inner,
+                              const float *weights, int64_t columns, int64_t across, int64_t bits,
+                              const float *bias, const float *active, float *outputs)
 {
-    float power = 1.0f;
-    *unit = 1.0;
-    if (bits)
-        power = power_of(largest_of(values, rows * columns), bits, unit);
-    if (!across) {
-        for (int64_t i = 0; i < rows * columns; i++)
-            odd[i] = odd_of(values[i] * power);
-        return;
+    double unit, *sums = malloc(sizeof(double) * (size_t)(rows * columns));
+    if (sums == NULL)
+        return -1;
+    float power = power_of(largest_of(weights, inner * columns), bits, &unit);
+    sums_of_products(odd, rows, (Matrix){weights, inner, columns, across, power}, 1.0, sums);
+    for (int64_t i = 0; i < rows; i++) {
+        double of_row = units[i] * unit;
+        for (int64_t j = 0, at = i * columns; j < columns; j++, at++) {
+            float output = (float)(bias ? sums[at] * of_row + (double)bias[j] : sums[at] * of_row);
+            outputs[at] = active ? output * (active[at] > 0.0f ? 1.0f : 0.0f) : output;
+        }
     }
-    for (int64_t i = 0; i < rows; i += ACROSS)
+    free(sums);
+    return 0;
+}
+
+INLINE double finite_or_0(double value) { return fabs(value) <= DBL_MAX ? value : 0.0; }
+
+/* As `OddRows.summed` in Python: of slopes [rows][columns] times shares [rows], and of rows of odd
+   numbers [rows][width] times `units`, the sums over rows of outer products, each number rounded to a
+   multiple of `unit`; `largest` bounds a factor of an odd number. Writes weights [columns][width] and,
+   unless it is NULL, bias [columns]. Returns 0, or -1 without memory. */
+KERNEL int64_t fedaudit_summed(const float *slopes, const double *shares, int64_t rows,
+                               int64_t columns, const float *odd, const double *units, int64_t width,
+                               double unit, double largest, double *weights, double *bias)
+{
+    float *left = malloc(sizeof(float) * (size_t)(rows * columns));
+    if (left == NULL)
+        return -1;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < columns; j++) {
+            double factor = (double)slopes[r * columns + j] * shares[r] * (units[r] / unit);
+            factor = finite_or_0(factor);
+            factor = factor > largest ? largest : factor < -largest ? -largest : factor;
+            left[j * rows + r] = odd_of((float)factor);
+        }
+    sums_of_products(left, columns, (Matrix){odd, rows, width, 0, 1.0f}, unit, weights);
+    free(left);
+    if (bias == NULL)
+        return 0;
+    for (int64_t j = 0; j < columns; j++)
+        bias[j] = 0.0;
+    for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < columns; j++)
-            for (int64_t r = i; r < i + ACROSS && r < rows; r++)
-                odd[j * rows + r] = odd_of(values[r * columns + j] * power);
+            bias[j] += rint(finite_or_0((double)slopes[r * columns + j] * shares[r]) / unit);
+    for (int64_t j = 0; j < columns; j++)
+        bias[j] *= unit;
+    return 0;
+}
+
+/* Euclidean norms of rows: as torch, of every fourth square one sum, these four added up, and then
+   the squares that are left. */
+KERNEL void fedaudit_norms(const float *values, int64_t rows, int64_t columns, double *norms)
+{
+    for (int64_t i = 0; i < rows; i += TALL) {
+        double sums[TALL][4] = {{0}};
+        const float *of[TALL];
+        int64_t j = 0;
+        for (int64_t t = 0; t < TALL; t++)
+            of[t] = values + (i + t < rows ? i + t : i) * columns;
+        for (; j + 4 <= columns; j += 4)
+            for (int64_t t = 0; t < TALL; t++)
+                for (int64_t l = 0; l < 4; l++)
+                    sums[t][l] += (double)of[t][j + l] * (double)of[t][j + l];
+        for (int64_t t = 0; t < TALL && i + t < rows; t++) {
+            double sum = sums[t][0] + sums[t][1] + sums[t][2] + sums[t][3];
+            for (int64_t l = j; l < columns; l++)
+                sum += (double)of[t][l] * (double)of[t][l];
+            norms[i + t] = sqrt(sum);
+        }
+    }
 }

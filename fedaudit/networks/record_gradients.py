@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Ints
+from fedaudit.native.library import kernels
+from fedaudit.native.tensors import call
 from fedaudit.networks.rounded_products import PRODUCT_BITS, OddRows
 from fedaudit.networks.shape import (
     ConvolutionalShape,
@@ -115,7 +117,12 @@ def vector_norms(vectors: Tensor) -> Tensor:
     """Euclidean norms along the last axis, in float64."""
     if vectors.device.type != "cpu":
         return sum_along(vectors.double().square(), -1).sqrt()
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
+    library = kernels()
+    if library is None or vectors.dim() < 2 or not vectors.is_contiguous():
+        norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
+        return norms
+    norms = torch.empty(vectors.shape[:-1], dtype=torch.float64)
+    call(library.fedaudit_norms, vectors, norms.numel(), vectors.shape[-1], norms)
     return norms
 
 
@@ -292,14 +299,11 @@ class DenseClippedGradients:
         """Writes the sum of clipped gradients, rounded record by record to multiples of a unit."""
         unit = math.ldexp(1.0, math.frexp(clip)[1] - PRODUCT_BITS)
         rounding = unit / 2 * math.sqrt(self.n)
-        share = shares(norms, clip=clip, rounding=rounding)[:, None]
+        share = shares(norms, clip=clip, rounding=rounding)
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            scaled = d * share
             weights = out[layer.weights].view(layer.outputs, layer.inputs)
-            a.rows.summed(scaled, unit=unit, out=weights)
-            if layer.bias is not None:
-                integers = scaled.nan_to_num_(0.0, 0.0, 0.0).div_(unit).round_()
-                out[layer.bias] = integers.sum(0).mul_(unit)
+            bias = None if layer.bias is None else out[layer.bias]
+            a.rows.summed(d, share, unit=unit, out=weights, bias=bias)
 
     def _sum_exactly(
         self,
@@ -327,22 +331,17 @@ class DenseClippedGradients:
         values = features
         for layer, weight in zip(self.shape.layers, weights, strict=True):
             inputs.append(_Inputs(values.clamp_min(0) if inputs else values))
-            values = inputs[-1].times(weight, across=True)
-            if layer.bias is not None:
-                values += theta[layer.bias]
-            values = values.float()
+            bias = None if layer.bias is None else theta[layer.bias]
+            values = inputs[-1].times(weight, across=True, bias=bias)
         return inputs, values
 
     def _slopes(
         self, weights: list[Tensor], inputs: "list[_Inputs]", outputs: Tensor, target: Tensor
     ) -> list[Tensor]:
         """The derivative of each record's loss by the outputs of every layer, [rows, width]."""
-        slope = self._loss.values_and_slopes(outputs.t(), target)[1].t()
-        slopes = [slope]
+        slopes = [self._loss.values_and_slopes(outputs.t(), target)[1].t().contiguous()]
         for weight, a in zip(weights[:0:-1], inputs[:0:-1], strict=True):
-            found = _Inputs(slope.contiguous()).times(weight, across=False)
-            slope = found.float() * (a.values > 0)
-            slopes.insert(0, slope)
+            slopes.insert(0, _Inputs(slopes[0]).times(weight, across=False, active=a.values))
         return slopes
 
 
@@ -358,11 +357,20 @@ class _Inputs:
         """The same for sums of rounded products; on the host."""
         return OddRows.of(self.values)
 
-    def times(self, weights: Tensor, *, across: bool) -> Tensor:
-        """Times weights [width, columns], or [columns, width] where `across`: float64."""
+    def times(
+        self,
+        weights: Tensor,
+        *,
+        across: bool,
+        bias: Tensor | None = None,
+        active: Tensor | None = None,
+    ) -> Tensor:
+        """As `OddRows.times`, on any device."""
         if self.values.device.type == "cpu":
-            return self.rows.times(weights, across=across)
-        return exact_product(self.values, weights.t() if across else weights)
+            return self.rows.times(weights, across=across, bias=bias, active=active)
+        outputs = exact_product(self.values, weights.t() if across else weights)
+        found = (outputs if bias is None else outputs + bias).float()
+        return found if active is None else found * (active > 0)
 
 
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -68,65 +68,76 @@ class OddRows:
         call(library.fedaudit_odd_rows, values, *values.shape, _LEFT_BITS, numbers, units)
         return cls(numbers, units)
 
-    def times(self, weights: Tensor, *, across: bool) -> Tensor:
-        """The rows times weights [width, columns], or [columns, width] where `across`: float64
-        [rows, columns]. A row that is not finite gives one that is NaN, and weights that are not
-        finite give nothing else."""
-        right, unit = _odd_matrix(weights, bits=_RIGHT_BITS, across=across)
-        return _sums(self.numbers, right, self.units * unit)
+    def times(
+        self,
+        weights: Tensor,
+        *,
+        across: bool,
+        bias: Tensor | None = None,
+        active: Tensor | None = None,
+    ) -> Tensor:
+        """The rows times weights [width, columns], or [columns, width] where `across`, and a bias
+        [columns]; 0 where `active` [rows, columns] is not positive: float32 [rows, columns].
 
-    def summed(self, factors: Tensor, *, unit: float, out: Tensor) -> None:
-        """Writes to `out`, float64 [columns, width], `unit` times the sum over rows of the outer
-        products of factors [rows, columns] and what each row was before it was divided, in `unit`.
-
-        `factors`: float64. Of no row may the product of its norm and that of its factors be larger
-        than 2^19 times `unit`, a power of two. Infinite and undefined factors count as 0.
+        A row that is not finite gives one that is NaN, and weights that are not finite give
+        nothing else.
         """
-        moved = factors * (self.units / unit)[:, None]
+        library, (rows, width) = kernels(), self.numbers.shape
+        if library is not None:
+            columns = weights.shape[0 if across else 1]
+            found = torch.empty(rows, columns)
+            how = columns, int(across), _RIGHT_BITS, bias, active, found
+            call(library.fedaudit_times, self.numbers, self.units, rows, width, weights, *how)
+            return found
+        right, unit = _odd(weights.numpy(), bits=_RIGHT_BITS, axis=None)
+        sums = _sums(self.numbers.numpy(), right.T if across else right)
+        outputs = torch.from_numpy(sums) * (self.units * unit.item())[:, None]
+        found = (outputs if bias is None else outputs + bias).float()
+        return found if active is None else found * (active > 0)
+
+    def summed(
+        self, slopes: Tensor, shares: Tensor, *, unit: float, out: Tensor, bias: Tensor | None
+    ) -> None:
+        """Writes to `out`, float64 [columns, width], the sum over rows of the outer products of
+        slopes, float32 [rows, columns], times shares, float64 [rows], and what each row was before
+        it was divided; to `bias`, float64 [columns], the sum of slopes times shares. Each number is
+        rounded to a multiple of `unit`, a power of two, before the sum.
+
+        Of no row may the product of its norm and that of its slopes and its share be larger than
+        2^19 times `unit`. Infinite and undefined products with shares count as 0.
+        """
         # No more than that bound allows for a row whose largest number is 2^8 or more; rows of
         # zeros, and of numbers below 2^-100, bound nothing themselves.
         largest = 2.0 ** (PRODUCT_BITS - _LEFT_BITS + 1)
+        library, (rows, width) = kernels(), self.numbers.shape
+        if library is not None:
+            given = slopes, shares, rows, slopes.shape[1], self.numbers, self.units, width
+            call(library.fedaudit_summed, *given, unit, largest, out, bias)
+            return
+        factors = slopes * shares[:, None]
+        moved = factors * (self.units / unit)[:, None]
         moved = moved.nan_to_num_(0.0, 0.0, 0.0).clamp_(-largest, largest).float()
-        left, _ = _odd_matrix(moved, bits=0, across=True)
-        units = torch.full((len(out),), unit, dtype=torch.float64)
-        _sums(left, self.numbers, units, out=out)
+        left, _ = _odd(moved.numpy(), bits=0, axis=None)
+        out[:] = torch.from_numpy(_sums(left.T, self.numbers.numpy())).mul_(unit)
+        if bias is not None:
+            integers = factors.nan_to_num_(0.0, 0.0, 0.0).div_(unit).round_()
+            bias[:] = integers.sum(0).mul_(unit)
 
 
-def _odd_matrix(values: Tensor, *, bits: int, across: bool) -> tuple[Tensor, float]:
-    """Numbers whose last bit is set, below 2^bits, or as large as before where `bits` is 0, and
-    the power of two that they were divided by; [columns, rows] where `across`."""
-    library = kernels()
-    if library is None:
-        numbers, unit = _odd(values.numpy(), bits=bits, axis=None)
-        odd = torch.from_numpy(numbers)
-        return odd.t().contiguous() if across else odd, float(unit.item())
-    rows, columns = values.shape
-    odd, found = torch.empty((columns, rows) if across else (rows, columns)), np.empty(1)
-    call(library.fedaudit_odd_matrix, values, rows, columns, bits, int(across), odd, found)
-    return odd, float(found[0])
-
-
-def _sums(left: Tensor, right: Tensor, units: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """units [rows] times the sums of rounded products: float64 [rows, columns]."""
-    (rows, inner), columns = left.shape, right.shape[1]
-    found = torch.empty((rows, columns), dtype=torch.float64) if out is None else out
-    library = kernels()
-    if library is not None and inner:
-        call(library.fedaudit_products, left, right, rows, inner, columns, units, found)
-        return found
-    total = found.numpy()
-    total[:] = 0.0
-    one, other = left.numpy().astype(np.float64), right.numpy().astype(np.float64)
+def _sums(left: Floats, right: Floats) -> Floats:
+    """The sums of rounded products of float32: float64 [rows, columns]."""
+    total = np.zeros((len(left), right.shape[1]))
     product = np.empty_like(total)
-    for k in range(inner):
-        np.multiply(one[:, k, None], other[k], out=product)
+    for column, row in zip(left.T.astype(np.float64), right.astype(np.float64), strict=True):
+        np.multiply(column[:, None], row, out=product)
         total += np.rint(product, out=product)
-    total *= units.numpy()[:, None]
-    return found
+    return total
 
 
 def _odd(values: Floats, *, bits: int, axis: int | None) -> tuple[Floats, Floats]:
-    """As the kernels: numbers, and the units along the axis, [rows, 1] or [1, 1]."""
+    """As the kernels: numbers divided by powers of two to be below 2^bits, or as they are where it
+    is 0, with the last bit set, and what they were divided by along the axis: [rows, 1] or [1, 1].
+    """
     power = np.ones((1, 1), dtype=np.float32)
     units = np.ones((1, 1))
     if bits:
