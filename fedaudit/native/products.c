@@ -170,12 +170,17 @@ INLINE float odd_of(float value)
     return size >= bits_of(LEAST) && size < 0x7f800000u ? of_bits(bits | 1) : 0.0f;
 }
 
-/* What rows are multiplied by: numbers times a power of two, and their last bit set, [inner][columns],
-   or [columns][inner] where `across`. */
+/* As in Python: below which powers of two numbers are taken on either side of a product. */
+#define LEFT_BITS 9
+#define RIGHT_BITS 10
+
+/* What rows are multiplied by: numbers times a power of two, of their row where each has one, and
+   their last bit set; [inner][columns], or [columns][inner] where `across`. */
 typedef struct {
     const float *numbers;
     int64_t inner, columns, across;
     float power;
+    const float *powers;
 } Matrix;
 
 #define ACROSS 64
@@ -187,9 +192,12 @@ INLINE void pack(Matrix of, int64_t k, int64_t deep, int64_t j, int64_t width, i
     for (int64_t i = 0; i < deep * wide && width < wide; i++)
         panel[i] = 0.0f;
     if (!of.across) {
-        for (int64_t d = 0; d < deep; d++)
+        for (int64_t d = 0; d < deep; d++) {
+            const float *from = of.numbers + (k + d) * of.columns + j;
+            float power = of.powers ? of.powers[k + d] : of.power;
             for (int64_t l = 0; l < width; l++)
-                panel[d * wide + l] = odd_of(of.numbers[(k + d) * of.columns + j + l] * of.power);
+                panel[d * wide + l] = odd_of(from[l] * power);
+        }
         return;
     }
     for (int64_t l = 0; l < width; l++)
@@ -235,76 +243,83 @@ INLINE void sums_of_products(const float *left, int64_t rows, Matrix right, doub
     }
 }
 
-/* Numbers of rows times a power of two each, which takes them below 2^bits; then their last bit is
-   set. Numbers below 2^-100, and those that are not finite, become 0. Writes odd [rows][columns] and
-   units [rows]. */
-KERNEL void fedaudit_odd_rows(const float *values, int64_t rows, int64_t columns, int64_t bits,
-                              float *odd, double *units)
+/* Rows [rows][inner] of each silo, the first `sizes` of them, times its weights [inner][columns], or
+   [columns][inner] where `across`, which begin at `weights` of its parameters, `stride` after those of
+   the silo before. A row is taken below 2^LEFT_BITS by a power of two and weights below 2^RIGHT_BITS.
+   Writes float32 [silos][rows][columns]: where `across` with the bias, unless its place is -1, otherwise
+   times 0 where `active`, of the same shape, is not positive. Returns 0, or -1 without memory. */
+KERNEL int64_t fedaudit_layer_times(const float *values, const int64_t *sizes, int64_t silos,
+                                    int64_t rows, int64_t inner, const float *theta, int64_t stride,
+                                    int64_t weights, int64_t bias, int64_t columns, int64_t across,
+                                    const float *active, float *outputs)
 {
-    for (int64_t i = 0; i < rows; i++) {
-        const float *row = values + i * columns;
-        float power = power_of(largest_of(row, columns), bits, units + i);
-        for (int64_t j = 0; j < columns; j++)
-            odd[i * columns + j] = odd_of(row[j] * power);
-    }
-}
-
-/* Rows of odd numbers [rows][inner] times weights [inner][columns], or [columns][inner] where
-   `across`, which one power of two takes below 2^bits. Writes float32 [rows][columns], with `bias`
-   [columns] added and times 0 where `active` [rows][columns] is not positive, unless these are NULL.
-   Returns 0, or -1 without memory. */
-KERNEL int64_t fedaudit_times(const float *odd, const double *units, int64_t rows, int64_t inner,
-                              const float *weights, int64_t columns, int64_t across, int64_t bits,
-                              const float *bias, const float *active, float *outputs)
-{
-    double unit, *sums = malloc(sizeof(double) * (size_t)(rows * columns));
-    if (sums == NULL)
-        return -1;
-    float power = power_of(largest_of(weights, inner * columns), bits, &unit);
-    sums_of_products(odd, rows, (Matrix){weights, inner, columns, across, power}, 1.0, sums);
-    for (int64_t i = 0; i < rows; i++) {
-        double of_row = units[i] * unit;
-        for (int64_t j = 0, at = i * columns; j < columns; j++, at++) {
-            float output = (float)(bias ? sums[at] * of_row + (double)bias[j] : sums[at] * of_row);
-            outputs[at] = active ? output * (active[at] > 0.0f ? 1.0f : 0.0f) : output;
+    double *sums = malloc((size_t)(1 + rows * columns) * sizeof *sums);
+    float *odd = malloc((size_t)(1 + rows * inner) * sizeof *odd);
+    double *units = malloc((size_t)(1 + rows) * sizeof *units), unit;
+    int64_t status = sums != NULL && odd != NULL && units != NULL ? 0 : -1;
+    for (int64_t silo = 0; silo < silos && status == 0; silo++, theta += stride) {
+        for (int64_t i = 0; i < sizes[silo]; i++) {
+            const float *row = values + (silo * rows + i) * inner;
+            float power = power_of(largest_of(row, inner), LEFT_BITS, units + i);
+            for (int64_t j = 0; j < inner; j++)
+                odd[i * inner + j] = odd_of(row[j] * power);
         }
+        Matrix right = {theta + weights, inner, columns, across, 1.0f, NULL};
+        right.power = power_of(largest_of(right.numbers, inner * columns), RIGHT_BITS, &unit);
+        sums_of_products(odd, sizes[silo], right, 1.0, sums);
+        for (int64_t i = 0, at = silo * rows * columns; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++, at++) {
+                double output = i < sizes[silo] ? sums[i * columns + j] * (units[i] * unit) : 0.0;
+                output += across && bias >= 0 ? (double)theta[bias + j] : 0.0;
+                outputs[at] = (float)output * (active == NULL || active[at] > 0.0f ? 1.0f : 0.0f);
+            }
     }
     free(sums);
-    return 0;
+    free(odd);
+    free(units);
+    return status;
 }
 
 INLINE double finite_or_0(double value) { return fabs(value) <= DBL_MAX ? value : 0.0; }
 
-/* As `OddRows.summed` in Python: of slopes [rows][columns] times shares [rows], and of rows of odd
-   numbers [rows][width] times `units`, the sums over rows of outer products, each number rounded to a
-   multiple of `unit`; `largest` bounds a factor of an odd number. Writes weights [columns][width] and,
-   unless it is NULL, bias [columns]. Returns 0, or -1 without memory. */
-KERNEL int64_t fedaudit_summed(const float *slopes, const double *shares, int64_t rows,
-                               int64_t columns, const float *odd, const double *units, int64_t width,
-                               double unit, double largest, double *weights, double *bias)
+/* As `LayerOfSilos.summed` in Python, of slopes [silos][rows][columns], shares [silos][rows] and values
+   [silos][rows][width]; `largest` bounds a factor of a prepared number. Writes sums [columns][width] from
+   `weights` on, and [columns] from `bias` on unless it is -1, of results [silos][n]. Returns 0, or -1
+   without memory. */
+KERNEL int64_t fedaudit_layer_sums(const float *slopes, const double *shares, const int64_t *sizes,
+                                   int64_t silos, int64_t rows, int64_t columns, const float *values,
+                                   int64_t width, double unit, double largest, int64_t weights,
+                                   int64_t bias, int64_t n, double *results)
 {
-    float *left = malloc(sizeof(float) * (size_t)(rows * columns));
-    if (left == NULL)
-        return -1;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < columns; j++) {
-            double factor = (double)slopes[r * columns + j] * shares[r] * (units[r] / unit);
-            factor = finite_or_0(factor);
-            factor = factor > largest ? largest : factor < -largest ? -largest : factor;
-            left[j * rows + r] = odd_of((float)factor);
+    float *left = malloc((size_t)(1 + rows * columns) * sizeof *left);
+    float *powers = malloc((size_t)(1 + rows) * sizeof *powers);
+    int64_t status = left != NULL && powers != NULL ? 0 : -1;
+    for (int64_t silo = 0; silo < silos && status == 0; silo++, results += n) {
+        int64_t first = silo * rows, size = sizes[silo];
+        double *of_bias = results + bias;
+        for (int64_t j = 0; j < columns && bias >= 0; j++)
+            of_bias[j] = 0.0;
+        for (int64_t r = 0; r < size; r++) {
+            const float *slope = slopes + (first + r) * columns, *row = values + (first + r) * width;
+            double unit_of_row, share = shares[first + r];
+            powers[r] = power_of(largest_of(row, width), LEFT_BITS, &unit_of_row);
+            unit_of_row /= unit;
+            for (int64_t j = 0; j < columns; j++) {
+                double factor = finite_or_0((double)slope[j] * share * unit_of_row);
+                factor = factor > largest ? largest : factor < -largest ? -largest : factor;
+                left[j * size + r] = odd_of((float)factor);
+            }
+            for (int64_t j = 0; j < columns && bias >= 0; j++)
+                of_bias[j] += rint(finite_or_0((double)slope[j] * share) / unit);
         }
-    sums_of_products(left, columns, (Matrix){odd, rows, width, 0, 1.0f}, unit, weights);
+        for (int64_t j = 0; j < columns && bias >= 0; j++)
+            of_bias[j] *= unit;
+        Matrix right = {values + first * width, size, width, 0, 1.0f, powers};
+        sums_of_products(left, columns, right, unit, results + weights);
+    }
     free(left);
-    if (bias == NULL)
-        return 0;
-    for (int64_t j = 0; j < columns; j++)
-        bias[j] = 0.0;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < columns; j++)
-            bias[j] += rint(finite_or_0((double)slopes[r * columns + j] * shares[r]) / unit);
-    for (int64_t j = 0; j < columns; j++)
-        bias[j] *= unit;
-    return 0;
+    free(powers);
+    return status;
 }
 
 /* Euclidean norms of rows: as torch, of every fourth square one sum, these four added up, and then

@@ -37,91 +37,107 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedaudit.arrays import Floats
-from fedaudit.native.library import kernels
+from fedaudit.arrays import Floats, Ints
+from fedaudit.native.library import kernels, line
 from fedaudit.native.tensors import call
+from fedaudit.networks.shape import Layer
 
 _LEFT_BITS, _RIGHT_BITS = 9, 10
 PRODUCT_BITS = _LEFT_BITS + _RIGHT_BITS
 """No product of two prepared numbers may be larger than 2 to this."""
 _LEAST_EXPONENT = -100
+# Of a row whose largest number is 2^8 or more, no factor may be larger; rows of zeros, and of
+# numbers below 2^-100, bound nothing themselves.
+_LARGEST_FACTOR = 2.0 ** (PRODUCT_BITS - _LEFT_BITS + 1)
 
 
 @dataclass(frozen=True, eq=False)
-class OddRows:
-    """Rows of numbers whose last bit is set, each row divided by a power of two to be below 2^9."""
+class LayerOfSilos:
+    """A dense layer with each silo's parameters; on the host by sums of rounded products."""
 
-    numbers: Tensor
-    """float32 [rows, width]."""
-    units: Tensor
-    """float64 [rows]: what a row was divided by; NaN where it has a number that is not finite."""
+    layer: Layer
+    theta: Tensor
+    """float32 [silos, n], or [1, n] where all share them; contiguous."""
+    sizes: Ints
+    """[silos]: how many rows of each are computed."""
 
-    @classmethod
-    def of(cls, values: Tensor) -> "OddRows":
-        """Values float32 [rows, width] on the host."""
-        library = kernels()
-        if library is None:
-            odd, of_rows = _odd(values.numpy(), bits=_LEFT_BITS, axis=1)
-            return cls(torch.from_numpy(odd), torch.from_numpy(of_rows[:, 0]))
-        numbers = torch.empty(values.shape)
-        units = torch.empty(len(values), dtype=torch.float64)
-        call(library.fedaudit_odd_rows, values, *values.shape, _LEFT_BITS, numbers, units)
-        return cls(numbers, units)
-
-    def times(
-        self,
-        weights: Tensor,
-        *,
-        across: bool,
-        bias: Tensor | None = None,
-        active: Tensor | None = None,
-    ) -> Tensor:
-        """The rows times weights [width, columns], or [columns, width] where `across`, and a bias
-        [columns]; 0 where `active` [rows, columns] is not positive: float32 [rows, columns].
+    def outputs(self, inputs: Tensor) -> Tensor:
+        """Of inputs [silos, rows, inputs], float32 [silos, rows, outputs].
 
         A row that is not finite gives one that is NaN, and weights that are not finite give
-        nothing else.
+        nothing else; rows beyond a silo's size become what no result depends on.
         """
-        library, (rows, width) = kernels(), self.numbers.shape
-        if library is not None:
-            columns = weights.shape[0 if across else 1]
-            found = torch.empty(rows, columns)
-            how = columns, int(across), _RIGHT_BITS, bias, active, found
-            call(library.fedaudit_times, self.numbers, self.units, rows, width, weights, *how)
-            return found
-        right, unit = _odd(weights.numpy(), bits=_RIGHT_BITS, axis=None)
-        sums = _sums(self.numbers.numpy(), right.T if across else right)
-        outputs = torch.from_numpy(sums) * (self.units * unit.item())[:, None]
-        found = (outputs if bias is None else outputs + bias).float()
-        return found if active is None else found * (active > 0)
+        return self._times(inputs, across=True)
+
+    def slopes_of_inputs(self, slopes: Tensor, inputs: Tensor) -> Tensor:
+        """The slopes of a loss by inputs [silos, rows, inputs] that were cut at zero, of those by
+        the outputs [silos, rows, outputs]; float32."""
+        return self._times(slopes, across=False, active=inputs)
 
     def summed(
-        self, slopes: Tensor, shares: Tensor, *, unit: float, out: Tensor, bias: Tensor | None
+        self, slopes: Tensor, shares: Tensor, inputs: Tensor, *, unit: float, out: Tensor
     ) -> None:
-        """Writes to `out`, float64 [columns, width], the sum over rows of the outer products of
-        slopes, float32 [rows, columns], times shares, float64 [rows], and what each row was before
-        it was divided; to `bias`, float64 [columns], the sum of slopes times shares. Each number is
-        rounded to a multiple of `unit`, a power of two, before the sum.
+        """Writes to the layer's places in `out`, float64 [silos, n], of each silo the sum over rows
+        of what the parameters' gradients are, times shares, float64 [silos, rows]. Each number is
+        rounded to a multiple of `unit`, a power of two, before the sum. On the host.
 
-        Of no row may the product of its norm and that of its slopes and its share be larger than
-        2^19 times `unit`. Infinite and undefined products with shares count as 0.
+        Of no row may the product of its norms and its share be larger than 2^19 times `unit`.
+        Infinite and undefined products with shares count as 0.
         """
-        # No more than that bound allows for a row whose largest number is 2^8 or more; rows of
-        # zeros, and of numbers below 2^-100, bound nothing themselves.
-        largest = 2.0 ** (PRODUCT_BITS - _LEFT_BITS + 1)
-        library, (rows, width) = kernels(), self.numbers.shape
+        library, (silos, rows, outputs) = kernels(), slopes.shape
         if library is not None:
-            given = slopes, shares, rows, slopes.shape[1], self.numbers, self.units, width
-            call(library.fedaudit_summed, *given, unit, largest, out, bias)
+            given = slopes, shares, line(self.sizes, np.int64), silos, rows, outputs
+            places = *self._places, out.shape[1]
+            call(
+                library.fedaudit_layer_sums,
+                *(*given, inputs, inputs.shape[2], unit, _LARGEST_FACTOR, *places, out),
+            )
             return
-        factors = slopes * shares[:, None]
-        moved = factors * (self.units / unit)[:, None]
-        moved = moved.nan_to_num_(0.0, 0.0, 0.0).clamp_(-largest, largest).float()
-        left, _ = _odd(moved.numpy(), bits=0, axis=None)
-        out[:] = torch.from_numpy(_sums(left.T, self.numbers.numpy())).mul_(unit)
-        if bias is not None:
-            integers = factors.nan_to_num_(0.0, 0.0, 0.0).div_(unit).round_()
-            bias[:] = integers.sum(0).mul_(unit)
+        for silo, size in enumerate(self.sizes.tolist()):
+            factors = slopes[silo, :size] * shares[silo, :size, None]
+            right, units = _odd(inputs[silo, :size].numpy(), bits=_LEFT_BITS, axis=1)
+            moved = factors * torch.from_numpy(units / unit)
+            moved = moved.nan_to_num_(0.0, 0.0, 0.0).clamp_(-_LARGEST_FACTOR, _LARGEST_FACTOR)
+            left, _ = _odd(moved.float().numpy(), bits=0, axis=None)
+            weights = torch.from_numpy(_sums(left.T, right)).mul_(unit)
+            out[silo, self.layer.weights] = weights.view(-1)
+            if self.layer.bias is not None:
+                integers = factors.nan_to_num_(0.0, 0.0, 0.0).div_(unit).round_()
+                out[silo, self.layer.bias] = integers.sum(0).mul_(unit)
+
+    @property
+    def _places(self) -> tuple[int, int]:
+        """Where the weights begin, and the bias; -1 if there is none."""
+        return self.layer.weights.start, -1 if self.layer.bias is None else self.layer.bias.start
+
+    def _times(self, rows: Tensor, *, across: bool, active: Tensor | None = None) -> Tensor:
+        """Rows times the weights, plus the bias where it goes `across` them to the outputs."""
+        shape, n, host = rows.shape, self.theta.shape[1], rows.device.type == "cpu"
+        columns = self.layer.outputs if across else self.layer.inputs
+        library = kernels()
+        if library is not None and host:
+            found = torch.empty(*shape[:2], columns)
+            stride = n if len(self.theta) > 1 else 0
+            given = rows, line(self.sizes, np.int64), *shape, self.theta, stride, *self._places
+            call(library.fedaudit_layer_times, *given, columns, int(across), active, found)
+            return found
+        weights = self.theta[:, self.layer.weights].view(-1, self.layer.outputs, self.layer.inputs)
+        products = rows.new_zeros(*shape[:2], columns, dtype=torch.float64)
+        for silo, size in enumerate(self.sizes.tolist()):
+            right = weights[silo % len(weights)]
+            product = rounded_product if host else exact_product
+            products[silo, :size] = product(rows[silo, :size], right.t() if across else right)
+        if across and self.layer.bias is not None:
+            products += self.theta[:, None, self.layer.bias]
+        outputs = products.float()
+        return outputs if active is None else outputs * (active > 0)
+
+
+def rounded_product(rows: Tensor, columns: Tensor) -> Tensor:
+    """rows [count, inner] times columns [inner, width], on the host: float64 [count, width]."""
+    left, of_rows = _odd(rows.numpy(), bits=_LEFT_BITS, axis=1)
+    right, of_columns = _odd(columns.numpy(), bits=_RIGHT_BITS, axis=None)
+    return torch.from_numpy(_sums(left, right) * (of_rows * of_columns))
 
 
 def _sums(left: Floats, right: Floats) -> Floats:
@@ -152,3 +168,34 @@ def _odd(values: Floats, *, bits: int, axis: int | None) -> tuple[Floats, Floats
     kept = (size >= 2.0**_LEAST_EXPONENT) & (size < np.inf)
     odd = (moved.view(np.int32) | 1).view(np.float32)
     return np.where(kept, odd, np.float32(0)), units
+
+
+_EXACT = 53
+"""Bits of an integer that float64 holds."""
+
+
+def exact_product(rows: Tensor, columns: Tensor) -> Tensor:
+    """rows [count, inner] times columns [inner, width]: float64 [count, width].
+
+    Each row of the result depends on that row alone: a library adds up products in an order that
+    depends on how many rows there are, so both sides are rounded first to so few bits that every
+    sum of products is an integer below 2^53 times a power of two, which float64 holds exactly in
+    any order (as in Ozaki et al., "Error-free transformations of matrix multiplication", 2012, with
+    one part for each side).
+
+    Numbers are rounded to multiples of 2^-b of the power of two above the largest of their row, or
+    of all columns; b is 21 for 512 to 2,047 inner numbers, and one more or less for a quarter or
+    four times as many. A row with a number that is not finite has none that is.
+    """
+    bits = (_EXACT - rows.shape[1].bit_length()) // 2
+    own, of_rows = _integers(rows, rows.abs().amax(1, keepdim=True), bits)
+    others, of_columns = _integers(columns, columns.abs().amax(), bits)
+    return (own @ others).mul_(of_rows * of_columns)
+
+
+def _integers(values: Tensor, largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Of float32 values integers of at most 2^bits in size, and the power of two that multiplies
+    each. Products with powers of two are exact, whichever way round."""
+    exponent = torch.frexp(largest)[1] - bits
+    one = torch.ones_like(largest, dtype=torch.float64)
+    return values.double().mul_(torch.ldexp(one, -exponent)).round_(), torch.ldexp(one, exponent)
