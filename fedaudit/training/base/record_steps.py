@@ -331,10 +331,13 @@ class SiloRecords:
         within = np.arange(rows.shape[-1]) < sizes[..., None]
         places = torch.from_numpy(np.where(within, rows + self.first[:, None], 0))
         places = places.to(self.features.device)
+        # One place in memory for all steps: a new one costs more than the copy.
+        room = self.features.new_empty(places[:1].numel(), *self.features.shape[1:])
         for step, size in enumerate(sizes):
             index = places[step, :, : size.max()]
             flat = index.flatten()
-            features = self.features.index_select(0, flat)
+            features = room[: len(flat)]
+            torch.index_select(self.features, 0, flat, out=features)
             yield RecordBatch(
                 features=features.view(*index.shape, *features.shape[1:]),
                 target=self.target.index_select(0, flat).view(index.shape),
