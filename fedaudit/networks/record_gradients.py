@@ -163,7 +163,7 @@ class SmallDenseClippedGradients:
                 values = torch.cat((values, torch.ones_like(values[..., :1])), dim=-1)
             inputs.append(values)
             values = sum_along(_weights(theta, layer) * values[:, :, None], -1)
-        slope = self._loss.values_and_slopes(values.movedim(-1, 0), target)[1].movedim(0, -1)
+        slope = self._loss.slopes(values.movedim(-1, 0), target).movedim(0, -1)
         slopes = [slope]
         for layer, values in zip(self.shape.layers[:0:-1], inputs[:0:-1], strict=True):
             weights = _weights(theta, layer)[..., : layer.inputs].transpose(-1, -2).contiguous()
@@ -236,7 +236,7 @@ class DenseClippedGradients:
         for layer in layers:
             inputs.append(values.clamp_min(0) if inputs else values)
             values = layer.outputs(inputs[-1])
-        slope = self._loss.values_and_slopes(values.movedim(-1, 0), batch.target)[1]
+        slope = self._loss.slopes(values.movedim(-1, 0), batch.target)
         slopes = [slope.movedim(0, -1).contiguous()]
         for layer, a in zip(layers[:0:-1], inputs[:0:-1], strict=True):
             slopes.insert(0, layer.slopes_of_inputs(slopes[0], a))

@@ -81,7 +81,9 @@ def wide_normals(words: WideWords, *, in_place: bool = False) -> Floats:
     library = kernels()
     if library is not None:
         words = line(words, np.uint64)
-        numbers = words.view(np.float64) if in_place and words.flags.writeable else np.empty(words.shape)
+        numbers = (
+            words.view(np.float64) if in_place and words.flags.writeable else np.empty(words.shape)
+        )
         call(library.fedaudit_normals, words, words.size // max(1, 2 * half), half, numbers)
         return numbers
     numbers = np.empty(words.shape, dtype=np.float64)
