@@ -371,7 +371,7 @@ class RecordSteps:
         spacing = grid_spacing(deviation)
         planted = records.planted
         for batch, noise, taken in self._draws(records, source, round_):
-            total = self.gradients(theta, batch, clip=self.clip)
+            total = self.gradients(theta, batch, clip=self.clip).double()
             known = None
             if planted is not None:
                 known, total = total, planted.added(total, taken, clip=self.clip)

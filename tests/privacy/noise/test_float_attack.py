@@ -191,7 +191,7 @@ class Known:
         self.total, self.n = total, total.shape[-1]
 
     def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
-        return self.total.expand(len(batch.sizes), -1).double().clone()
+        return self.total.expand(len(batch.sizes), -1).clone()
 
 
 @pytest.mark.parametrize("n", [61, 1000])
