@@ -34,7 +34,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "noised": [_P, _P, _P, _I, _I, c_float, _P, _P],
     "layer_times": [_P, _P, *[_I] * 3, _P, *[_I] * 5, _P, _P],
     "layer_sums": [_P, _P, _P, *[_I] * 3, _P, _I, _D, _D, *[_I] * 3, _P],
-    "norms": [_P, _I, _I, _P],
+    "layer_squares": [_P, _P, *[_I] * 4, _P],
     "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
     "evaluate": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _P, _P, _P, _P, _P, _P],
     "sanitise": [_P, _P, _P, _I, _I, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _P, _P],
@@ -104,7 +104,7 @@ def place_of(values: NDArray[Any]) -> int:
 
 def call(kernel: Any, *given: Any) -> int:
     """What a kernel returns, of numbers as they are and of arrays by their addresses."""
-    status: int = kernel(*(place_of(one) if isinstance(one, np.ndarray) else one for one in given))
+    status: int = kernel(*[place_of(one) if isinstance(one, np.ndarray) else one for one in given])
     return status
 
 

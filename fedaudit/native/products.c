@@ -1,5 +1,5 @@
 /* Sums of products of which each is rounded to an integer: exact, and so the same in any order.
-   `rounded_product` in Python has the proof. */
+   `rounded_products` in Python has the proof. */
 
 #include <float.h>
 
@@ -314,6 +314,8 @@ KERNEL int64_t fedaudit_layer_sums(const float *slopes, const double *shares, co
         }
         for (int64_t j = 0; j < columns && bias >= 0; j++)
             of_bias[j] *= unit;
+        for (int64_t i = 0; i < columns * width && size == 0; i++)
+            results[weights + i] = 0.0;
         Matrix right = {values + first * width, size, width, 0, 1.0f, powers};
         sums_of_products(left, columns, right, unit, results + weights);
     }
@@ -322,25 +324,39 @@ KERNEL int64_t fedaudit_layer_sums(const float *slopes, const double *shares, co
     return status;
 }
 
-/* Euclidean norms of rows: as torch, of every fourth square one sum, these four added up, and then
-   the squares that are left. */
-KERNEL void fedaudit_norms(const float *values, int64_t rows, int64_t columns, double *norms)
+/* Euclidean norms of TALL rows: as torch, of every fourth square one sum, these four added up, and
+   then the squares that are left. */
+INLINE void norms_of(const float *const *rows, int64_t columns, double *norms)
+{
+    double sums[TALL][4] = {{0}};
+    int64_t j = 0;
+    for (; j + 4 <= columns; j += 4)
+        for (int64_t t = 0; t < TALL; t++)
+            for (int64_t l = 0; l < 4; l++)
+                sums[t][l] += (double)rows[t][j + l] * (double)rows[t][j + l];
+    for (int64_t t = 0; t < TALL; t++) {
+        double sum = sums[t][0] + sums[t][1] + sums[t][2] + sums[t][3];
+        for (int64_t l = j; l < columns; l++)
+            sum += (double)rows[t][l] * (double)rows[t][l];
+        norms[t] = sqrt(sum);
+    }
+}
+
+/* Adds to squares [rows] those of the norms of gradients: of slopes [rows][columns] times that of values
+   [rows][width], and `bias`, 1 where there is one. */
+KERNEL void fedaudit_layer_squares(const float *slopes, const float *values, int64_t rows,
+                                   int64_t columns, int64_t width, int64_t bias, double *squares)
 {
     for (int64_t i = 0; i < rows; i += TALL) {
-        double sums[TALL][4] = {{0}};
-        const float *of[TALL];
-        int64_t j = 0;
-        for (int64_t t = 0; t < TALL; t++)
-            of[t] = values + (i + t < rows ? i + t : i) * columns;
-        for (; j + 4 <= columns; j += 4)
-            for (int64_t t = 0; t < TALL; t++)
-                for (int64_t l = 0; l < 4; l++)
-                    sums[t][l] += (double)of[t][j + l] * (double)of[t][j + l];
-        for (int64_t t = 0; t < TALL && i + t < rows; t++) {
-            double sum = sums[t][0] + sums[t][1] + sums[t][2] + sums[t][3];
-            for (int64_t l = j; l < columns; l++)
-                sum += (double)of[t][l] * (double)of[t][l];
-            norms[i + t] = sqrt(sum);
+        const float *slope[TALL], *row[TALL];
+        double of_slopes[TALL], of_rows[TALL];
+        for (int64_t t = 0; t < TALL; t++) {
+            slope[t] = slopes + (i + t < rows ? i + t : i) * columns;
+            row[t] = values + (i + t < rows ? i + t : i) * width;
         }
+        norms_of(slope, columns, of_slopes);
+        norms_of(row, width, of_rows);
+        for (int64_t t = 0; t < TALL && i + t < rows; t++)
+            squares[i + t] += of_slopes[t] * of_slopes[t] * (of_rows[t] * of_rows[t] + (double)bias);
     }
 }

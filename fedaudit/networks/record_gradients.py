@@ -21,9 +21,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.arrays import Ints
-from fedaudit.native.library import kernels
-from fedaudit.native.tensors import call
-from fedaudit.networks.rounded_products import PRODUCT_BITS, LayerOfSilos
+from fedaudit.networks.rounded_products import PRODUCT_BITS, LayerOfSilos, squares, vector_norms
 from fedaudit.networks.shape import (
     ConvolutionalShape,
     DenseShape,
@@ -75,24 +73,6 @@ def shares(norms: Tensor, *, clip: float, rounding: float = 0.0) -> Tensor:
     `rounding`: by how much rounding may lengthen what is kept; it is taken off `clip`.
     """
     return ((clip * _SHORTENED - rounding) / norms).clamp_max(1.0).nan_to_num(0.0)
-
-
-def squares(vectors: Tensor) -> Tensor:
-    """Squared Euclidean norms along the last axis, in float64."""
-    return vector_norms(vectors).square()
-
-
-def vector_norms(vectors: Tensor) -> Tensor:
-    """Euclidean norms along the last axis, in float64."""
-    if vectors.device.type != "cpu":
-        return sum_along(vectors.double().square(), -1).sqrt()
-    library = kernels()
-    if library is None or vectors.dim() < 2 or not vectors.is_contiguous():
-        norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
-        return norms
-    norms = torch.empty(vectors.shape[:-1], dtype=torch.float64)
-    call(library.fedaudit_norms, vectors, norms.numel(), vectors.shape[-1], norms)
-    return norms
 
 
 def all_finite(norms: Tensor) -> bool:
@@ -202,7 +182,7 @@ def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class DenseClippedGradients:
-    """One silo at a time, from the records of its batch alone.
+    """Each silo from the records of its batch alone.
 
     On the host outputs and slopes are sums of rounded products (`networks.rounded_products`), of
     which a row follows from that row and the weights. So is the sum over records, under a clip: a
@@ -241,38 +221,27 @@ class DenseClippedGradients:
         for layer, a in zip(layers[:0:-1], inputs[:0:-1], strict=True):
             slopes.insert(0, layer.slopes_of_inputs(slopes[0], a))
         squared = torch.zeros(batch.target.shape, dtype=torch.float64, device=theta.device)
-        for part, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            squared += squares(d) * (squares(a) + (part.bias is not None))
+        for layer, a, d in zip(layers, inputs, slopes, strict=True):
+            layer.add_squares(d, a, to=squared)
         norms = squared.sqrt()
-        sums = torch.zeros(len(squared), self.n, dtype=torch.float64, device=theta.device)
-        if theta.device.type == "cpu" and math.isfinite(clip):
+        sums = torch.empty(len(squared), self.n, dtype=torch.float64, device=theta.device)
+        if theta.is_cpu and math.isfinite(clip):
             unit = math.ldexp(1.0, math.frexp(clip)[1] - PRODUCT_BITS)
             share = shares(norms, clip=clip, rounding=unit / 2 * math.sqrt(self.n))
             for layer, a, d in zip(layers, inputs, slopes, strict=True):
                 layer.summed(d, share, a, unit=unit, out=sums)
             return sums
         for silo, size in enumerate(batch.sizes.tolist()):
-            here = silo, slice(size)
-            self._sum_exactly(
-                [a[here] for a in inputs],
-                [d[here] for d in slopes],
-                norms[here],
-                clip=clip,
-                out=sums[silo],
-            )
+            here = norms[silo, :size]
+            share = shares(here, clip=clip)[:, None]
+            own_inputs = _finite(here, [a[silo, :size] for a in inputs])
+            own_slopes = _finite(here, [d[silo, :size] for d in slopes])
+            for place, a, d in zip(self.shape.layers, own_inputs, own_slopes, strict=True):
+                scaled = d * share
+                sums[silo, place.weights] = (scaled.t() @ a.double()).view(-1)
+                if place.bias is not None:
+                    sums[silo, place.bias] = scaled.sum(0)
         return sums
-
-    def _sum_exactly(
-        self, inputs: list[Tensor], slopes: list[Tensor], norms: Tensor, *, clip: float, out: Tensor
-    ) -> None:
-        """Writes the sum of one silo's clipped gradients, in float64, to `out` [n]."""
-        inputs, slopes = _finite(norms, inputs), _finite(norms, slopes)
-        share = shares(norms, clip=clip)[:, None]
-        for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            scaled = d * share
-            out[layer.weights] = (scaled.t() @ a.double()).view(-1)
-            if layer.bias is not None:
-                out[layer.bias] = scaled.sum(0)
 
 
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -41,6 +41,7 @@ from fedaudit.arrays import Floats, Ints
 from fedaudit.native.library import kernels, line
 from fedaudit.native.tensors import call
 from fedaudit.networks.shape import Layer
+from fedaudit.reproducible import sum_along
 
 _LEFT_BITS, _RIGHT_BITS = 9, 10
 PRODUCT_BITS = _LEFT_BITS + _RIGHT_BITS
@@ -73,6 +74,15 @@ class LayerOfSilos:
         """The slopes of a loss by inputs [silos, rows, inputs] that were cut at zero, of those by
         the outputs [silos, rows, outputs]; float32."""
         return self._times(slopes, across=False, active=inputs)
+
+    def add_squares(self, slopes: Tensor, inputs: Tensor, *, to: Tensor) -> None:
+        """Adds the squared norm of each row's gradient `to` float64 [silos, rows]."""
+        library, bias = kernels(), self.layer.bias is not None
+        if library is None or not slopes.is_cpu:
+            to += squares(slopes) * (squares(inputs) + bias)
+            return
+        sizes = to.numel(), slopes.shape[2], inputs.shape[2]
+        call(library.fedaudit_layer_squares, slopes, inputs, *sizes, int(bias), to)
 
     def summed(
         self, slopes: Tensor, shares: Tensor, inputs: Tensor, *, unit: float, out: Tensor
@@ -168,6 +178,19 @@ def _odd(values: Floats, *, bits: int, axis: int | None) -> tuple[Floats, Floats
     kept = (size >= 2.0**_LEAST_EXPONENT) & (size < np.inf)
     odd = (moved.view(np.int32) | 1).view(np.float32)
     return np.where(kept, odd, np.float32(0)), units
+
+
+def squares(vectors: Tensor) -> Tensor:
+    """Squared Euclidean norms along the last axis, in float64."""
+    return vector_norms(vectors).square()
+
+
+def vector_norms(vectors: Tensor) -> Tensor:
+    """Euclidean norms along the last axis, in float64."""
+    if vectors.device.type != "cpu":
+        return sum_along(vectors.double().square(), -1).sqrt()
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
+    return norms
 
 
 _EXACT = 53

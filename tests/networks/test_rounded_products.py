@@ -117,10 +117,12 @@ def test_the_kernels_give_the_bits_of_the_fallback(one, other, silos, rows, inne
     shares = torch.linspace(0, 1, silos * rows, dtype=torch.float64).view(silos, rows)
 
     def compute() -> list[Tensor]:
-        out = torch.zeros(silos, shape.n, dtype=torch.float64)
+        out = torch.full((silos, shape.n), math.nan, dtype=torch.float64)
         layer.summed(slopes, shares, values, unit=2.0**-10, out=out)
         forwards, backwards = layer.outputs(values), layer.slopes_of_inputs(slopes, values)
-        return [vector_norms(values), forwards[mine], backwards[mine], out]
+        squared = torch.ones(silos, rows, dtype=torch.float64)
+        layer.add_squares(slopes, values, to=squared)
+        return [squared, forwards[mine], backwards[mine], out]
 
     here = compute()
     with fallback_only():
