@@ -68,25 +68,24 @@ def drawn_normals(
 ) -> Floats:
     """As `unit_gaussian`, for a purpose."""
     words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=n + n % 2)
-    return wide_normals(words, in_place=True)[..., :n]
+    # Of a million parameters, fresh memory takes as long as the numbers in it.
+    into = words.view(np.float64) if words.flags.writeable and words.flags.c_contiguous else None
+    return wide_normals(words, into)[..., :n]
 
 
-def wide_normals(words: WideWords, *, in_place: bool = False) -> Floats:
-    """Standard normal numbers, one a word; the last axis must be even. `in_place`: the words are
-    not needed any more.
+def wide_normals(words: WideWords, into: Floats | None = None) -> Floats:
+    """Standard normal numbers, one a word; the last axis must be even.
 
-    A word of the first half makes a radius, its partner in the second half an angle.
+    A word of the first half makes a radius, its partner in the second half an angle. The numbers
+    may go `into` the place of the words.
     """
     half = words.shape[-1] // 2
+    numbers = np.empty(words.shape, dtype=np.float64) if into is None else into
     library = kernels()
     if library is not None:
         words = line(words, np.uint64)
-        numbers = (
-            words.view(np.float64) if in_place and words.flags.writeable else np.empty(words.shape)
-        )
         call(library.fedaudit_normals, words, words.size // max(1, 2 * half), half, numbers)
         return numbers
-    numbers = np.empty(words.shape, dtype=np.float64)
     flat_words, flat = words.reshape(-1, 2, half), numbers.reshape(-1, 2, half)
     rows, columns = max(1, _CHUNK // max(1, 2 * half)), max(1, _CHUNK // 2)
     for first in range(0, len(flat), rows):
