@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from sqlalchemy import (
     ColumnElement,
-    CursorResult,
     Executable,
     Insert,
     Result,
@@ -80,9 +79,8 @@ class Repository:
 
     def _delete(self, table: type[Base], *conditions: ColumnElement[bool]) -> int:
         """How many rows met the conditions; they are gone."""
-        gone = delete(table).where(*conditions)
-        result = self.session.execute(gone, execution_options=_PAST_OBJECTS)
-        return cast(CursorResult[Any], result).rowcount
+        self.session.flush()
+        return self.session.connection().execute(delete(table).where(*conditions)).rowcount
 
     def _exists(self, *conditions: ColumnElement[bool]) -> bool:
         """Whether some row meets the conditions."""
