@@ -48,6 +48,10 @@ _STILL = 1e-3
 """Of the loss at the start: who moved it less has hardly begun."""
 _LATE = 0.9
 """Of the rounds: a best one after it says that training had not ended."""
+_LEARNT = 0.05
+"""Of the constant's loss: a model that saves more has learnt something."""
+_MOST_HELD_OUT = 0.4
+"""Of the clients: half of them are hardly more."""
 _LONG = 100.0
 """Times the clip: longer updates are no use."""
 
@@ -141,7 +145,7 @@ class _Run:
     @property
     def length(self) -> float:
         """About how long an update is before its clip."""
-        return expected_update(self.spec.training, n=self.parameters, rows=self.rows)
+        return expected_update(self.spec, n=self.parameters, rows=self.rows)
 
     @property
     def reach(self) -> float:
@@ -151,8 +155,13 @@ class _Run:
     @property
     def ratio(self) -> float:
         """Noise of all rounds over what the updates can bear; 0 where it is not known."""
+        noise = mechanism_of(self.spec).noise_multiplier()
         found = noise_ratio(
-            self.spec, sizes=(self.parameters,), training_clients=self.clients, rows=self.rows
+            self.spec,
+            sizes=(self.parameters,),
+            training_clients=self.clients,
+            rows=self.rows,
+            noise_multiplier=None if isinstance(noise, str) else noise,
         )
         return found or 0.0
 
@@ -190,7 +199,8 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     run = _Run(report, parse_admitted(report["spec"]))
     if run.ratio >= DROWNED:
         return _against_noise(run)
-    for cause in (_too_long, _not_moved, _still_falling, _worse_than_constant, _too_few):
+    first = (_too_few,) if _has_learnt(run) else ()
+    for cause in (*first, _too_long, _not_moved, _still_falling, _worse_than_constant, _too_few):
         if (found := cause(run)) is not None:
             return found
     return _no_setting(run)
@@ -295,6 +305,11 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
     return _step(run, run.step_size * times, f"the steps are too short, {why}")
 
 
+def _has_learnt(run: _Run) -> bool:
+    gain, loss = (run.utility.get(name) for name in ("loss_under_baseline", "baseline_loss"))
+    return gain is not None and loss is not None and gain > _LEARNT * loss
+
+
 def _too_few(run: _Run) -> Advice | None:
     """Where the model seems better, and too few clients were held out to show it."""
     utility, share = run.utility, run.spec.federation.validation_fraction
@@ -306,11 +321,14 @@ def _too_few(run: _Run) -> Advice | None:
             text="The model seems better than a constant, and too few rows are held out to show "
             "it: hold out a larger share, or use data with more rows."
         )
-    if share >= 0.5 or clients < 2 * MIN_CLIENTS:
+    if share > _MOST_HELD_OUT or clients < 2 * MIN_CLIENTS:
+        rows = {"federation__validation_unit": "record"}
         return Advice(
             text=f"The model seems better than a constant, and {held_out} held-out clients are too "
-            "few to show it: no setting of training helps, data of more clients do, or rows held "
-            "out of every client (`federation.validation_unit: record`)."
+            "few, or too different, to show it: hold out rows of every client "
+            "(`federation.validation_unit: record`), or use data of more clients; no setting of "
+            "training helps.",
+            changes=_changes(rows) if run.changed(**rows) else [],
         )
     text = (
         "the model seems better than a constant: hold out half of the clients in place of "
