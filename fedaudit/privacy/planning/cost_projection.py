@@ -57,7 +57,6 @@ from fedaudit.spec.training import (
     FixedCohort,
     PoissonCohort,
     RotationCohort,
-    Training,
 )
 
 Figure = Callable[[float], float]
