@@ -52,8 +52,11 @@ _LEARNT = 0.05
 """Of the constant's loss: a model that saves more has learnt something."""
 _MOST_HELD_OUT = 0.4
 """Of the clients: half of them are hardly more."""
-_LONG = 100.0
-"""Times the clip: longer updates are no use."""
+_LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
+"""Times the clip: longer updates are no use. Where features are of order 1, as the expected length
+of an update assumes, or may be far smaller."""
+_PERHAPS = 0.3
+"""Times DROWNED: noise that may be the cause where nothing else is."""
 
 
 class SpecChange(Part):
@@ -203,7 +206,7 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     for cause in (*first, _too_long, _not_moved, _still_falling, _worse_than_constant, _too_few):
         if (found := cause(run)) is not None:
             return found
-    return _no_setting(run)
+    return _against_noise(run) if run.ratio >= _PERHAPS * DROWNED else _no_setting(run)
 
 
 def better_threshold() -> Advice:
@@ -295,7 +298,8 @@ def _worse_than_constant(run: _Run) -> Advice | None:
 
 
 def _longer_steps(run: _Run, why: str) -> Advice | None:
-    longest = _LONG * (run.clip or math.inf)
+    of_order_1 = bool(getattr(run.spec.federation, "standardise", None))
+    longest = (_LONG_OF_ORDER_1 if of_order_1 else _LONG) * (run.clip or math.inf)
     if run.length >= longest:
         return None
     if run.clip is None and run.length >= LONGEST_UPDATE:
@@ -306,8 +310,10 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
 
 
 def _has_learnt(run: _Run) -> bool:
+    """Whether steps that are long enough brought it closer than a constant."""
     gain, loss = (run.utility.get(name) for name in ("loss_under_baseline", "baseline_loss"))
-    return gain is not None and loss is not None and gain > _LEARNT * loss
+    known = gain is not None and loss is not None
+    return known and run.reach >= _REACH and gain > _LEARNT * loss
 
 
 def _too_few(run: _Run) -> Advice | None:
