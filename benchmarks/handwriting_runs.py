@@ -144,7 +144,8 @@ def load_libraries(cell: Cell) -> None:
     """One step on one row, which brings the code of the convolutions into memory."""
     network = ClientNetwork(cell.shape, torch.device("cpu"))
     loss = Loss("cross-entropy", CLASSES)
-    network.gradient(torch.zeros(1, cell.federation.width), torch.zeros(1), loss)
+    row = torch.zeros(1, cell.federation.width)
+    network.add_gradient(row, torch.zeros(1), loss, torch.zeros(cell.shape.n))
 
 
 def memory(field: str) -> float:

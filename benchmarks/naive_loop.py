@@ -47,6 +47,18 @@ def cohort_size(spec: ExperimentSpec) -> int:
     return spec.training.cohort.clients
 
 
+def sanitised(
+    before: torch.Tensor, after: torch.Tensor, privacy: LaplaceL2, random: np.random.Generator
+) -> torch.Tensor:
+    """Algorithm 2, of parameters before and after the local steps."""
+    n = len(after)
+    radius = max(float(torch.norm(after - before)), privacy.radius_floor)
+    norm = random.gamma(n, privacy.noise_multiplier * radius / n)
+    direction = random.standard_normal(n)
+    noise = direction / np.linalg.norm(direction) * norm
+    return after + torch.from_numpy(noise).float()
+
+
 class NaiveRun:
     """One experiment, one client at a time."""
 
@@ -94,16 +106,11 @@ class NaiveRun:
         return self.sanitise(before, after)
 
     def sanitise(self, before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-        """Algorithm 2."""
+        """Algorithm 2, where it is asked for."""
         privacy = self.spec.privacy
         if not isinstance(privacy, LaplaceL2):
             return after
-        n = len(after)
-        radius = max(float(torch.norm(after - before)), privacy.radius_floor)
-        norm = self.random.gamma(n, privacy.noise_multiplier * radius / n)
-        direction = self.random.standard_normal(n)
-        noise = direction / np.linalg.norm(direction) * norm
-        return after + torch.from_numpy(noise).float()
+        return sanitised(before, after, privacy, self.random)
 
     def round(self) -> float:
         """One round and its validation; returns the selection loss."""

@@ -5,14 +5,15 @@ The standard library writes NaN, which is not JSON and which SQLite cannot read 
 
 from collections.abc import Callable
 from functools import cache
-from struct import pack
+from struct import pack, unpack_from
 from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 from psycopg import Connection
-from psycopg.adapt import Dumper, PyFormat
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper, Loader, PyFormat
 from psycopg.pq import Format
 from sqlalchemy import JSON, BigInteger, Dialect, Double, Integer, SmallInteger
 from sqlalchemy.dialects import postgresql
@@ -109,7 +110,25 @@ def _elements(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype([("length", ">i4"), ("value", dtype.newbyteorder(">"))])
 
 
+class ArrayLoader(Loader):
+    """The other way round, of arrays of one dimension without nulls."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> Packed:
+        """Raises ValueError for a null."""
+        dimensions, nulls, element_oid = unpack_from(">3i", data)
+        [dtype] = (one for one, (_, oid, _) in _ELEMENTS.items() if oid == element_oid)
+        if dimensions == 0:
+            return np.zeros(0, dtype)
+        if dimensions != 1 or nulls:
+            raise ValueError("an array of one dimension without nulls was expected")
+        return np.frombuffer(data, _elements(dtype), offset=20)["value"].astype(dtype)
+
+
 def register_arrays(connection: Connection[Any]) -> None:
-    """Lets this connection bind numpy arrays. Lists of numbers would take four times as long to
-    send as arrays; to receive they take no longer."""
+    """Lets this connection bind numpy arrays, and read them where results are binary. Lists of
+    numbers would take four times as long."""
     connection.adapters.register_dumper(np.ndarray, ArrayDumper)
+    for _, _, oid in _ELEMENTS.values():
+        connection.adapters.register_loader(oid, ArrayLoader)

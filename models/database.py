@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 
 from models.arrays import from_json, register_arrays, to_json
+from models.copied_rows import copy_rows
 
 Dialect = Literal["sqlite", "postgresql"]
 AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
@@ -144,6 +145,7 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     event.listen(engine, "before_cursor_execute", _choose_form)
+    event.listen(engine, "do_executemany", copy_rows)
     event.listen(engine, "handle_error", _map_timeout_to_operational_error, retval=True)
     return engine
 

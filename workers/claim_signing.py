@@ -1,6 +1,6 @@
 """Sign what a report claims, after it was verified as a stranger would verify it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fedaudit.ledger.bundle import Evidence
@@ -10,7 +10,6 @@ from fedaudit.reports.claims import claims_of
 from fedaudit.reports.verification.verification import verify
 from models.clock import utc_now
 from models.database import Database
-from models.repositories import ExperimentRepository, SubjectSetRepository
 from models.repositories.ledger import stored_rows
 from models.values import LedgerRow
 from workers.flush import RunningExperiment
@@ -25,32 +24,30 @@ def signed_claims(
     report: dict[str, Any],
     key: SigningKey,
     *,
+    spec: Mapping[str, Any],
+    hashed: str,
     progressed: Callable[[], None],
 ) -> list[dict[str, Any]]:
     """The report's claims in signed bundles. Its ledger is read as it is stored, and everything is
-    computed anew, but for the checkpoint, which this process is about to sign. Raises LookupError
-    where the experiment or its names are gone."""
-    with database.read() as session:
-        row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
-        if row is None:
-            raise LookupError(f"no experiment {experiment.id}")
-        names = SubjectSetRepository(session).names(row.subject_set_id)
+    computed anew, but for the checkpoint, which this process is about to sign. `spec`: as it is
+    stored; `hashed`: the report's hash."""
+    ledger = experiment.run.ledger
     evidence = Evidence(
         experiment_id=experiment.id,
-        spec=row.spec,
-        names=names,
+        spec=spec,
+        names=ledger.ledger_context.subjects,
         report=report,
         checkpoints=[experiment.ledger_checkpoint("succeeded").sign(key).as_dict()],
         keys=[key.public],
         rows=_watched(stored_rows(database, experiment.id, experiment.project_id), progressed),
-        salt=row.ledger_salt,
+        salt=ledger.salt,
     )
     # Claims and the log's newest entry are not there yet: nothing was checked of them.
     checks = verify(evidence, trusted=[key.public]).checks
     found = [one for one in checks if not one.name.startswith(("claims.", "log."))]
     at = utc_now().isoformat().replace("+00:00", "Z")
     private = ClaimsKey(key)
-    return [private.sign(one) for one in claims_of(report, verified=found, at=at)]
+    return [private.sign(one) for one in claims_of(report, hashed, verified=found, at=at)]
 
 
 def _watched(rows: Iterable[LedgerRow], progressed: Callable[[], None]) -> Iterator[LedgerRow]:

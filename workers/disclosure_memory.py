@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from fedaudit.fairness.scored_groups import (
+    Book,
     DisclosedRows,
     DisclosureDecision,
     Numbered,
@@ -48,9 +49,7 @@ _COUNTED_BEFORE = (
     "out, or hold out other people by another `seed`"
 )
 
-Sets = dict[tuple[str, str], DisclosedRows]
-"""By their keys."""
-Opened = dict[tuple[str, str], Sets]
+Opened = dict[tuple[str, str], Book]
 """By the key and the numbering of a memory: its sets as they were read last."""
 
 
@@ -85,19 +84,19 @@ class Memory:
     def earlier(self, session: Session) -> Held:
         """What was disclosed before."""
         disclosed, counts = DisclosureRepository(session), self.count(session)
-        found: Sets = {}
+        books = []
         for key, count in counts.items():
-            known = self.opened.setdefault((key, self._numbering), {})
-            if len(known) != count:
-                for one in disclosed.sets(key, numbering=self._numbering):
-                    name = one.digest, one.favourable_digest
-                    if name not in known:
-                        known[name] = DisclosedRows(
-                            RowSet.from_bytes(one.bits, digest=one.digest),
-                            RowSet.from_bytes(one.favourable_bits, digest=one.favourable_digest),
-                        )
-            found |= known
-        return Held(self.rows, SetsBeside(list(found.values())), counts)
+            books.append(self._book(key))
+            if len(books[-1].sets) != count:
+                books[-1].add(
+                    DisclosedRows(
+                        RowSet.from_bytes(one.bits, digest=one.digest),
+                        RowSet.from_bytes(one.favourable_bits, digest=one.favourable_digest),
+                    )
+                    for one in disclosed.sets(key, numbering=self._numbering)
+                    if (one.digest, one.favourable_digest) not in books[-1].sets
+                )
+        return Held(self.rows, SetsBeside(*books), counts)
 
     def count(self, session: Session) -> dict[str, int]:
         """How many sets were disclosed before, by the key of a memory; never fewer later."""
@@ -107,8 +106,7 @@ class Memory:
 
     def opened_with(self, sets: Sequence[DisclosedRows]) -> None:
         """Notes what was added to it."""
-        known = self.opened.setdefault((self.key, self._numbering), {})
-        known |= {one.key: one for one in sets}
+        self._book(self.key).add(sets)
 
     def add(self, session: Session, sets: Sequence[DisclosedRows]) -> None:
         """Remembers what is disclosed. Lock `locks` before."""
@@ -118,6 +116,9 @@ class Memory:
         DisclosureRepository(session).add(
             self.key, numbering=self._numbering, sets=stored, anchors=self.anchors
         )
+
+    def _book(self, key: str) -> Book:
+        return self.opened.setdefault((key, self._numbering), Book())
 
     @property
     def _numbering(self) -> str:
@@ -136,10 +137,7 @@ def remember(
     Raises InvalidInputError at /fairness/exclude where rows are left out, and earlier reports are
     near: totals are published in any case, and less those of the other report would be theirs.
     """
-    disclosed = DisclosureRepository(session)
-    # In one order, so that two that lock the same memories do not wait for each other.
-    for key in sorted(set[str]().union(*(memory.locks for memory in memories))):
-        disclosed.lock(key)
+    DisclosureRepository(session).lock(key for memory in memories for key in memory.locks)
     if [memory.count(session) for memory in memories] != [one.counts for one in known]:
         known = [memory.earlier(session) for memory in memories]
         decision = decide_beside(groups, known)

@@ -22,7 +22,6 @@ from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.sweeps.report_section import (
-    SUMS,
     CellPlace,
     SeedFigures,
     larger_sums,
@@ -61,6 +60,7 @@ class FinishedReport:
     """The signed report of a finished run, and what is stored with it."""
 
     document: dict[str, Any]
+    hash: str
     claims: list[dict[str, Any]]
     """Signed bundles."""
     material: ReportMaterial
@@ -89,9 +89,12 @@ def report_of(
     progressed: Progressed = unfollowed,
 ) -> FinishedReport:
     """The signed report of a finished run, with its claims. `progressed` is called between
-    parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
+    parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows, LookupError
+    where the experiment is gone."""
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
+        if row is None:
+            raise LookupError(f"no experiment {experiment.id}")
         material = report_material(
             experiment.run,
             result,
@@ -99,9 +102,10 @@ def report_of(
             device=device,
             backend=backend,
             key_id=key.key_id,
-            disclosure_policy=parse_disclosure_policy((row and row.disclosure) or {}),
+            disclosure_policy=parse_disclosure_policy(row.disclosure or {}),
         )
         material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
+        begun = RunLogRepository(session).begun(experiment.id)
     progressed()
     document = checked_report(material, result, progressed=progressed)
     if experiment.run.spec.repeats > 1:
@@ -109,12 +113,13 @@ def report_of(
             repeats = repeats_of(session, experiment, document)
         if repeats is not None:
             document = with_repeats(document, repeats)
-    with database.read() as session:
-        begun = RunLogRepository(session).begun(experiment.id)
     run, of_claims = None if begun is None else begun.run, ClaimsKey(key).public.key_id
     signed = sign_report(document, key, claims_key_id=of_claims, run=run)
-    claims = signed_claims(database, experiment, signed, key, progressed=progressed)
-    return FinishedReport(signed, claims, material, key)
+    hashed = report_hash(signed)
+    claims = signed_claims(
+        database, experiment, signed, key, spec=row.spec, hashed=hashed, progressed=progressed
+    )
+    return FinishedReport(signed, hashed, claims, material, key)
 
 
 def alarm_events(
@@ -176,7 +181,7 @@ def succeed(
     ReportRepository(session).put(
         *owner,
         document=document,
-        report_hash=report_hash(document),
+        report_hash=report.hash,
         index=report_index(document),
         model_layout=None if isinstance(material.model, str) else material.model.layout,
         clients=material.clients,
@@ -184,7 +189,8 @@ def succeed(
     )
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     events += alarm_events(document["attacks"])
-    EventRepository(session).append(*owner, events)
+    if events:
+        EventRepository(session).append(*owner, events)
     ended_early = known_ending(document["utility"]["stopped_by"]) == "audit"
     experiments.conclude(
         experiment.id,
@@ -299,14 +305,11 @@ def is_as_stated(
     stated = document["sweep"]
     if stated is None:
         return True
-    sweeps = SweepRepository(session, experiment.project_id)
-    sweeps.hold(stated["id"])
-    if len(sweeps.tries(stated["id"])) != stated["tries"]:
-        return False
-    if all(stated[name] is None for name in SUMS):
-        return True  # where no sum is stated, none can have become larger
+    SweepRepository(session, experiment.project_id).hold(stated["id"])
     now = sweep_of(session, experiment)
-    return now is None or not larger_sums(now.model_dump(), stated)
+    if now is None or now.tries != stated["tries"]:
+        return now is None
+    return not larger_sums(now.model_dump(), stated)
 
 
 def repeats_of(

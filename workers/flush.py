@@ -2,7 +2,7 @@
 become experiments that can run, from their beginning or from a checkpoint."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from fedaudit.ledger.ledger_context import (
     rebuild_ledger_context,
 )
 from fedaudit.ledger.rows import LedgerEntry, charges_report, entry_of, stored_fields
-from fedaudit.ledger.statements import Checkpoint, PublicKey, subjects_hash
+from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import Block
@@ -35,7 +35,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
-from models.database import Database
+from models.database import Database, Dialect
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
@@ -189,23 +189,23 @@ def store_blocks(session: Session, played: Sequence[Played], *, again: bool = Fa
 
 
 _FLUSH_SECONDS = 0.25
-_FLUSH_ENTRIES = 120_000
-_FLUSH_ROUNDS = 1_000
-"""Over all experiments together: keeps a transaction on SQLite below 100 ms."""
+_FLUSHED = {"sqlite": (120_000, 1_000), "postgresql": (480_000, 4_000)}
+"""Client entries and rounds of all experiments together: a transaction takes below 100 ms."""
 _GROWTH = 16
 
 
 class Pace:
-    """As many rounds as fit into 250 ms and 120,000 client entries, and at least one."""
+    """As many rounds as fit into 250 ms and a transaction, and at least one."""
 
-    def __init__(self) -> None:
-        self._rounds = 1
+    def __init__(self, dialect: Dialect) -> None:
+        self._most, self._rounds = _FLUSHED[dialect], 1
         self._seconds_per_round: float | None = None
 
     def rounds(self, *, experiments: int, cohort: int) -> int:
         """Rounds of the next block for this many experiments with this many clients a round
         each."""
-        most = max(1, min(_FLUSH_ENTRIES // (experiments * cohort), _FLUSH_ROUNDS // experiments))
+        entries, rounds = self._most
+        most = max(1, min(entries // (experiments * cohort), rounds // experiments))
         if self._seconds_per_round is not None:
             fitting = int(_FLUSH_SECONDS / max(self._seconds_per_round, 1e-9))
             # Growing step by step, because one quick round says little about the next thousand.
@@ -221,23 +221,36 @@ class Pace:
 _PAGE = 500
 
 
+@dataclass
+class Loaded:
+    """What the experiments of a unit have in common."""
+
+    federations: dict[DataKey, Federation] = field(default_factory=dict)
+    fingerprints: dict[str, str | None] = field(default_factory=dict)
+    """By the id of the content: as it was admitted."""
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the id of the set."""
+
+
 def load_cell(
     database: Database,
     row: Experiment,
     *,
     own: ProjectFiles,
-    loaded: dict[DataKey, Federation],
+    loaded: Loaded,
     parse: Callable[[object], ExperimentSpec] = parse_spec,
 ) -> Cell:
     """The experiment's spec, data and initial parameters. `own`: its project's files. `loaded`:
-    data of the unit's earlier experiments, to which this adds. `parse`: today's rules for a run,
+    what the unit's earlier experiments had, to which this adds. `parse`: today's rules for a run,
     `parse_admitted` to look at one with a report. Raises InvalidInputError if they are unusable, or
     the data has changed since admission reserved its budget."""
     spec = parse(row.spec)
-    federation = _shared(spec, own.files, loaded)
-    with database.read() as session:
-        admitted = FederationRepository(session, row.project_id).get(row.federation_id)
-    if admitted is None or admitted.fingerprint != federation.fingerprint:
+    federation = _shared(spec, own.files, loaded.federations)
+    if row.federation_id not in loaded.fingerprints:
+        with database.read() as session:
+            admitted = FederationRepository(session, row.project_id).get(row.federation_id)
+        loaded.fingerprints[row.federation_id] = None if admitted is None else admitted.fingerprint
+    if loaded.fingerprints[row.federation_id] != federation.fingerprint:
         raise _changed("the data is not what it was when the experiment was submitted")
     return with_start(Cell(spec, federation), own.artifact)
 
@@ -252,15 +265,18 @@ def _shared(spec: ExperimentSpec, files: Files, loaded: dict[DataKey, Federation
 
 
 def resume_experiment(
-    database: Database, row: Experiment, cell: Cell, *, key: PublicKey
+    database: Database, row: Experiment, cell: Cell, *, loaded: Loaded, key: PublicKey | None
 ) -> RunningExperiment:
-    """The experiment with its stored ledger, or at its beginning. `key`: this worker's. Raises
-    InvalidInputError if the charged subjects, their charges or the groups differ from those at
-    submission, which the API may have planned from an unauthenticated index."""
+    """The experiment with its stored ledger, or at its beginning. `loaded`: as for `load_cell`;
+    `key`: this worker's, None where nothing of a run is stored. Raises InvalidInputError if the
+    charged subjects, their charges or the groups differ from those at submission, which the API may
+    have planned from an unauthenticated index."""
     ledger_context = cell_ledger_context(cell)
-    with database.read() as session:
-        names = SubjectSetRepository(session).names(row.subject_set_id)
-    if names != ledger_context.subjects:
+    if row.subject_set_id not in loaded.names:
+        with database.read() as session:
+            stored_names = SubjectSetRepository(session).names(row.subject_set_id)
+        loaded.names[row.subject_set_id] = stored_names
+    if loaded.names[row.subject_set_id] != ledger_context.subjects:
         raise _changed("the clients are not those of the submitted experiment")
     stored = row.mechanism_inputs
     # They may be stored by a version with fewer fields.
@@ -269,25 +285,25 @@ def resume_experiment(
         raise _changed("what it would spend is not what was reserved when it was submitted")
     if row.attributes != {one.name: list(one.values) for one in cell.federation.attributes}:
         raise _changed("the groups are not those of the submitted experiment")
-    with database.read() as session:
-        checkpoint = CheckpointRepository(session).get(row.id)
-        interrupted = interrupted_rounds(session, row.id)
-        ledger = stored_ledger(
-            session,
-            row,
-            ledger_context=ledger_context,
-            training=training_subjects(cell, ledger_context),
-        )
-        audit = _read_rows(session, row.id, ledger)
-        witness = witness_of_resumed(
-            session,
-            row,
-            ledger,
-            audit=audit,
-            key=key,
-            begun=checkpoint is not None,
-            interrupted=bool(interrupted),
-        )
+    training = training_subjects(cell, ledger_context)
+    checkpoint, interrupted, witness = None, list[PlannedRound](), WORKER
+    if key is None:
+        begin, salt = LedgerWriter.from_beginning, row.ledger_salt
+        ledger = begin(ledger_context, experiment_id=row.id, training=training, salt=salt)
+    else:
+        with database.read() as session:
+            checkpoint = CheckpointRepository(session).get(row.id)
+            interrupted = interrupted_rounds(session, row.id)
+            ledger = stored_ledger(session, row, ledger_context=ledger_context, training=training)
+            witness = witness_of_resumed(
+                session,
+                row,
+                ledger,
+                audit=_read_rows(session, row.id, ledger),
+                key=key,
+                begun=checkpoint is not None,
+                interrupted=bool(interrupted),
+            )
     return RunningExperiment(
         run=Run(
             experiment_id=row.id,

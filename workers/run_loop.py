@@ -59,7 +59,7 @@ class RunLoop:
             for experiment in experiments
             if experiment.run.interrupted_rounds or experiment.run.ledger.entries
         }
-        self._pace = Pace()
+        self._pace = Pace(context.database.dialect)
         self._clock = CheckpointClock()
         self._stack = open_stack(
             [experiment.run.cell for experiment in experiments],

@@ -4,12 +4,16 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.federations.federation import DataKey, Federation
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import stacks
 from infrastructure.signing_keys import ROUNDING
 from infrastructure.storage import remove_left_over
-from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository
+from models.repositories import (
+    ExperimentRepository,
+    LedgerRepository,
+    UnitRepository,
+    UnitStackRepository,
+)
 from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
 from models.vocabulary import ENDED
@@ -19,8 +23,8 @@ from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lea
 from workers.context import WorkerContext
 from workers.disclosure_memory import Opened, settle_disclosures
 from workers.finish import end_without_report
-from workers.flush import RunningExperiment, load_cell, resume_experiment
-from workers.proof.signing import enter_run
+from workers.flush import Loaded, RunningExperiment, load_cell, resume_experiment
+from workers.proof.signing import enter_runs
 
 log = structlog.get_logger()
 
@@ -71,9 +75,11 @@ class UnitRun(ClaimedUnit):
 
     def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
         super().__init__(context, claim, lease)
-        self._loaded: dict[DataKey, Federation] = {}
+        self._loaded = Loaded()
         self._opened: Opened = {}
         """What its experiments share is loaded once."""
+        self._stored: set[str] = set()
+        """The experiments that may have begun before."""
 
     def _work(self) -> None:
         log.info("unit claimed", attempt=self._claim.attempts)
@@ -95,18 +101,18 @@ class UnitRun(ClaimedUnit):
         """The unit's experiments to run, in their order, now `running`."""
 
         def start(session: Session) -> list[Experiment]:
-            experiments = self._experiments(session)
-            rows, begun = [], []
+            experiments, open_ = self._experiments(session), set[str]()
             for row in experiments.of_unit(self._claim.unit_id):
                 if row.status == "cancelling":
                     self._end(session, row, "cancelled-by-caller")
                 elif row.status not in ENDED:
-                    if experiments.start(row.id):
-                        begun.append(row)
-                    rows.append(experiments.get(row.id) or row)
+                    open_.add(row.id)
+            begun = experiments.start_each(open_)
+            self._stored = LedgerRepository(session).begun(open_)
+            rows = [row for row in experiments.of_unit(self._claim.unit_id) if row.id in open_]
             # Last: who holds a log's lock waits for no row.
-            for row in begun:
-                enter_run(session, row, key=self._context.signing_key)
+            new, key = [row for row in rows if row.id in begun], self._context.signing_key
+            enter_runs(session, new, signed=self._stored, key=key)
             return rows
 
         return self._writer.write(start)
@@ -119,7 +125,13 @@ class UnitRun(ClaimedUnit):
         try:
             cell = load_cell(database, row, own=self._own, loaded=self._loaded)
             check_attacks(cell)
-            found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
+            found = resume_experiment(
+                database,
+                row,
+                cell,
+                loaded=self._loaded,
+                key=self._context.signing_key.public if row.id in self._stored else None,
+            )
             secret = self._context.signing_key.derived_secret(ROUNDING)
             found.run.withheld = settle_disclosures(
                 self._writer,

@@ -181,8 +181,8 @@ class AuditedRows:
     @property
     def rows_of_file(self) -> Numbered:
         """The rows of `scored` by their places in the file."""
-        client_of = clients_by_number(self._row_numbers, self.clients)
-        return [NumberedRows(self.scored.population, client_of)]
+        clients_of = clients_by_number(self._row_numbers, self.clients)
+        return [NumberedRows(self.scored.population, clients_of)]
 
     def by_contents(self, contents: RowContents) -> Numbered:
         """The rows of `scored` by what they hold."""

@@ -19,7 +19,7 @@ No standard says which difference of rates is too large, and so no word here cal
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
@@ -73,9 +73,12 @@ def rate_gaps(rates: Floats, shown: Bools, *, reference: int | None = None) -> F
     return values
 
 
-def lacking(rates: Floats, family: str) -> int:
-    """How many of some groups, with the RATES [rates, groups], lack a rate of a family."""
-    return int(np.isnan(rates[_PLACES[family]]).any(axis=0).sum())
+def lacking(rates: Floats, family: str, shown: Bools) -> Ints:
+    """How many of the shown groups [..., groups], with the RATES [..., rates, groups], lack a rate
+    of a family: [...]."""
+    absent = np.isnan(rates[..., _PLACES[family], :]).any(axis=-2)
+    found: Ints = np.count_nonzero(absent & shown, axis=-1)
+    return found
 
 
 def spread(values: Floats, visible: Bools, reference: int | None) -> tuple[Floats, Floats]:
@@ -203,7 +206,9 @@ def gaps_between(
     `rows` [count, groups]: the scored rows that reasons may name; `because`: why groups are left
     out."""
     groups = block.shape[1]
-    values = gap_values(block, shown, reference=reference)
+    rates = group_rates(block)
+    values = rate_gaps(rates, shown, reference=reference)
+    lack = {one.name: lacking(rates, one.name, shown).tolist() for one in FAMILIES}
     explain: list[bool] = np.any(np.isnan(values), axis=-1).tolist()
     left_out = (groups - shown.sum(axis=-1)).tolist()
     figures = []
@@ -213,16 +218,16 @@ def gaps_between(
             figures.append([Figure(*pair, note) for pair in zip(METRICS, row, strict=True)])
             continue
         common = why_incomparable(rows[position], shown[position], reference, because)
-        rates = group_rates(block[position])[:, shown[position]]
-        figures.append(_explained(row, rates, note, common=common))
+        own = {name: counts[position] for name, counts in lack.items()}
+        figures.append(_explained(row, own, note, common=common))
     return figures
 
 
 def _explained(
-    values: Sequence[float], rates: Floats, note: str | None, *, common: str | None
+    values: Sequence[float], lack: Mapping[str, int], note: str | None, *, common: str | None
 ) -> list[Figure]:
-    """The METRICS with their values, None and a reason where NaN; `rates` [rates, groups shown].
-    `note`: what the values leave out; `common`: a reason for all of them."""
+    """The METRICS with their values, None and a reason where NaN. `lack`: by family, how many of
+    the groups shown lack a rate; `note`: what the values leave out; `common`: a reason for all."""
     figures = []
     for metric, value in zip(METRICS, values, strict=True):
         if not math.isnan(value):
@@ -230,9 +235,9 @@ def _explained(
             continue
         family = METRICS[metric].family
         reason = common or ZERO_OVER_ZERO
-        if common is None and (count := lacking(rates, family.name)):
-            lack = "lacks" if count == 1 else "lack"
-            reason = f"{count} of the groups compared {lack} {family.rows}: a rate is undefined"
+        if common is None and (count := lack[family.name]):
+            verb = "lacks" if count == 1 else "lack"
+            reason = f"{count} of the groups compared {verb} {family.rows}: a rate is undefined"
         figures.append(Figure(metric, None, reason))
     return figures
 

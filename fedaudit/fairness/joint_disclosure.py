@@ -155,7 +155,10 @@ def find_exposure(
     wanted = targets[~targets[:, ~small].any(axis=1)][:, small].astype(np.float64)
     owned = _owned(atoms, small) if clients > 1 else []
     many: set[bytes] = set()
-    for candidate in _candidates(within, wanted, rows=atoms.rows[small], owned=owned):
+    # Atoms of the same totals have equal columns.
+    _, alike = np.unique(totals[:, small], axis=1, return_inverse=True)
+    found = _candidates(within, wanted, rows=atoms.rows[small], owned=owned, alike=alike)
+    for candidate in found:
         union = np.zeros(len(atoms), dtype=np.bool_)
         union[place[np.abs(candidate) > _NEARLY]] = True
         if (name := union.tobytes()) in many:
@@ -236,11 +239,12 @@ def _owned(atoms: Atoms, small: Bools) -> list[Ints]:
 
 
 def _candidates(
-    basis: Floats, wanted: Floats, *, rows: Ints, owned: Sequence[Ints]
+    basis: Floats, wanted: Floats, *, rows: Ints, owned: Sequence[Ints], alike: Ints
 ) -> Iterator[Floats]:
     """Combinations [small atoms] of the basis that may cover few rows. Single atoms, then those of
     the `wanted` [count, small atoms] that follow, then what is within each of the `owned` places,
-    then what elimination gives. `rows` [small atoms]."""
+    then what elimination gives. `rows` and `alike` [small atoms]: those of a number have equal
+    columns, of which one is eliminated for all."""
     for single in np.flatnonzero(np.square(basis).sum(axis=0) > 1 - _NEARLY):
         unit = np.zeros(basis.shape[1])
         unit[single] = 1.0
@@ -249,9 +253,11 @@ def _candidates(
     for places in owned:
         yield from _inside(basis, places)
     for order in _orders(rows):
-        found = np.zeros_like(basis)
-        found[:, order] = _eliminated(basis[:, order])
-        yield from found
+        first = np.empty(alike.max() + 1, dtype=np.int64)
+        first[alike[order[::-1]]] = np.arange(len(order))[::-1]  # of equal places the last counts
+        found, turns = np.zeros((len(basis), len(first))), np.argsort(first)
+        found[:, turns] = _eliminated(basis[:, order[first[turns]]])
+        yield from found[:, alike]
 
 
 def _inside(basis: Floats, places: Ints) -> Iterator[Floats]:

@@ -13,7 +13,7 @@ import hashlib
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -125,48 +125,87 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
+class InLine:
+    """Sets one after the other: [words] each."""
+
+    def __init__(self, sets: Sequence[RowSet]) -> None:
+        self.lengths = np.array([len(one.words) for one in sets], dtype=np.int64)
+        """[sets]: words of each."""
+        self.places = np.concatenate([np.zeros(0, np.int64), *(one.places for one in sets)])
+        self.words = np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)])
+
+
+class Book:
+    """Sets that were disclosed, to which others are added."""
+
+    def __init__(self, sets: Iterable[DisclosedRows] = ()) -> None:
+        self.sets: dict[tuple[str, str], DisclosedRows] = {}
+        """By their keys."""
+        self.lines: list[InLine] = []
+        self.add(sets)
+
+    def add(self, sets: Iterable[DisclosedRows]) -> None:
+        """Those that it has not yet."""
+        new = {one.key: one for one in sets if one.key not in self.sets}
+        self.sets |= new
+        self.lines.append(InLine([one.rows for one in new.values()]))
+
+
 _WORDS_AT_ONCE = 1 << 20
-_NO_PLACES = np.zeros(0, dtype=np.int64)
-_NO_WORDS = np.zeros(0, dtype=np.uint64)
 
 
 class SetsBeside:
     """Sets in one array, with which others are compared many times as fast as one by one."""
 
-    def __init__(self, sets: Sequence[DisclosedRows]) -> None:
-        self.sets = sets
-        self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
+    def __init__(self, *books: Book) -> None:
+        lines = [InLine([]), *(line for book in books for line in book.lines)]
+        self.sets = [one for book in books for one in book.sets.values()]
+        self.sizes = np.array([one.rows.rows for one in self.sets], dtype=np.int64)
         """[sets]: rows of each."""
-        self._keys = {one.key: place for place, one in enumerate(sets)}
-        self._owners = np.repeat(np.arange(len(sets)), [len(one.rows.words) for one in sets])
-        self._places = np.concatenate([_NO_PLACES, *(one.rows.places for one in sets)])
-        self._words = np.concatenate([_NO_WORDS, *(one.rows.words for one in sets)])
+        lengths = np.concatenate([one.lengths for one in lines])
+        self._owners = np.repeat(np.arange(len(self)), lengths)
+        self._places = np.concatenate([one.places for one in lines])
+        self._words = np.concatenate([one.words for one in lines])
         self._width = int(self._places.max(initial=-1)) + 1
 
     def __len__(self) -> int:
         return len(self.sets)
 
-    def but(self, keys: Iterable[tuple[str, str]]) -> Bools:
+    def but(self, keys: Collection[tuple[str, str]]) -> Bools:
         """Those that do not disclose what one of these does: [sets]."""
-        found = np.ones(len(self.sets), dtype=np.bool_)
-        found[[self._keys[key] for key in keys if key in self._keys]] = False
-        return found
+        return np.array([one.key not in keys for one in self.sets], dtype=np.bool_)
 
-    def shared(self, ones: Sequence[RowSet]) -> Ints:
-        """How many rows of each of these each of the sets has: [ones, sets]."""
-        found = np.zeros((len(ones), len(self.sets)), dtype=np.int64)
-        width = max([self._width, *(one.width for one in ones)])
-        union = RowSet.union(ones).spread(width)
-        for first in range(0, len(self._words), _WORDS_AT_ONCE):
-            part = slice(first, first + _WORDS_AT_ONCE)
-            places = self._places[part]
-            both = union[places] & self._words[part]
-            some = np.flatnonzero(both)
-            places, both, owners = places[some], both[some], self._owners[part][some]
-            for place, one in enumerate(ones):
-                bits = np.bitwise_count(one.spread(width)[places] & both)
-                found[place] += np.bincount(owners, bits, len(self)).astype(np.int64)
-        return found
+    def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
+        """How many rows of each of these each of the sets has, and how many of those are `among`
+        some: [ones, sets] each."""
+        # Few of them have rows in one word: each of its turns looks at one more.
+        line = InLine(ones)
+        order = np.argsort(line.places, kind="stable")
+        own = np.repeat(np.arange(len(ones)), line.lengths)[order]
+        own_words = line.words[order]
+        width = max([self._width, among.width, *(one.width for one in ones)])
+        ends = np.bincount(line.places, minlength=width).cumsum()
+        starts = np.append(0, ends)
+        union, unknown = RowSet.union(ones).spread(width), ~among.spread(width)
+        shared, lost = np.zeros((2, len(ones) * len(self)))
+        for begin in range(0, len(self._words), _WORDS_AT_ONCE):
+            part = slice(begin, begin + _WORDS_AT_ONCE)
+            words, place, sets = self._words[part], self._places[part], self._owners[part]
+            some = np.flatnonzero(union[place] & words)
+            words, place, sets = words[some], place[some], sets[some]
+            turn = starts[place]
+            while len(turn):
+                both, pair = words & own_words[turn], own[turn] * len(self) + sets
+                shared += np.bincount(pair, np.bitwise_count(both), len(shared))
+                both &= unknown[place]
+                few = np.flatnonzero(both)
+                lost += np.bincount(pair[few], np.bitwise_count(both[few]), len(shared))
+                turn += 1
+                more = np.flatnonzero(turn < ends[place])
+                words, place, sets, turn = words[more], place[more], sets[more], turn[more]
+        counts = np.stack([shared, shared - lost]).astype(np.int64)
+        found, known = counts.reshape(2, len(ones), len(self))
+        return found, known
 
 
 class Comparison:
@@ -177,21 +216,19 @@ class Comparison:
     ) -> None:
         every = {one.key: one for one in own}
         rows = {one.rows.digest: one.rows for one in every.values()}
-        known = {digest: one.within(neighbourhood.known) for digest, one in rows.items()}
-        # Mostly all rows are known, and are counted once.
-        part = {name: one for name, one in known.items() if one.rows != rows[name].rows}
-        counts = earlier.shared([neighbourhood.known, *rows.values(), *part.values()])
+        clients = neighbourhood.clients_of
+        counts = earlier.shared(list(rows.values()), among=clients.known)
         self._earlier, self._neighbourhood = earlier, neighbourhood
         self._other = earlier.but(every)
-        self._known, self._known_sizes = known, counts[0]
-        self._shared = dict(zip(rows, counts[1:], strict=False))
-        self._shared_known = self._shared | dict(zip(part, counts[1 + len(rows) :], strict=True))
+        self._known = np.array([clients.known_rows(one.rows) for one in earlier.sets], np.int64)
+        self._shared, self._shared_known = (dict(zip(rows, of, strict=True)) for of in counts)
 
     def any_near(self, one: DisclosedRows) -> bool:
         """Whether `Neighbourhood.is_near` is true of it and any other set."""
         name, sizes = one.rows.digest, self._earlier.sizes
         differing = sizes + one.rows.rows - 2 * self._shared[name]
-        of_known = self._known_sizes + self._known[name].rows - 2 * self._shared_known[name]
+        own_known = self._neighbourhood.clients_of.known_rows(one.rows)
+        of_known = self._known + own_known - 2 * self._shared_known[name]
         close = np.flatnonzero(self._neighbourhood.may_be_near(differing, of_known) & self._other)
         sets = self._earlier.sets
         return any(self._neighbourhood.is_near(one, sets[place]) for place in close.tolist())
@@ -214,20 +251,39 @@ class Comparison:
             yield self._earlier.sets[place].rows, RowSet.union(those)
 
 
+@dataclass(frozen=True, eq=False)
+class RowClients:
+    """The clients of all rows of the data, held out or not, by the numbers of the rows."""
+
+    numbered: Ints
+    """[row numbers]: the client of each; -1 for rows that a spec leaves out, and for numbers of no
+    row or of several clients'."""
+    _known_rows: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def known(self) -> RowSet:
+        """Rows whose clients are known."""
+        return RowSet.of(np.flatnonzero(self.numbered >= 0))
+
+    @cached_property
+    def longest(self) -> int:
+        """Known rows of the client that has most."""
+        return int(np.bincount(self.numbered[self.numbered >= 0]).max(initial=0))
+
+    def known_rows(self, one: RowSet) -> int:
+        """How many known rows a set has; of one that has a digest."""
+        if one.digest not in self._known_rows:
+            self._known_rows[one.digest] = one.within(self.known).rows
+        return self._known_rows[one.digest]
+
+
 class Neighbourhood:
     """When figures of two sets of rows are too near to each other to be disclosed both."""
 
-    def __init__(self, client_of: Ints, *, rows: int, clients: int) -> None:
-        """Few are fewer than `rows`, or of fewer than `clients` clients.
-
-        `client_of` [row numbers]: the client of each row of the data, held out or not; -1 for rows
-        that the spec leaves out.
-        """
-        self._rows, self._clients, self._client_of = rows, clients, client_of
-        self.known = RowSet.of(np.flatnonzero(client_of >= 0))
-        """Rows whose clients are known."""
-        longest = int(np.bincount(client_of[client_of >= 0]).max(initial=0))
-        self._most = (clients - 1) * longest
+    def __init__(self, clients_of: RowClients, *, rows: int, clients: int) -> None:
+        """Few are fewer than `rows`, or of fewer than `clients` clients."""
+        self._rows, self._clients, self.clients_of = rows, clients, clients_of
+        self._most = (clients - 1) * clients_of.longest
         """Rows of known clients that fewer than so many clients can have."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
@@ -254,7 +310,7 @@ class Neighbourhood:
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self._rows:
             return True
-        known = self._client_of[differing.within(self.known).numbers]
+        known = self.clients_of.numbered[differing.within(self.clients_of.known).numbers]
         return self._clients > 1 and len(np.unique(known)) < self._clients
 
 
@@ -298,12 +354,12 @@ def disclosed_rows(population: Population, rows: Bools, favourable: Bools) -> Di
     return DisclosedRows(row_set(rows), row_set(rows & favourable))
 
 
-def clients_by_number(numbers: Ints, clients: Ints) -> Ints:
-    """The client of each row by its number; -1 for numbers of no row, or of several clients'."""
+def clients_by_number(numbers: Ints, clients: Ints) -> RowClients:
+    """The client of each row, by its number."""
     found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
     found[numbers] = clients
     found[numbers[found[numbers] != clients]] = -1
-    return found
+    return RowClients(found)
 
 
 def _runs_of(codes: Ints, groups: Ints) -> list[Bools]:
@@ -351,7 +407,7 @@ class NumberedRows:
     """The scored rows, by their groups of some attributes, under one numbering."""
 
     population: Population
-    client_of: Ints
+    clients_of: RowClients
 
 
 Numbered = Sequence[NumberedRows]
@@ -435,7 +491,7 @@ class ScoredGroups:
     def _neighbourhood(self, numbered: NumberedRows) -> Neighbourhood:
         least = self.spec.fairness
         return Neighbourhood(
-            numbered.client_of, rows=least.minimum_group_size, clients=least.minimum_group_clients
+            numbered.clients_of, rows=least.minimum_group_size, clients=least.minimum_group_clients
         )
 
     @cached_property

@@ -1,1 +1,2 @@
-"""The hottest loops in C, with the same bits as the torch and numpy code that they stand in for."""
+"""The hottest loops in C, with the bits of the torch and numpy code that they stand in for, but for
+convolutions."""

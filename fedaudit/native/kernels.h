@@ -1,7 +1,7 @@
 /* What the kernels share.
 
-   Every kernel does the same IEEE operations in the same order as the torch or numpy code that it
-   stands in for, so that both give the same bits. Two rules keep that so: the compiler may not
+   Every kernel but those of convolutions does the same IEEE operations in the same order as the torch
+   or numpy code that it stands in for, so that both give the same bits. Two rules keep that so: the compiler may not
    contract a product and a sum into one rounding (-ffp-contract=off), nor reorder anything
    (no -ffast-math); and sums are taken by halves (`fold_*`, as `fixed_order_sum` in Python). */
 

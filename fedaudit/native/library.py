@@ -1,4 +1,5 @@
-"""Find, load and call the compiled kernels; everything works without them, and gives the same bits.
+"""Find, load and call the compiled kernels; everything works without them, and gives the same bits,
+but for convolutions, which torch's library rounds otherwise.
 
 They are built where the package is built by a machine with a C compiler. They need nothing of
 Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` they are not used.
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 
-INTERFACE = 4
+INTERFACE = 5
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 
@@ -34,8 +35,11 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "odd_rows": [_P, *[_I] * 3, _P, _P],
     "odd_matrix": [_P, *[_I] * 4, _P, _P],
     "products": [_P, _P, *[_I] * 3, _P, _P],
+    "pooled": [*[_P] * 3, *[_I] * 6, _P, _P],
+    "pooled_back": [*[_P] * 4, *[_I] * 6, *[_P] * 3],
     "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
     "evaluate": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _P, _P, _P, _P, _P, _P],
+    "release": [_P, _P, _I, _D, _D, _D, _P],
     "sanitise": [_P, _P, _P, _I, _I, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _P, _P],
     "cluster": [_P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P],
     "separation": [_P, _P, _P, _P, _I, _I, _I, _I, _P],
@@ -200,6 +204,16 @@ def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> Ints 
 _NARROW = 2**31
 
 
+class NearGroup:
+    """The clients of a group, and how many rows they have."""
+
+    def __init__(self, members: Ints, rows: Ints) -> None:
+        """Both [members]; members are indices of clients."""
+        self.members, self.rows, self.total = members, rows, int(rows.sum())
+        self._kept = line(members, np.int64), line(rows, np.int32)
+        self.at = [place_of(one) for one in self._kept]
+
+
 class NearRounds:
     """Which rounds drew nearly the same of a group as an earlier one, group by group."""
 
@@ -214,25 +228,22 @@ class NearRounds:
         """The addresses of what all groups share."""
 
     def of_group(
-        self, asked: Ints, *, members: Ints, rows: Ints, least_rows: int, least_clients: int
+        self, asked: Ints, group: NearGroup, *, least_rows: int, least_clients: int
     ) -> Bools | None:
         """Whether each of the `asked` rounds is one: [asked].
 
-        The group's `members` have `rows` each. Samples that differ in so many rows and clients are
-        not near, and those that have so many are large. None also where its rows are so many that
-        narrow numbers do not hold them.
+        Samples that differ in so many rows and clients are not near, and those that have so many
+        are large. None also where its rows are so many that narrow numbers do not hold them.
         """
         library = kernels()
-        if library is None or max(2 * int(rows.sum()), least_rows, least_clients) >= _NARROW:
+        if library is None or max(2 * group.total, least_rows, least_clients) >= _NARROW:
             return None
         near = np.ones(len(self._drawn), dtype=np.bool_)
         near[asked] = False
-        weights = rows.astype(np.int32)
         drawn, earlier, before, room = self._at
-        call(
-            library.fedaudit_near,
+        library.fedaudit_near(
             *(drawn, *self._drawn.shape, earlier, self._earlier.shape[1]),
-            *(before, self._room.shape[1], members, weights, len(members)),
-            *(least_rows, least_clients, room, near),
+            *(before, self._room.shape[1], *group.at, len(group.members)),
+            *(least_rows, least_clients, room, place_of(near)),
         )
         return near[asked]

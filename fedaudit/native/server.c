@@ -17,6 +17,21 @@ INLINE double distance(const float *one, const float *other, int64_t n, double *
 INLINE double smaller(double a, double b) { return a != a || b != b ? NAN : a < b ? a : b; }
 INLINE double larger(double a, double b) { return a != a || b != b ? NAN : a > b ? a : b; }
 
+/* A number of an upload: see `Sanitiser.release`, also for why the start comes last. */
+INLINE float released(float from, float to, double noise, double scale, double kept, double grid)
+{
+    double sum = noise * scale + (double)(to - from) * kept + (double)from;
+    return (float)(rint(sum / grid) * grid);
+}
+
+/* Makes of a client's `updated` [n] what leaves it, in place. */
+KERNEL void fedaudit_release(const float *start, const double *noise, int64_t n, double scale,
+                             double kept, double grid, float *updated)
+{
+    for (int64_t p = 0; p < n; p++)
+        updated[p] = released(start[p], updated[p], noise[p], scale, kept, grid);
+}
+
 /* SanitizeUpdate with one radius for the whole vector.
 
    start, updated [cells][clients][n], noise [cells][clients][width]; of each cell: its noise scale, fixed radius (NaN
@@ -49,10 +64,7 @@ KERNEL int64_t fedaudit_sanitise(const float *start, const float *updated, const
         double scale = radius * noise_scale[cell], grid = spacing[cell];
         int all_finite = 1;
         for (int64_t p = 0; p < n; p++) {
-            double update = (double)(to[p] - from[p]);
-            /* The start comes last: see `Sanitiser.release`. */
-            double sum = own_noise[p] * scale + update * kept + (double)from[p];
-            float upload = (float)(rint(sum / grid) * grid);
+            float upload = released(from[p], to[p], own_noise[p], scale, kept, grid);
             uploads[at * n + p] = upload;
             all_finite &= upload - upload == 0.0f;
         }

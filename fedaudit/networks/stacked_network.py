@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedaudit.networks.pooled_convolutions import PooledConvolution, pooled_together
 from fedaudit.networks.shape import (
     Convolution,
     DenseShape,
@@ -143,13 +144,44 @@ _ACTIVATIONS: Mapping[ActivationName, Callable[[Tensor], Tensor]] = {
 }
 
 
+@dataclass(frozen=True)
+class TracedLayer:
+    """A layer with parameters, and what passed through it."""
+
+    layer: Layer | Convolution
+    inputs: Tensor
+    """[rows, inputs], or [rows, channels, height, width] of a convolution."""
+    outputs: Tensor
+    """[rows, outputs], or maps; of a convolution and what is computed together with it, that."""
+
+
+def traced_outputs(
+    shape: NetworkShape,
+    parameters: Parameters,
+    rows: Tensor,
+    operations: Sequence[Operation | PooledConvolution] | None = None,
+) -> tuple[Tensor, list[TracedLayer]]:
+    """As `layered_outputs`, and every layer that has parameters, in order.
+
+    `operations`: what `pooled_together` makes of those of the shape; it has first derivatives only.
+    """
+    values, own, layers = first_values(shape, rows), iter(parameters), list[TracedLayer]()
+    for operation in operations or shape.operations:
+        if isinstance(operation, Layer | Convolution | PooledConvolution):
+            inputs, values = values, operation_outputs(operation, values, next(own))
+            layers.append(TracedLayer(_layer_of(operation), inputs, values))
+        else:
+            values = operation_outputs(operation, values, None)
+    return values, layers
+
+
+def _layer_of(operation: Layer | Convolution | PooledConvolution) -> Layer | Convolution:
+    return operation.convolution if isinstance(operation, PooledConvolution) else operation
+
+
 def layered_outputs(shape: NetworkShape, parameters: Parameters, rows: Tensor) -> Tensor:
     """Outputs [rows, outputs] on rows [rows, inputs]."""
-    values, own = first_values(shape, rows), iter(parameters)
-    for operation in shape.operations:
-        has_own = isinstance(operation, Layer | Convolution)
-        values = operation_outputs(operation, values, next(own) if has_own else None)
-    return values
+    return traced_outputs(shape, parameters, rows)[0]
 
 
 def first_values(shape: NetworkShape, rows: Tensor) -> Tensor:
@@ -161,17 +193,21 @@ def first_values(shape: NetworkShape, rows: Tensor) -> Tensor:
 
 
 def operation_outputs(
-    operation: Operation, values: Tensor, own: tuple[Tensor, Tensor | None] | None
+    operation: Operation | PooledConvolution,
+    values: Tensor,
+    own: tuple[Tensor, Tensor | None] | None,
 ) -> Tensor:
     """What one operation makes of values [rows, ...]; `own`: its weights and bias, if it has any.
 
     Raises ValueError for a layer without its parameters.
     """
     match operation:
-        case Layer() | Convolution():
+        case Layer() | Convolution() | PooledConvolution():
             if own is None:
                 raise ValueError("a layer needs its parameters")
             weights, bias = own
+            if isinstance(operation, PooledConvolution):
+                return operation(values, weights, bias)
             if isinstance(operation, Layer):
                 return functional.linear(values, weights, bias)
             return functional.conv2d(
@@ -208,14 +244,6 @@ def parameters_at(shape: NetworkShape, theta: Tensor) -> Parameters:
     ]
 
 
-def _in_turn(parameters: Parameters) -> list[Tensor]:
-    """All weights, and then all biases."""
-    return [
-        *(weights for weights, _ in parameters),
-        *(bias for _, bias in parameters if bias is not None),
-    ]
-
-
 _MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
 
 
@@ -232,10 +260,11 @@ class ClientNetwork:
         """How many rows to compute at once, for temporaries to stay small."""
         self.theta = torch.zeros(shape.n, device=device)
         """float32 [n]: the present parameters."""
-        # Leaves of their own, each on its part of the vector: slices that autograd had to undo
-        # would cost a vector of zeros for each layer.
+        self._operations = list(pooled_together(shape.operations))
         self._parameters = parameters_at(shape, self.theta)
-        self._leaves = [leaf.requires_grad_() for leaf in _in_turn(self._parameters)]
+        for layer, (weights, bias) in zip(shape.layers, self._parameters, strict=True):
+            if isinstance(layer, Convolution) and bias is not None:
+                weights.requires_grad_(), bias.requires_grad_()
 
     def load(self, theta: Tensor) -> None:
         """Takes over parameters [n]."""
@@ -244,30 +273,45 @@ class ClientNetwork:
 
     def outputs(self, features: Tensor) -> Tensor:
         """Outputs [out, rows] on features [rows, inputs]."""
-        return layered_outputs(self.shape, self._parameters, features).t()
+        outputs, _ = traced_outputs(self.shape, self._parameters, features, self._operations)
+        return outputs.t()
 
-    def gradient(self, features: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, list[Tensor]]:
-        """The sum of the rows' values, and its gradient layer by layer.
+    def add_gradient(
+        self, features: Tensor, target: Tensor, loss: Loss, onto: Tensor, *, scale: float = 1.0
+    ) -> Tensor:
+        """Adds `scale` times the gradient of the sum of the rows' values to a vector [n], which may
+        be `theta`, and returns the sum.
 
         `features` [rows, inputs]; `target` [rows].
         """
+        # That of a dense layer, the product of the slopes at its outputs and its inputs, is added
+        # where it belongs: written out first it takes twice as long.
         with torch.enable_grad():
-            outputs = self.outputs(features)
-        values, slopes = loss.values_and_slopes(outputs.detach(), target)
-        return values.sum(), list(torch.autograd.grad(outputs, self._leaves, slopes))
+            # Of features, so that the first layer's outputs have a gradient.
+            rows = features.detach().requires_grad_()
+            outputs, layers = traced_outputs(self.shape, self._parameters, rows, self._operations)
+        values, slopes = loss.values_and_slopes(outputs.detach().t(), target)
+        asked = [
+            one
+            for traced, leaves in zip(layers, self._parameters, strict=True)
+            for one in ([traced.outputs] if isinstance(traced.layer, Layer) else leaves)
+            if one is not None
+        ]
+        left = iter(torch.autograd.grad(outputs, asked, slopes.t()))
+        for one, (weights, bias) in zip(layers, parameters_at(self.shape, onto), strict=True):
+            slope = next(left)
+            if isinstance(one.layer, Layer):
+                weights.addmm_(slope.t(), one.inputs.detach(), alpha=scale)
+            else:
+                weights.add_(slope, alpha=scale)
+            if bias is not None:
+                moved = slope.sum(0) if isinstance(one.layer, Layer) else next(left)
+                bias.add_(moved, alpha=scale)
+        return values.sum()
 
-    def descend(self, gradient: list[Tensor], step: float) -> None:
-        """Moves the parameters by -step times the gradient."""
-        with torch.no_grad():
-            for leaf, part in zip(self._leaves, gradient, strict=True):
-                leaf.sub_(part, alpha=step)
-
-    def flat(self, gradient: list[Tensor]) -> Tensor:
-        """A gradient by layers as a vector, in the order of the parameters: [n]."""
-        found = torch.empty_like(self.theta)
-        for place, part in zip(_in_turn(parameters_at(self.shape, found)), gradient, strict=True):
-            place.copy_(part)
-        return found
+    def descend(self, gradient: Tensor, step: float) -> None:
+        """Moves the parameters by -step times the gradient [n]."""
+        self.theta.sub_(gradient, alpha=step)
 
 
 def record_loss(

@@ -12,7 +12,7 @@ from typing import Any
 from fedaudit.ledger.claim_bundles import STATEMENT
 from fedaudit.reports.checks import Check
 from fedaudit.reports.figures import figures_of, parsed
-from fedaudit.reports.report import Report, report_hash
+from fedaudit.reports.report import Report
 from fedaudit.spec.metrics import RATES
 
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
@@ -28,9 +28,11 @@ _OF_GROUPS = ("accuracy", "auc", "loss", *RATES)
 Document = Mapping[str, Any]
 
 
-def claims_of(report: Document, *, verified: Iterable[Check], at: str) -> list[dict[str, Any]]:
-    """Every claim of a report. `verified`: what was checked of it and its ledger, `at` this time.
-    Raises ValueError where the report has another version's form."""
+def claims_of(
+    report: Document, hashed: str, *, verified: Iterable[Check], at: str
+) -> list[dict[str, Any]]:
+    """Every claim of a report with this hash. `verified`: what was checked of it and its ledger,
+    `at` this time. Raises ValueError where the report has another version's form."""
     judged = _verification(report, verified, at)
     predicates = {**following(report), VERIFICATION: judged, ML_BOM: _bill_of_materials(report)}
     return [
@@ -40,7 +42,7 @@ def claims_of(report: Document, *, verified: Iterable[Check], at: str) -> list[d
             "predicateType": kind,
             "predicate": predicates[kind],
         }
-        for kind, subject in subjects_of(report).items()
+        for kind, subject in subjects_of(report, hashed).items()
     ]
 
 
@@ -51,10 +53,10 @@ def types_of(report: Document) -> list[str]:
     return [kind for kind in every if own.get(kind, True)]
 
 
-def subjects_of(report: Document) -> dict[str, list[dict[str, Any]]]:
-    """By their types, in their order, what claims are about. The model's signature is about the
-    hash of its files' hashes, as model-signing names a model that is one file."""
-    model, files = report.get("model"), {"report.json": report_hash(report)}
+def subjects_of(report: Document, hashed: str) -> dict[str, list[dict[str, Any]]]:
+    """By their types, in their order, what claims are about: the report with this hash. The model's
+    signature is about the hash of its files' hashes, as model-signing names a model of one file."""
+    model, files = report.get("model"), {"report.json": hashed}
     if model is not None:
         files[_MODEL_FILE] = model["sha256"]
     found = dict.fromkeys(types_of(report), _named(files))

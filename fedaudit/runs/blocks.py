@@ -303,7 +303,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-_TOGETHER = 64
+_TOGETHER = 128
 """Rounds that are worked out at a time, which bounds the memory."""
 
 

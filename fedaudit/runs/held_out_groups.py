@@ -10,9 +10,11 @@ that are alike in these cells are counted through in the order of their targets:
 set has counts, and which have the favourable outcome, wherever they are in the file.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,7 +25,13 @@ from fedaudit.fairness.disclosure import Disclosure, size_rule
 from fedaudit.fairness.gaps import ClientScores
 from fedaudit.fairness.joint_disclosure import Population, decide_beside
 from fedaudit.fairness.noised_counts import Rounder, rounder_of
-from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
+from fedaudit.fairness.scored_groups import (
+    Numbered,
+    NumberedRows,
+    RowClients,
+    ScoredGroups,
+    clients_by_number,
+)
 from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import number_in
@@ -43,22 +51,37 @@ def cell_keys(cell: Cell, attribute: str, *, secret: bytes) -> Keys:
 
     `secret`: 16 to 64 bytes, without which keys say nothing of people.
     """
-    federation, by_record = cell.federation, cell.spec.federation.validation_unit == "record"
-    parts = tuple(cell.spec.fairness.combinations.get(attribute, (attribute,)))
-    known, name = _KEYS.setdefault(federation, {}), (parts, by_record, secret)
-    if name not in known:
+    federation, name = cell.federation, _cells(cell, attribute, secret)
+    parts, by_record, _ = name
+
+    def made() -> Keys:
         found = _hashes(federation.client_names, secret)[federation.client_of]
         for part in parts:
             found = _mixed(found, _values(federation.attribute(part), secret))
         if by_record:
             found = _mixed(found, record_keys(federation))
-        known[name] = _counted_through(found, federation.raw_target)
-    return known[name]
+        return _counted_through(found, federation.raw_target)
+
+    return _of_data(federation, name, made)
 
 
-_KEYS: WeakKeyDictionary[Federation, dict[tuple[tuple[str, ...], bool, bytes], Keys]]
-_KEYS = WeakKeyDictionary()
-"""Of loaded data, which never change: the cells of a stack share them."""
+def _cells(cell: Cell, attribute: str, secret: bytes) -> tuple[tuple[str, ...], bool, bytes]:
+    """What keys are made of, beside the data."""
+    parts = tuple(cell.spec.fairness.combinations.get(attribute, (attribute,)))
+    return parts, cell.spec.federation.validation_unit == "record", secret
+
+
+_SHARED: WeakKeyDictionary[Federation, dict[Hashable, Any]] = WeakKeyDictionary()
+Made = TypeVar("Made")
+
+
+def _of_data(federation: Federation, name: Hashable, made: Callable[[], Made]) -> Made:
+    """What follows from loaded data, which never change: the cells of a stack share it."""
+    known = _SHARED.setdefault(federation, {})
+    if name not in known:
+        known[name] = made()
+    found: Made = known[name]
+    return found
 
 
 def contribution_keys(federation: Federation) -> Ints:
@@ -205,14 +228,16 @@ def scored_groups(cell: Cell) -> ScoredGroups:
 
 def rows_of_file(cell: Cell) -> Numbered:
     """By their places in the file."""
-    federation = cell.federation
-    if federation.row_numbers is None:
+    numbers = cell.federation.row_numbers
+    if numbers is None:
         raise ValueError("generated rows are not remembered")
-    return [
-        NumberedRows(
-            held_out_groups(cell), clients_by_number(federation.row_numbers, federation.client_of)
-        )
-    ]
+    return [NumberedRows(held_out_groups(cell), _clients(cell, "rows of the file", numbers))]
+
+
+def _clients(cell: Cell, name: Hashable, numbers: Ints) -> RowClients:
+    federation = cell.federation
+    made = partial(clients_by_number, numbers, federation.client_of)
+    return _of_data(federation, name, made)
 
 
 def rows_of_clients(cell: Cell) -> Numbered:
@@ -229,11 +254,11 @@ def rows_of_clients(cell: Cell) -> Numbered:
 
 def rows_by_cells(cell: Cell, *, secret: bytes) -> Numbered:
     """By keyed hashes of the cells that put people into groups; see `cell_keys`."""
-    federation, (place, _) = cell.federation, _scored(cell)
-    everybody, found = held_out_groups(cell), []
+    (place, _), everybody, found = _scored(cell), held_out_groups(cell), []
     for name in everybody.codes:
         keys = cell_keys(cell, name, secret=secret)
         numbers = (keys % np.uint64(NUMBERS)).astype(np.int64)
+        own = "rows by cells", _cells(cell, name, secret)
         population = replace(
             everybody,
             codes={name: everybody.codes[name]},
@@ -241,7 +266,7 @@ def rows_by_cells(cell: Cell, *, secret: bytes) -> Numbered:
             row_ids=numbers[place],
             row_keys=keys[place],
         )
-        found.append(NumberedRows(population, clients_by_number(numbers, federation.client_of)))
+        found.append(NumberedRows(population, _clients(cell, own, numbers)))
     return found
 
 

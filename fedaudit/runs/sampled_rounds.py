@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.arrays import Bools, Ints
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.joint_disclosure import Population, decide_together
-from fedaudit.native.library import NearRounds
+from fedaudit.native.library import NearGroup, NearRounds
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.training.base.cell import Cell
@@ -43,13 +43,12 @@ class EarlierSamples:
         self._sets = np.zeros((clients, 0), dtype=np.bool_)
         """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
         self._known = 0
-        self._members = {
-            (name, group): (members, of_groups[members, group])
+        self._groups = {
+            (name, group): NearGroup(members, of_group[members])
             for name, of_groups in rows.items()
-            for group in range(of_groups.shape[1])
-            for members in [np.flatnonzero(of_groups[:, group])]
+            for group, of_group in enumerate(of_groups.T.copy())
+            for members in [np.flatnonzero(of_group)]
         }
-        """Of each group: its clients, and how many rows they have."""
 
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: Bools
@@ -64,18 +63,16 @@ class EarlierSamples:
         drawn, found = self._draw(rounds), np.zeros_like(wanted)
         compared = NearRounds(drawn, self._sets, before)
         for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-            members, rows = self._members[attribute, group]
-            asked = np.flatnonzero(wanted[:, group])
+            own, asked = self._groups[attribute, group], np.flatnonzero(wanted[:, group])
             near = compared.of_group(
                 asked,
-                members=members,
-                rows=rows,
+                own,
                 least_rows=rule.minimum_group_size,
                 least_clients=rule.minimum_group_clients,
             )
             if near is None:
-                ours, those = drawn[asked[:, np.newaxis], members], self._sets[members]
-                near = _any_near(ours, those, before[asked], rows, rule)
+                ours, those = drawn[asked[:, np.newaxis], own.members], self._sets[own.members]
+                near = _any_near(ours, those, before[asked], own.rows, rule)
             found[asked, group] = near
         return found
 
@@ -148,9 +145,12 @@ class SampledRounds:
             name: _by_client(codes, place, (len(self._clients), self._population.groups[name]))
             for name, codes in self._population.codes.items()
         }
-        # Converted once: every block of rounds multiplies by them.
-        self._weights = {name: rows.astype(np.float64) for name, rows in self._rows.items()}
-        self._members = {name: (rows > 0).astype(np.float64) for name, rows in self._rows.items()}
+        # Converted once: every block of rounds multiplies by them. Sums of integers are exact.
+        self._number: Any = np.float32 if len(self._population.clients) < _EXACT else np.float64
+        self._weights = {
+            name: np.hstack([rows, rows > 0]).astype(self._number)
+            for name, rows in self._rows.items()
+        }
         self._newest: tuple[tuple[int, ...], Ints] = ((), np.zeros((0, size), np.int64))
         self._all_rows = np.bincount(place, minlength=len(self._clients))
         every = cell.spec.training.stopping.validate_every
@@ -180,18 +180,19 @@ class SampledRounds:
 
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """By attribute, of each round: [rounds, groups]."""
-        sets = self._sets(rounds).astype(np.float64)
-        found = {}
+        sets = self._sets(rounds).astype(self._number)
+        found: dict[str, Disclosure] = {}
+        clients: dict[str, Ints] = {}
         for name, whole in self._whole.items():
-            rows = (sets @ self._weights[name]).astype(np.int64)
-            clients = (sets @ self._members[name]).astype(np.int64)
-            allowed = self._allowed(whole, rows, clients, self._rows[name])
+            rows, clients[name] = np.hsplit((sets @ self._weights[name]).astype(np.int64), 2)
+            allowed = self._allowed(whole, rows, clients[name], self._rows[name])
             allowed &= ~self._earlier.near(name, whole.rule, rounds, allowed)
-            found[name] = whole.rule.decide(rows, clients=clients, allowed=allowed)
+            found[name] = whole.rule.decide(rows, clients=clients[name], allowed=allowed)
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
-        return self._together(found, self.drawn(rounds), sets)
+        looked_at = self._to_be_looked_at(found, clients, sets)
+        return self._together(found, self.drawn(rounds), looked_at)
 
     def _sets(self, rounds: Sequence[int]) -> Bools:
         """Whether each client is drawn: [rounds, clients]."""
@@ -209,12 +210,12 @@ class SampledRounds:
         return allowed
 
     def _together(
-        self, found: Mapping[str, Disclosure], drawn: Ints, sets: Floats
+        self, found: Mapping[str, Disclosure], drawn: Ints, looked_at: Bools
     ) -> dict[str, Disclosure]:
         """Each round's groups of all attributes that show any, decided beside each other."""
         open_ = {name: one for name, one in found.items() if one.why is None}
         shown = {name: one.shown.copy() for name, one in found.items()}
-        for place in np.flatnonzero(self._to_be_looked_at(open_, sets)).tolist():
+        for place in np.flatnonzero(looked_at).tolist():
             people = _of_clients(self._population, self._clients[drawn[place]])
             decided = decide_together(
                 {name: one.rule for name, one in open_.items()},
@@ -225,7 +226,9 @@ class SampledRounds:
                 shown[name][place] = one.shown
         return {name: replace(one, shown=shown[name]) for name, one in found.items()}
 
-    def _to_be_looked_at(self, open_: Mapping[str, Disclosure], sets: Floats) -> Bools:
+    def _to_be_looked_at(
+        self, found: Mapping[str, Disclosure], clients: Mapping[str, Ints], sets: NDArray[Any]
+    ) -> Bools:
         """The rounds in which something may follow that is not to be shown: [rounds].
 
         Groups of one attribute have no rows in common, so everybody less those that are shown is
@@ -233,18 +236,22 @@ class SampledRounds:
         attribute, and here it has to be many rows of several clients. With several attributes any
         round is looked at.
         """
+        open_ = [(name, one) for name, one in found.items() if one.why is None]
         if len(open_) != 1:
             return np.full(len(sets), bool(open_))
-        [(name, one)] = open_.items()
+        [(name, one)] = open_
         hidden = ~one.shown & (one.rows > 0)
+        of_clients = self._rows[name]
         # Rows without a value are in no group.
-        without = self._all_rows - self._rows[name].sum(axis=1)
-        of_each = sets * (hidden.astype(np.float64) @ self._weights[name].T + without)
-        rows = of_each.sum(axis=1)
-        clients = np.count_nonzero(of_each, axis=1)
-        few = (rows < one.rule.minimum_group_size) | (clients < one.rule.minimum_group_clients)
-        found: Bools = (rows > 0) & few
-        return found
+        without = self._all_rows - of_clients.sum(axis=1)
+        rows = (one.rows * hidden).sum(axis=1) + sets @ without.astype(self._number)
+        few: Bools = (rows > 0) & (rows < one.rule.minimum_group_size)
+        several = (clients[name] * hidden).max(axis=1) >= one.rule.minimum_group_clients
+        for place in np.flatnonzero((rows > 0) & ~few & ~several).tolist():
+            drawn = sets[place] > 0
+            own = of_clients[drawn][:, hidden[place]].sum(axis=1) + without[drawn]
+            few[place] = np.count_nonzero(own) < one.rule.minimum_group_clients
+        return few
 
 
 def _by_client(codes: Ints, place: Ints, shape: tuple[int, int]) -> Ints:

@@ -27,6 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.dml import ReturningInsert
 
+from models.copied_rows import COPIED
 from models.tables.base import Base
 from models.tables.experiments import Experiment
 from models.values import Cursor, Item, Page
@@ -289,7 +290,7 @@ def _absent_insert(table: type[Base], dialect: str) -> ReturningInsert[Any]:
 
 @cache
 def _plain_insert(table: type[Base]) -> Insert:
-    return table_of(table).insert()
+    return table_of(table).insert().execution_options(**COPIED)
 
 
 @cache

@@ -60,25 +60,28 @@ _SET = DisclosedSet
 class DisclosureRepository(Repository):
     """Sets of rows by the fingerprint of the data. Confidential."""
 
-    def lock(self, fingerprint: str) -> None:
-        """Until the end of the transaction no other adds to what was disclosed of the data."""
-        self._locked(fingerprint)
+    def lock(self, fingerprints: Iterable[str]) -> None:
+        """Until the end of the transaction no other adds to what was disclosed of these data."""
+        self._locked(*fingerprints)
 
     def profile_cuts(self, fingerprint: str) -> dict[str, Any]:
         """How profiles of the data were cut, by attribute; locked as by `lock`."""
-        return dict(self._locked(fingerprint).profile_cuts)
+        [memory] = self._locked(fingerprint)
+        return dict(memory.profile_cuts)
 
     def set_profile_cuts(self, fingerprint: str, cuts: Mapping[str, Any]) -> None:
         """Overwrites them. Call `profile_cuts` before, in the same transaction."""
-        self._locked(fingerprint).profile_cuts = dict(cuts)
+        [memory] = self._locked(fingerprint)
+        memory.profile_cuts = dict(cuts)
         self.session.flush()
 
-    def _locked(self, fingerprint: str) -> DisclosureMemory:
-        self._insert_absent(DisclosureMemory, {"fingerprint": fingerprint, "profile_cuts": {}})
-        memory = select(DisclosureMemory).where(DisclosureMemory.fingerprint == fingerprint)
-        return self.session.scalars(
-            memory.with_for_update(), execution_options={"populate_existing": True}
-        ).one()
+    def _locked(self, *fingerprints: str) -> Sequence[DisclosureMemory]:
+        # In one order, so that two that lock the same memories do not wait for each other.
+        ordered, key = sorted(set(fingerprints)), DisclosureMemory.fingerprint
+        new = [{"fingerprint": one, "profile_cuts": {}} for one in ordered]
+        self._insert_all_absent(DisclosureMemory, new)
+        memories = select(DisclosureMemory).where(key.in_(ordered)).order_by(key)
+        return self._all(memories.with_for_update())
 
     def memories(self, anchors: Sequence[str]) -> list[str]:
         """Those that have one of these rows."""

@@ -97,7 +97,19 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     def start(self, id: str) -> bool:
         """queued -> running; False where it is not queued. A run taken up again keeps its start."""
-        return self._change(id, ("queued",), status="running", started_at=utc_now())
+        return bool(self.start_each([id]))
+
+    def start_each(self, ids: Collection[str]) -> set[str]:
+        """The same of several by a few statements; returns those that were queued."""
+        queued = (Experiment.id.in_(ids), self._own(Experiment), Experiment.status == "queued")
+        started = update(Experiment).values(status="running", started_at=utc_now()).where(*queued)
+        begun = set(self._returned(started, Experiment.id).scalars())
+        event = ("status.changed", {"status": "running", "status_reason": None})
+        with gathered_writes(self.session):
+            EventRepository(self.session).append_each(
+                self.project_id, {id_: [event] for id_ in sorted(begun)}
+            )
+        return begun
 
     def withhold(self, id: str, attributes: Sequence[str]) -> None:
         """Notes the attributes of which the experiment reports nothing; none is a decision too."""

@@ -6,15 +6,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Integer, Row, Select, func, literal, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
 
 from models.arrays import BINARY_RESULTS
 from models.clock import utc_now
 from models.database import Database
 from models.repositories.base import ExperimentPartRepository, table_of
-from models.tables.experiments import Experiment
+from models.tables.experiments import Checkpoint, Experiment
 from models.tables.federations import ErasedLedger
-from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
+from models.tables.ledger import Ledger, LedgerCheckpoint, LedgerTotals, ReleaseIntent
 from models.values import Cursor, LedgerRow
 
 _COLUMNS = tuple(one.name for one in fields(LedgerRow) if one.name != "inputs")
@@ -202,6 +213,14 @@ class LedgerRepository(ExperimentPartRepository):
                 break
             after = rows[-1].key
         return found[:limit]
+
+    def begun(self, experiment_ids: Collection[str]) -> set[str]:
+        """Those of which anything of a run is stored, or was counted."""
+        parts = (Ledger, ReleaseIntent, LedgerTotals, LedgerCheckpoint, Checkpoint)
+        stored = (exists().where(table_of(one).c.experiment_id == Experiment.id) for one in parts)
+        some = or_(Experiment.rounds_done > 0, *stored)
+        these = select(Experiment.id).where(Experiment.id.in_(experiment_ids), some)
+        return set(self.session.scalars(these))
 
     def put_totals(
         self,

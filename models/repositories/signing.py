@@ -116,8 +116,8 @@ class RunLogRepository(Repository):
         return next(iter(self._all(mine.order_by(RunLogEntry.size.desc()).limit(1))), None)
 
     def add(self, row: RunLogEntry) -> None:
-        """Appends an entry."""
-        self._add(row)
+        """Appends an entry, at the latest when the transaction ends."""
+        self.session.add(row)
 
     def list(self, federation_id: str) -> "Sequence[RunLogEntry]":
         """Every entry, oldest first."""

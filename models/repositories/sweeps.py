@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.orm import defer
 
 from models.clock import utc_now
 from models.person import Actor
@@ -113,8 +114,8 @@ class SweepRepository(RowRepository[Sweep]):
     def hold(self, sweep_id: str) -> None:
         """Until the transaction ends no cell of it is tried again, nor does one get its report."""
         # The sweep rather than its cells: two would lock these in any order.
-        mine = self._select(Sweep).where(Sweep.id == sweep_id)
-        self._one(mine.with_for_update(key_share=True))
+        mine = self._select(Sweep).where(Sweep.id == sweep_id).with_only_columns(Sweep.id)
+        self.session.execute(mine.with_for_update(key_share=True))
 
     def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
         """Marks these cells as about to be retried; returns those that can be. Under `hold`, so
@@ -137,7 +138,9 @@ class SweepRepository(RowRepository[Sweep]):
     def cell_of(self, experiment_id: str) -> tuple[Sweep, SweepCell] | None:
         """The cell that an experiment is a try of, and its sweep; None where it is of none."""
         found = self.session.execute(
+            # All of what was asked for is long, and each cell's report would read it.
             select(Sweep, SweepCell)
+            .options(defer(Sweep.asked))
             .join(SweepCell, SweepCell.sweep_id == Sweep.id)
             .where(self._own(SweepCell), SweepCell.experiment_id == experiment_id)
         ).one_or_none()

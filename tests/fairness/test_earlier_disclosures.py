@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from fedaudit.fairness import scored_groups
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.fairness.scored_groups import (
+    Book,
     Comparison,
     DisclosedRows,
     Neighbourhood,
+    RowClients,
     RowSet,
     SetsBeside,
     clients_by_number,
@@ -32,15 +34,15 @@ def judged(numbers, favourable=()) -> DisclosedRows:
 
 
 def any_near(near: Neighbourhood, one: DisclosedRows, others) -> bool:
-    return Comparison([one], SetsBeside(others), near).any_near(one)
+    return Comparison([one], SetsBeside(Book(others)), near).any_near(one)
 
 
 def conflicting(own, earlier, near) -> set[str]:
-    return scored_groups.conflicting(own, SetsBeside(earlier), near)
+    return scored_groups.conflicting(own, SetsBeside(Book(earlier)), near)
 
 
-def people(clients) -> np.ndarray:
-    return np.asarray(clients, dtype=np.int64)
+def people(clients) -> RowClients:
+    return RowClients(np.asarray(clients, dtype=np.int64))
 
 
 @given(ROWS, ROWS)
@@ -114,7 +116,7 @@ def test_rows_that_share_a_number_make_sets_nearer_and_never_equal():
     assert any_near(near, named(slice(51)), [named(slice(50))])
     assert near.is_near(named(slice(51)), named(slice(50)))
     assert not near.is_near(named(slice(50)), named(slice(50)))
-    shared = clients_by_number(numbers, people(np.arange(60) // 30))
+    shared = clients_by_number(numbers, np.arange(60) // 30).numbered
     assert shared[:10].tolist() == [-1] * 10, "of clients 0 and 1, which nobody is known of"
     assert shared[10:].tolist() == [0] * 20 + [1] * 20
 

@@ -85,7 +85,7 @@ def test_a_gap_is_the_worst_of_its_familys_rates(counts):
     named = dict(zip(METRICS, rate_gaps(rates, everyone), strict=True))
     for family in FAMILIES:
         own = rates[[list(RATES).index(name) for name in family.rates]]
-        assert lacking(rates, family.name) == np.isnan(own).any(axis=0).sum()
+        assert lacking(rates, family.name, everyone) == np.isnan(own).any(axis=0).sum()
         with np.errstate(invalid="ignore"):
             difference = (own.max(axis=1) - own.min(axis=1)).max()
             ratio = (own.min(axis=1) / own.max(axis=1)).min()

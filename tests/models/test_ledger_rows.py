@@ -53,7 +53,9 @@ def _same(one: LedgerRow, other: LedgerRow) -> bool:
     )
 
 
-def test_rows_are_read_as_they_were_written(database: Database) -> None:
+@pytest.mark.parametrize("more", [0, 20])
+def test_rows_are_read_as_they_were_written(database: Database, more: int) -> None:
+    """Many rows go into Postgres in another way."""
     generator = np.random.default_rng(5)
     odd_radii = np.array([5e-324, 1.7976931348623157e308, 0.1 + 0.2, np.nan, 1e-6])
     rows = [
@@ -71,12 +73,13 @@ def test_rows_are_read_as_they_were_written(database: Database) -> None:
         ledger_row(3, release=1, **{name: np.zeros(0) for name in _ARRAYS}),
         ledger_row(4, inputs=_GAUSSIAN, epsilons=np.array([0.1 + 0.2, 5e-324, 1e300])),
         ledger_row(5, inputs=_LAYERS, radii=np.array([0.1, 0.2, *[np.nan] * 4])),
+        *(ledger_row(6 + number) for number in range(more)),
     ]
     project_id, experiment_id = _insert(database, rows)
     with database.read() as session:
         ledger = LedgerRepository(session, project_id)
         read = ledger.rows_after(experiment_id)
-        assert ledger.count(experiment_id) == 6
+        assert ledger.count(experiment_id) == 6 + more
     assert len(read) == len(rows)
     assert all(map(_same, rows, read))
     assert read[0].subjects.dtype == np.int32

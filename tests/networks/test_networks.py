@@ -292,10 +292,8 @@ def test_outputs_and_gradients_are_those_of_the_torch_module(
     nn.functional.cross_entropy(outputs, target.long(), reduction="sum").backward()
     slopes = [one.grad for one in module.parameters()]
     expected = torch.cat([one.flatten() for one in slopes if one is not None])
-    _, gradient = own.gradient(rows, target, LOSS)
-    leaves = len(gradient) // 2
-    pairs = zip(gradient[:leaves], gradient[leaves:], strict=True)
-    found = torch.cat([part.flatten() for pair in pairs for part in pair])
+    found = torch.zeros(n)
+    own.add_gradient(rows, target, LOSS, found)
     assert torch.allclose(found, expected, atol=1e-4)
     batch = RecordBatch(rows[None], target[None], np.array([5]))
     summed = clipped_gradients(shape, LOSS)(theta[0], batch, clip=float("inf"))
@@ -314,9 +312,8 @@ def test_clients_side_by_side_get_what_each_gets_alone(name: str) -> None:
         alone = ClientNetwork(shape, torch.device("cpu"))
         alone.load(theta[client])
         rows = features[:, :, 0, client].t()
-        _, parts = alone.gradient(rows, target[:, 0, client], LOSS)
-        pairs = zip(parts[:2], parts[2:], strict=True)
-        expected = torch.cat([part.flatten() for pair in pairs for part in pair]) / 5
+        expected = torch.zeros(shape.n)
+        alone.add_gradient(rows, target[:, 0, client], LOSS, expected, scale=1 / 5)
         assert torch.allclose(gradient[:, 0, client], expected, atol=1e-6)
 
 
@@ -491,12 +488,12 @@ def test_outputs_and_gradients_are_those_of_a_torch_module(shape: NetworkShape, 
     expected.backward()
     optimiser.step()
     # In two parts, as for a client with many rows.
-    total, gradient = network.gradient(rows[:4], target[:4].float(), loss)
-    more, slopes = network.gradient(rows[4:], target[4:].float(), loss)
-    mean = (total + more) / 7
+    gradient = torch.zeros(shape.n)
+    total = network.add_gradient(rows[:4], target[:4].float(), loss, gradient)
+    total += network.add_gradient(rows[4:], target[4:].float(), loss, gradient)
+    mean = total / 7
     torch.testing.assert_close(loss.client_loss(mean), expected.detach())
-    parts = [one + other for one, other in zip(gradient, slopes, strict=True)]
-    network.descend(parts, 0.2 * loss.client_slope(mean).item() / 7)
+    network.descend(gradient, 0.2 * loss.client_slope(mean).item() / 7)
     after = nn.utils.parameters_to_vector(module.parameters()).detach()
     torch.testing.assert_close(network.theta, after)
 
@@ -518,8 +515,7 @@ def test_deep_networks_are_the_same_for_one_client_and_for_many(hidden: list[int
         network.load(theta[client])
         rows = features[:, :, 0, client].t().contiguous()
         torch.testing.assert_close(network.outputs(rows), outputs[:, client, :, 0, client])
-        _, gradient = network.gradient(rows, target[:, 0, client], loss)
-        network.descend(gradient, -1 / 8)
+        network.add_gradient(rows, target[:, 0, client], loss, network.theta, scale=1 / 8)
         torch.testing.assert_close(
             network.theta - theta[client], slopes[:, 0, client], atol=1e-6, rtol=1e-4
         )
@@ -529,7 +525,7 @@ def test_parameters_are_a_copy() -> None:
     network = ClientNetwork(BARE, CPU)
     given = torch.ones(BARE.n)
     network.load(given)
-    network.descend(network.gradient(torch.ones(1, 6), torch.zeros(1), Loss("mse", 3))[1], 1.0)
+    network.add_gradient(torch.ones(1, 6), torch.zeros(1), Loss("mse", 3), network.theta)
     assert torch.equal(given, torch.ones(BARE.n))
     assert not torch.equal(network.theta, given)
 

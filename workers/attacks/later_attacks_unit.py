@@ -26,7 +26,7 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
-from workers.flush import load_cell
+from workers.flush import Loaded, load_cell
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class LaterAttacksRun(ClaimedUnit):
         """The experiment's spec and data with the attacks that are asked for. Raises
         InvalidInputError."""
         database, experiment = self._context.database, request.experiment
-        cell = load_cell(database, experiment, own=self._own, loaded={}, parse=parse_admitted)
+        cell = load_cell(database, experiment, own=self._own, loaded=Loaded(), parse=parse_admitted)
         asked = TypeAdapter(list[AttackSpec]).validate_python(request.row.asked)
         cell = replace(cell, spec=cell.spec.model_copy(update={"attacks": asked}))
         check_attacks(cell)

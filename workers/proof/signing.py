@@ -6,7 +6,8 @@ database could have altered while no worker held them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from functools import cached_property
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -58,6 +59,8 @@ from models.tables.ledger import RunLogEntry
 log = structlog.get_logger()
 
 _ENTRIES_AT_ONCE = 2_000
+_USED = "fedaudit.key-in-use"
+"""Where a transaction keeps which key it has listed."""
 CHECKPOINT_SECONDS = 10.0
 """During a run, a checkpoint is signed with the first flush after this interval."""
 
@@ -133,47 +136,62 @@ def sign_checkpoint(
         begun = RunLogRepository(session).begun(checkpoint.experiment_id)
         if begun is not None:
             entry = LogEntry(begun.run, checkpoint.status, link_of(envelope))
-            _append(session, begun.federation_id, begun.experiment_id, entry, key=key)
+            _OpenLog(session, begun.federation_id, key).append(begun.experiment_id, entry)
 
 
-def enter_run(session: Session, experiment: Experiment, *, key: SigningKey) -> None:
-    """Enter a run that begins in the log of its data: its spec and gates, and what was signed of it
-    while it waited, as services without a log did."""
-    use_key(session, key)
-    logs, own = RunLogRepository(session), (experiment.federation_id, experiment.id)
-    logs.lock(experiment.federation_id)
-    run = logs.runs(experiment.federation_id) + 1
-    digest = begun_digest(
-        experiment.id,
-        spec_hash=canonical_hash(experiment.spec),
-        gates=canonical_hash(experiment.spec["gates"]),
-    )
-    _append(session, *own, LogEntry(run, BEGUN, digest), key=key)
-    for value in LedgerCheckpointRepository(session).envelopes(experiment.id):
-        envelope = Envelope.from_dict(value)
-        entry = LogEntry(run, Checkpoint.of(envelope).status, link_of(envelope))
-        _append(session, *own, entry, key=key)
-
-
-def _append(
-    session: Session, federation_id: str, experiment_id: str, entry: LogEntry, *, key: SigningKey
+def enter_runs(
+    session: Session, experiments: Sequence[Experiment], *, signed: Container[str], key: SigningKey
 ) -> None:
-    logs = RunLogRepository(session)
-    newest, before = logs.lock(federation_id), LogTree()
-    if newest is not None:
-        before = LogTree.restored(newest.size, newest.subtrees)
-    tree = before.with_entry(entry.encoded())
-    head = LogHead(f"fedaudit/{federation_id}", tree.size, tree.root)
-    logs.add(
-        RunLogEntry(
-            federation_id=federation_id,
-            size=tree.size,
-            experiment_id=experiment_id,
-            **entry.fields(),
-            subtrees=b"".join(tree.subtrees),
-            checkpoint=head.signed(key),
+    """Enter runs that begin in the logs of their data: their specs and gates, and what was signed
+    of them while they waited, as services without a log did. `signed`: the experiments of which
+    anything may have been."""
+    logs: dict[str, _OpenLog] = {}
+    for one in experiments:
+        if one.federation_id not in logs:
+            use_key(session, key)
+            logs[one.federation_id] = _OpenLog(session, one.federation_id, key)
+        log_of_data = logs[one.federation_id]
+        log_of_data.runs += 1
+        digest = begun_digest(
+            one.id, spec_hash=canonical_hash(one.spec), gates=canonical_hash(one.spec["gates"])
         )
-    )
+        log_of_data.append(one.id, LogEntry(log_of_data.runs, BEGUN, digest))
+        envelopes = (
+            LedgerCheckpointRepository(session).envelopes(one.id) if one.id in signed else ()
+        )
+        for envelope in map(Envelope.from_dict, envelopes):
+            status = Checkpoint.of(envelope).status
+            log_of_data.append(one.id, LogEntry(log_of_data.runs, status, link_of(envelope)))
+
+
+class _OpenLog:
+    """The log of the runs on some data, locked until the transaction ends."""
+
+    def __init__(self, session: Session, federation_id: str, key: SigningKey) -> None:
+        self._logs, self._federation_id, self._key = RunLogRepository(session), federation_id, key
+        newest, self._tree = self._logs.lock(federation_id), LogTree()
+        if newest is not None:
+            self._tree = LogTree.restored(newest.size, newest.subtrees)
+
+    @cached_property
+    def runs(self) -> int:
+        """How many have begun."""
+        return self._logs.runs(self._federation_id)
+
+    def append(self, experiment_id: str, entry: LogEntry) -> None:
+        """Adds an entry, under a signed head."""
+        self._tree = tree = self._tree.with_entry(entry.encoded())
+        head = LogHead(f"fedaudit/{self._federation_id}", tree.size, tree.root)
+        self._logs.add(
+            RunLogEntry(
+                federation_id=self._federation_id,
+                size=tree.size,
+                experiment_id=experiment_id,
+                **entry.fields(),
+                subtrees=b"".join(tree.subtrees),
+                checkpoint=head.signed(self._key),
+            )
+        )
 
 
 def run_checkpoint(
@@ -243,9 +261,11 @@ class CheckpointClock:
 
 def use_key(session: Session, key: SigningKey) -> None:
     """List the key as the one in use, in the transaction of what it signs."""
-    keys, pem = SigningKeyRepository(session), key.public.pem
-    if keys.use(key.key_id, algorithm=ALGORITHM, public_key=pem):
-        use_claims_key(session, key)
+    keys, pem, used = SigningKeyRepository(session), key.public.pem, session.info
+    if used.get(_USED) != key.key_id:
+        if keys.use(key.key_id, algorithm=ALGORITHM, public_key=pem):
+            use_claims_key(session, key)
+        used[_USED] = key.key_id
 
 
 def use_claims_key(session: Session, key: SigningKey) -> None:

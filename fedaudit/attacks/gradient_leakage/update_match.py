@@ -33,12 +33,7 @@ from fedaudit.networks.shape import (
     LayeredShape,
     NetworkShape,
 )
-from fedaudit.networks.stacked_network import (
-    Parameters,
-    first_values,
-    operation_outputs,
-    parameters_at,
-)
+from fedaudit.networks.stacked_network import TracedLayer, parameters_at, traced_outputs
 from fedaudit.reports.sections.attacks import ShareInterval
 from fedaudit.spec import models as spec_layers
 from fedaudit.spec.models import Maps, Rows
@@ -255,7 +250,7 @@ class UpdateMatch:
         `images` [guesses, pixels]; `labels` [guesses, classes], a share each.
         """
         parameters = parameters_at(self._shape, self._theta)
-        outputs, layers = _traced_outputs(self._shape, parameters, images)
+        outputs, layers = traced_outputs(self._shape, parameters, images)
         loss = cross_entropy(outputs, labels)
         slopes = torch.autograd.grad(
             loss.sum(), [layer.outputs for layer in layers], create_graph=True
@@ -278,32 +273,7 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     return -(labels * outputs.log_softmax(-1)).sum(-1)
 
 
-@dataclass(frozen=True)
-class _TracedLayer:
-    """A layer with parameters, and what passed through it."""
-
-    layer: Layer | Convolution
-    inputs: Tensor
-    """[rows, inputs], or [rows, channels, height, width] of a convolution."""
-    outputs: Tensor
-    """[rows, outputs], or maps."""
-
-
-def _traced_outputs(
-    shape: LayeredShape, parameters: Parameters, rows: Tensor
-) -> tuple[Tensor, list[_TracedLayer]]:
-    """As `layered_outputs`, and every layer that has parameters, in order."""
-    values, own, layers = first_values(shape, rows), iter(parameters), []
-    for operation in shape.operations:
-        if isinstance(operation, Layer | Convolution):
-            inputs, values = values, operation_outputs(operation, values, next(own))
-            layers.append(_TracedLayer(operation, inputs, values))
-        else:
-            values = operation_outputs(operation, values, None)
-    return values, layers
-
-
-def _layer_products(traced: _TracedLayer, slopes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def _layer_products(traced: TracedLayer, slopes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The inner product of a layer's gradient with each guess's target, and its squared length:
     each [guesses].
 

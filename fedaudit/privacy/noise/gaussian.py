@@ -67,16 +67,19 @@ def drawn_normals(
 ) -> Floats:
     """As `unit_gaussian`, for a purpose."""
     words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=n + n % 2)
-    return wide_normals(words)[..., :n]
+    # Of a million parameters, fresh memory takes as long as the numbers in it.
+    into = words.view(np.float64) if words.flags.writeable and words.flags.c_contiguous else None
+    return wide_normals(words, into)[..., :n]
 
 
-def wide_normals(words: WideWords) -> Floats:
+def wide_normals(words: WideWords, into: Floats | None = None) -> Floats:
     """Standard normal numbers, one a word; the last axis must be even.
 
-    A word of the first half makes a radius, its partner in the second half an angle.
+    A word of the first half makes a radius, its partner in the second half an angle. The numbers
+    may go `into` the place of the words.
     """
     half = words.shape[-1] // 2
-    numbers = np.empty(words.shape, dtype=np.float64)
+    numbers = np.empty(words.shape, dtype=np.float64) if into is None else into
     library = kernels()
     if library is not None:
         words = line(words, np.uint64)

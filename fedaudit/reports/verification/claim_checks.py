@@ -8,6 +8,7 @@ from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.statements import Keyring
 from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.reports.claims import following, subjects_of, types_of
+from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.checkpoints import Signed
 
 ReadClaims = Signed[dict[str, Any]]
@@ -35,7 +36,8 @@ def claim_checks(evidence: Evidence, found: ReadClaims, keyring: Keyring) -> Ite
         bad=f"the report does not name the key {', '.join(wrong[:_SHOWN])}",
     )
     try:
-        expected, said, subjects = types_of(report), following(report), subjects_of(report)
+        expected, said = types_of(report), following(report)
+        subjects = subjects_of(report, report_hash(report)) if found.items else {}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         yield check("claims.report", False, good="", bad="the report lacks what it claims")
         return

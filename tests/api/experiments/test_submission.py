@@ -14,7 +14,7 @@ from models.tables.accounts import OutboxMessage
 from models.tables.experiments import Event, Experiment, Unit
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
 from workers.context import ProjectFiles, WorkerContext
-from workers.flush import load_cell
+from workers.flush import Loaded, load_cell
 
 WORST_CASE = 4.0
 """Of SPEC: a release in each of 4 rounds, at n / nu = 3 / 3."""
@@ -276,4 +276,4 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
     row = api.stored(before)
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     with pytest.raises(InvalidInputError, match="/federation/standardise"):
-        load_cell(api.database, row, own=ProjectFiles(context, row.project_id), loaded={})
+        load_cell(api.database, row, own=ProjectFiles(context, row.project_id), loaded=Loaded())

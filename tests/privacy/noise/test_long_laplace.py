@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.privacy.noise.laplace import Sanitiser, release_in_place, squared_distances
+from fedaudit.privacy.noise.gaussian import drawn_normals, wide_normals
+from fedaudit.privacy.noise.laplace import (
+    Sanitiser,
+    _squared_length,
+    release_in_place,
+    squared_distances,
+)
+from fedaudit.randomness import CounterSource, Purpose
+from tests.native_fallback import fallback_only
 from tests.privacy.layered_noise import column
 
 PART = 1 << 16
@@ -37,6 +45,10 @@ def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, 
     found = release_in_place(sanitise, torch.from_numpy(start), upload, noise)
     torch.testing.assert_close(found, radii, rtol=1e-12, atol=0)
     torch.testing.assert_close(upload, expected[0, 0], rtol=1e-6, atol=1e-7)
+    same = torch.from_numpy(updated.copy())
+    with fallback_only():
+        release_in_place(sanitise, torch.from_numpy(start), same, noise)
+    assert torch.equal(same, upload)
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
@@ -57,3 +69,21 @@ def test_distances_are_those_in_double_precision() -> None:
         found = squared_distances(torch.from_numpy(vectors), torch.from_numpy(point))
         expected = np.square((vectors - point).astype(np.float64)).sum(1)
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [65_537, 131_080, 524_289, 1_206_590])
+def test_squared_lengths_are_those_of_all_numbers_at_once(n: int) -> None:
+    vectors = np.random.default_rng(1).standard_normal((2, n + 1))[:, :n]
+    assert np.array_equal(_squared_length(vectors), np.square(vectors).sum(-1))
+
+
+@pytest.mark.parametrize("n", [1, 300, 40_001])
+def test_numbers_in_the_place_of_their_words_are_the_same(n: int) -> None:
+    source, purpose, counters = CounterSource(1), Purpose.DIRECTION, np.arange(3)
+    words = source.wide_words(purpose=purpose, round_=1, counters=counters, count=n + n % 2)
+    expected = wide_normals(words)[:, :n]
+    drawn = drawn_normals(source, purpose=purpose, n=n, round_=1, counters=counters)
+    assert np.array_equal(drawn, expected)
+    with fallback_only():
+        drawn = drawn_normals(source, purpose=purpose, n=n, round_=1, counters=counters)
+    assert np.array_equal(drawn, expected)

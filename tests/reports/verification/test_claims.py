@@ -26,7 +26,7 @@ from fedaudit.ledger.statements import Keyring, SigningKey
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.checks import Check, check, unchecked
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFICATION, claims_of
-from fedaudit.reports.report import assemble
+from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
 from tests.reports.conftest import SPEC
@@ -57,7 +57,7 @@ def evidence_of(document: Mapping[str, Any], **changes: Any) -> Evidence:
     experiment = {**document["experiment"], "id": ID}
     unsigned = {**document, **changes, "experiment": experiment, "integrity": integrity}
     report = sign_report(unsigned, KEY, claims_key_id=PUBLIC.key_id)
-    made = claims_of(report, verified=CHECKS, at="2030-01-02T03:04:05Z")
+    made = claims_of(report, report_hash(report), verified=CHECKS, at="2030-01-02T03:04:05Z")
     return Evidence(
         experiment_id=report["experiment"]["id"],
         spec=report["spec"],
