@@ -164,6 +164,17 @@ def request_body(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": described}}}
 
 
+def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
+    """The declaration of parameters of the query that the route reads itself."""
+    declared = model.model_json_schema()["properties"].items()
+    of_all = {"in": "query", "required": False}
+    described = (
+        {"name": name, **of_all, "schema": one, "description": one.get("description")}
+        for name, one in declared
+    )
+    return {"parameters": list(described)}
+
+
 def upload_body(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a body that is a registration in JSON, or one with a file behind it."""
     described = request_body(model)

@@ -2,16 +2,17 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from select import POLLIN, poll
 from time import monotonic, sleep
 from typing import Any, Literal, cast
 
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -49,35 +50,35 @@ class Database:
         self.dialect: Dialect = cast(Dialect, parsed.get_backend_name())
         self.url = parsed
         self.engine = _create_engine(parsed, transaction_seconds, foreign_keys=foreign_keys)
-        if self.dialect == "sqlite":
-            reader: dict[str, Any] = {"sqlite_begin": "DEFERRED"}
-            autocommit = reader
-        else:
-            reader, autocommit = {"postgresql_readonly": True}, {"isolation_level": "AUTOCOMMIT"}
-        self._reader = _sessions(self.engine.execution_options(**reader))
-        self._autocommit = _sessions(self.engine.execution_options(**autocommit))
-        self._writer = _sessions(self.engine)
+        self._sessions = sessionmaker(self.engine, expire_on_commit=False)
 
-    @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self) -> AbstractContextManager[Session]:
         """A read-only session on one consistent state (SQLite) or one per statement (Postgres)."""
-        with self._reader() as session:
-            yield session
-            _end_reading(session)
+        return self._reading(postgresql_readonly=True)
 
-    @contextmanager
-    def autocommit_read(self) -> Iterator[Session]:
+    def autocommit_read(self) -> AbstractContextManager[Session]:
         """A session for one statement that reads. Postgres gets it alone, without a read-only
         transaction around it: one message instead of three."""
-        with self._autocommit() as session:
+        return self._reading(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
+    def _reading(self, **on_postgresql: Any) -> Iterator[Session]:
+        sqlite = self.dialect == "sqlite"
+        with self._sessions() as session:
+            # Options of an engine would be set by its events, which cost at each statement.
+            options = {"sqlite_begin": "DEFERRED"} if sqlite else on_postgresql
+            session.connection(execution_options=options)
             yield session
-            _end_reading(session)
+            # A roll-back, with which closing it would end it, makes psycopg forget all prepared
+            # statements of the connection. Nothing is written: no row is the session's any more.
+            session.expunge_all()
+            session.commit()
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A transaction: committed when the block ends, rolled back when it raises. SQLite takes
         the write lock at once, so that no statement inside fails for it later."""
-        with self._writer.begin() as session:
+        with self._sessions.begin() as session:
             yield session
 
     def drop_deleted(self) -> bool:
@@ -109,17 +110,6 @@ def _normalise(url: str) -> URL:
     )
 
 
-def _end_reading(session: Session) -> None:
-    # A roll-back, with which closing it would end it, makes psycopg forget all prepared statements
-    # of the connection. Nothing is written: no row is the session's any more.
-    session.expunge_all()
-    session.commit()
-
-
-def _sessions(engine: Engine) -> sessionmaker[Session]:
-    return sessionmaker(engine, expire_on_commit=False)
-
-
 def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys: bool) -> Engine:
     arguments: dict[str, Any] = {
         "json_serializer": to_json,
@@ -138,13 +128,14 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
         pool_size=10,
         max_overflow=20,
         pool_timeout=10,
-        pool_pre_ping=True,
         # What the caller wrote into the URL wins.
         connect_args={name: value for name, value in connect.items() if name not in url.query},
         **arguments,
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
-    event.listen(engine, "before_cursor_execute", _choose_form)
+    event.listen(engine, "checkout", _refuse_ended)
+    # Of the dialect: with one listener of its own a connection looks for all others as well.
+    event.listen(engine, "do_execute", _choose_form)
     event.listen(engine, "do_executemany", copy_rows)
     event.listen(engine, "handle_error", _map_timeout_to_operational_error, retval=True)
     return engine
@@ -182,13 +173,18 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
+def _refuse_ended(connection: Any, _record: object, _proxy: object) -> None:
+    """Lets the pool replace its connections where the server has ended one: while nothing is asked,
+    little else makes a socket readable. A ping would be a message more for each session."""
+    socket = poll()
+    if not connection.closed:
+        socket.register(connection.fileno(), POLLIN)
+    if connection.closed or socket.poll(0):
+        raise InvalidatePoolError
+
+
 def _choose_form(
-    _connection: Connection,
-    cursor: Any,
-    _statement: str,
-    _parameters: Any,
-    context: ExecutionContext | None,
-    _executemany: bool,
+    cursor: Any, _statement: str, _parameters: Any, context: ExecutionContext | None
 ) -> None:
     """Ask for binary results where the statement has the option."""
     if context is not None and context.execution_options.get("binary_results"):

@@ -441,6 +441,7 @@ class ListedReport:
     created_at: datetime
     finished_at: datetime | None
     created_by: Mapping[str, Any] | None
+    tags: Sequence[str]
     report_hash: str
     summary: Mapping[str, Any] | None
     sorted_by: float | None = None

@@ -30,12 +30,7 @@ from fedaudit.reports.verdict.release import answer_of
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
 from models.clock import utc_now
-from models.repositories import (
-    ExperimentRepository,
-    FederationRepository,
-    ReportRepository,
-    SweepRepository,
-)
+from models.repositories import FederationRepository, ReportRepository, SweepRepository
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow
 from models.vocabulary import ENDED
@@ -259,7 +254,6 @@ def experiment_page(
     with visit.reading() as session:
         row = find_experiment(session, visit.caller, experiment_id)
         gone = gone_words(session, visit.project_id, "model", experiment_id)
-        tags = ExperimentRepository(session, visit.project_id).tags([row.id])[row.id]
         federation = None
         if visit.may("federations:read"):
             federation = FederationRepository(session, visit.project_id).get(row.federation_id)
@@ -274,7 +268,7 @@ def experiment_page(
         experiment=row,
         answer=None if report is None else answer_of(report),
         detail=shown_detail(row.status_reason, row.status_detail, caller=visit.caller),
-        tags=list(tags),
+        tags=sorted(set(row.spec["tags"])),
         federation=None if federation is None else federation.name,
         sweep=None if cell is None else cell[0],
         ended=ended,

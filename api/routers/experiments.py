@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from api.http.answers import SmallInteger, json_answer
 from api.http.bodies import JsonBody
-from api.openapi import located, problems, request_body
+from api.openapi import located, problems, query_parameters, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
     BudgetRoom,
@@ -28,7 +28,6 @@ from api.services.lookups import find_experiment
 from api.services.submission import Submitted, cancel, plan_others, retry, submit, try_admission
 from api.shared.security import Call, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
-from models.repositories import ExperimentRepository
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 events_router = APIRouter(prefix="/experiments", tags=["events"])
@@ -80,9 +79,15 @@ async def submit_experiment(
     return await call.resources.loads.run(call.project_id, answer)
 
 
-@router.get("", response_model=ExperimentPage, responses=problems())
+@router.get(
+    "",
+    response_model=ExperimentPage,
+    responses=problems(),
+    openapi_extra=query_parameters(ExperimentParameters),
+)
 def list_experiments(
-    call: ExperimentsReader, parameters: Annotated[ExperimentParameters, Query()]
+    call: ExperimentsReader,
+    parameters: Annotated[ExperimentParameters, Depends(ExperimentParameters.of_query)],
 ) -> Response:
     """The project's experiments, newest first unless sorted otherwise."""
     return json_answer(experiment_page(call, parameters))
@@ -93,15 +98,14 @@ def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBod
     """One experiment."""
     with call.reading() as session:
         row = find_experiment(session, call.caller, experiment_id)
-        tags = ExperimentRepository(session, call.project_id).tags([row.id])
-    return experiment_body(row, list(tags[row.id]), caller=call.caller)
+    return experiment_body(row, caller=call.caller)
 
 
 @router.post("/{experiment_id}/cancel", responses=problems(404, 409))
 def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
     cancelled = cancel(call, experiment_id)
-    return experiment_body(cancelled.experiment, cancelled.tags, caller=call.caller)
+    return experiment_body(cancelled.experiment, caller=call.caller)
 
 
 @router.post(

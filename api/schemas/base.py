@@ -5,8 +5,17 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from fastapi import Header
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from fastapi import Header, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+)
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.spec.base import Described
@@ -53,9 +62,19 @@ class Body(Described):
 class Parameters(BaseModel):
     """Query parameters; unknown ones are refused."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    async def of_query(cls, request: Request) -> Self:
+        """Those of a request. FastAPI would examine the type of every field at each request, so
+        routes with many depend on this, and declare them by `api.openapi.query_parameters`. Raises
+        RequestValidationError."""
+        try:
+            return cls.model_validate(dict(request.query_params))
+        except ValidationError as error:
+            faults = error.errors(include_url=False)
+            placed = [{**one, "loc": ("query", *one["loc"])} for one in faults]
+            raise RequestValidationError(placed) from None
 
 
 class PageParameters(Parameters):

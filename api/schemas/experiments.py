@@ -107,14 +107,13 @@ class ExperimentBody(BaseModel):
     """Who asked first for its end; null as with `created_by`, and where nobody did."""
 
     @classmethod
-    def of(
-        cls, row: Experiment, tags: list[str], *, status_detail: str | None, **more: Any
-    ) -> Self:
+    def of(cls, row: Experiment, *, status_detail: str | None, **more: Any) -> Self:
         """The body of a stored experiment; `status_detail` is what its reader may see of that."""
         # A list has a thousand of these: past what SQLAlchemy does at each attribute.
         stored = vars(row).get
         same = {name: stored(name) for name in _AS_STORED} | more
-        same["status_detail"], same["tags"], same["figures"] = status_detail, tags, _figures(row)
+        same["status_detail"], same["figures"] = status_detail, _figures(row)
+        same["tags"] = sorted(set(row.spec["tags"]))
         same["progress"] = {"round": row.rounds_done, "rounds": row.rounds_total}
         return cls.model_validate(same)
 
@@ -188,11 +187,13 @@ class ValidationBody(BaseModel):
     """What a submission would be accepted with all the same."""
 
 
+_TRIAL = "Check the spec and its data, and answer with the projected cost; store nothing."
+
+
 class SubmissionParameters(Parameters):
     """How a submission is meant."""
 
-    validate_only: bool = False
-    """Check the spec and its data, and answer with the projected cost; store nothing."""
+    validate_only: Annotated[bool, Field(description=_TRIAL)] = False
 
 
 class ExperimentFilters(PageParameters):
@@ -207,8 +208,7 @@ class ExperimentFilters(PageParameters):
     created_before: UtcTime | None = None
     delta: Delta = None
     adjacency: AdjacencyName = None
-    alarm: bool | None = None
-    """Whether some attack raised an alarm."""
+    alarm: Annotated[bool | None, Field(description="Whether some attack raised an alarm.")] = None
     sort: Annotated[
         str, known_sort(_KEYS), Field(json_schema_extra={"enum": [*sorts_of(_KEYS)]})
     ] = "-created_at"

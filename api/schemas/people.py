@@ -319,11 +319,13 @@ class WebhookChange(Body):
     """True lets what waits be sent, also after the service itself has disabled it."""
 
 
+_OVERLAP = "For how long the old secret opens the key too, or signs deliveries; 0 ends it at once."
+
+
 class RotationParameters(Parameters):
     """How a secret is replaced."""
 
-    overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY)] = _DAY
-    """For how long the old secret opens the key too, or signs deliveries; 0 ends it at once."""
+    overlap_seconds: Annotated[int, Field(ge=0, le=7 * _DAY, description=_OVERLAP)] = _DAY
 
 
 class WebhookBody(BaseModel):

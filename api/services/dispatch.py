@@ -59,8 +59,8 @@ def dispatch(resources: Resources, *unit_messages: UnitMessage) -> None:
         return
     try:
         with resources.database.write() as session:
+            # A unit that is just made counts as published since then.
             OutboxRepository(session).mark_published([one.message_id for one in published])
-            UnitRepository(session).mark_published([one.unit_id for one in published])
     except SQLAlchemyError as error:
         log.warning("left to the sweeper", units=len(published), error=type(error).__name__)
 

@@ -1,7 +1,7 @@
 """Pages of a project's experiments, and the events of one as a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,17 +34,17 @@ _READS_A_SECOND = 80.0
 """For all streams of this process together: with many streams each polls less often."""
 
 
-def experiment_body(row: Experiment, tags: list[str], *, caller: Caller) -> ExperimentBody:
+def experiment_body(row: Experiment, *, caller: Caller) -> ExperimentBody:
     """One experiment as the caller may see it."""
     detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
-    return ExperimentBody.of(row, tags, status_detail=detail)
+    return ExperimentBody.of(row, status_detail=detail)
 
 
 def submitted_body(submitted: Submitted, *, caller: Caller) -> SubmittedBody:
     """An experiment that was accepted, as the caller may see it."""
     row = submitted.experiment
     detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
-    return SubmittedBody.of(row, submitted.tags, status_detail=detail, warnings=submitted.warnings)
+    return SubmittedBody.of(row, status_detail=detail, warnings=submitted.warnings)
 
 
 def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentPage:
@@ -57,18 +57,12 @@ def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentP
     key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
     with call.reading() as session:
         experiments = ExperimentRepository(session, call.project_id)
-
-        def bodies(rows: Sequence[Experiment]) -> Iterator[ExperimentBody]:
-            tags = experiments.tags([row.id for row in rows])
-            for row in rows:
-                yield experiment_body(row, list(tags[row.id]), caller=call.caller)
-
         return list_page(
             ExperimentPage,
             f"experiments:{parameters.sort}",
             parameters,
             partial(experiments.list, filters, sort=parameters.sort),
-            bodies,
+            partial(map, partial(experiment_body, caller=call.caller)),
             key=key,
         )
 

@@ -32,7 +32,7 @@ from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import error_at
 from models.clock import utc_now
-from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
+from models.repositories import ReportListRepository, SignOffRepository
 from models.tables.experiments import Experiment, Report, SignOff
 from models.values import IndexedFigure, ListedReport
 from models.values import ReportFilters as StoredFilters
@@ -86,19 +86,14 @@ def _sorted_attribute(reports: ReportListRepository, parameters: ReportFilters) 
 
 def _bodies(session: Session, project_id: str, items: Sequence[ListedReport]) -> list[ReportBody]:
     ids = [one.experiment_id for one in items]
-    tags = ExperimentRepository(session, project_id).tags(ids)
     figures = ReportListRepository(session, project_id).figures(ids)
     signed = SignOffRepository(session, project_id).newest_of(ids)
     return [
-        _body(one, list(tags[id_]), list(figures[id_]), signed.get(id_))
-        for one in items
-        for id_ in (one.experiment_id,)
+        _body(one, list(figures[one.experiment_id]), signed.get(one.experiment_id)) for one in items
     ]
 
 
-def _body(
-    one: ListedReport, tags: list[str], figures: list[IndexedFigure], sign_off: SignOff | None
-) -> ReportBody:
+def _body(one: ListedReport, figures: list[IndexedFigure], sign_off: SignOff | None) -> ReportBody:
     reasons, newest, gap = dict[str, str](), None, largest_gap(figures)
     if one.gate_outcome is None:
         reasons["gate_outcome"] = "its spec has no gates"
@@ -116,7 +111,9 @@ def _body(
         reasons |= dict.fromkeys(("verdict", "guarantee"), _UNREADABLE)
     return ReportBody.model_validate(
         {
-            "experiment": of_row(ListedExperiment, one, id=one.experiment_id, tags=tags),
+            "experiment": of_row(
+                ListedExperiment, one, id=one.experiment_id, tags=sorted(set(one.tags))
+            ),
             "verdict": None,
             "guarantee": None,
             **(one.summary or {}),

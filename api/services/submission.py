@@ -151,7 +151,6 @@ class Submitted:
     """The experiment's current state; `unit_message` where it was queued just now."""
 
     experiment: Experiment
-    tags: list[str]
     unit_message: UnitMessage | None
     warnings: list[str]
 
@@ -218,14 +217,12 @@ def _earlier(call: Call, idempotency: IdempotentRequest | None) -> Submitted | N
 
 def _submitted(session: Session, call: Call, experiment_id: str) -> Submitted:
     """An experiment that was submitted before, as it is now."""
-    experiments = ExperimentRepository(session, call.project_id)
-    experiment = experiments.get(experiment_id)
+    experiment = ExperimentRepository(session, call.project_id).get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
     kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
     warnings = _warnings_about(call.resources, session, experiment, kind)
-    tags = list(experiments.tags([experiment_id])[experiment_id])
-    return Submitted(experiment, tags, None, warnings)
+    return Submitted(experiment, None, warnings)
 
 
 def _warnings_about(
@@ -331,8 +328,7 @@ def _queue(call: Call, asked: Asked) -> Submitted:
             refuse_over_running(session, call.project_id, call.resources.settings)
     if experiment is not None:
         log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.unit_id)
-        tags = sorted(set(asked.planned.spec.tags))
-        return Submitted(experiment, tags, unit, warnings)
+        return Submitted(experiment, unit, warnings)
     found = _earlier(call, key)
     if found is None:
         raise LookupError("the key of the request was taken, and is not there")

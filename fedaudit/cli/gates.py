@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from fedaudit.cli.options import AsJson, read_policies
 from fedaudit.cli.output import gate_exit, standard_output, usage_error, write_bytes, write_json
-from fedaudit.cli.remote import connected
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, Evaluation, GateResults, condition
 from fedaudit.reports.gates.gate_results import junit as junit_of
 from fedaudit.reports.gates.gate_results import markdown as markdown_of
 from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.spec.gates import PolicyFile
-from fedaudit_client.client import Client
+
+if TYPE_CHECKING:
+    from fedaudit_client.client import Client
 
 app = typer.Typer()
 
@@ -48,6 +49,8 @@ def gate(
     ] = None,
 ) -> None:
     """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where it is not decided."""
+    from fedaudit.cli.remote import connected  # a run shows its gates without a service
+
     file = None if policy is None else read_policies(policy)
     experiment_id = experiment_id or (file.experiment_id if file else None)
     if experiment_id is None:
@@ -67,7 +70,7 @@ def gate(
     raise typer.Exit(gate_exit(results.outcome))
 
 
-def _evaluated(client: Client, experiment_id: str, file: PolicyFile | None) -> GateResults:
+def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) -> GateResults:
     if file is None:
         answer = client.evaluate_gates(experiment_id)
         return GateResults(experiment_id, (Evaluation(None, tuple(answer["gates"])),))

@@ -73,6 +73,8 @@ app = typer.Typer(
 def main() -> NoReturn:
     """Run the command line; faults of the caller end it with a message and an exit code."""
     _find_ours_first()
+    # httpx would import its own command line, which takes nearly as long as the rest of it.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     try:
         app()
     except CommandError as error:

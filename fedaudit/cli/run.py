@@ -256,9 +256,11 @@ def _play(
     `audited`: whether canaries may end the first of them.
     """
     trainer = _open_trainer([run.cell for run in runs], device)
-    from fedaudit.attacks.canaries.canary_attack import audit_beside  # imports torch
+    audit = None
+    if audited:
+        from fedaudit.attacks.canaries.canary_attack import audit_beside  # imports torch
 
-    audit = audit_beside(runs[0].cell, device=device) if audited else None
+        audit = audit_beside(runs[0].cell, device=device)
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
     waiting = [PlayedRounds() for _ in runs]
     without_rounds = set(range(len(runs))) - set(trainer.active)

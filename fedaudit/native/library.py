@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 
-INTERFACE = 5
+INTERFACE = 6
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 
@@ -32,9 +32,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "aes": [_P, _P, _P, c_uint32, _I, _I, _P],
     "distinct": [_P, _I, _I, c_uint64, _I, _P, _P],
     "normals": [_P, _I, _I, _P],
-    "odd_rows": [_P, *[_I] * 3, _P, _P],
-    "odd_matrix": [_P, *[_I] * 4, _P, _P],
-    "products": [_P, _P, *[_I] * 3, _P, _P],
+    "noised": [_P, _P, _P, _I, _I, c_float, _P, _P],
+    "layer_times": [_P, _P, *[_I] * 3, _P, *[_I] * 5, _P, _P],
+    "layer_sums": [_P, _P, _P, *[_I] * 3, _P, _I, _D, _D, *[_I] * 3, _P],
+    "layer_squares": [_P, _P, *[_I] * 4, _P],
     "pooled": [*[_P] * 3, *[_I] * 6, _P, _P],
     "pooled_back": [*[_P] * 4, *[_I] * 6, *[_P] * 3],
     "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
@@ -107,7 +108,7 @@ def place_of(values: NDArray[Any]) -> int:
 
 def call(kernel: Any, *given: Any) -> int:
     """What a kernel returns, of numbers as they are and of arrays by their addresses."""
-    status: int = kernel(*(place_of(one) if isinstance(one, np.ndarray) else one for one in given))
+    status: int = kernel(*[place_of(one) if isinstance(one, np.ndarray) else one for one in given])
     return status
 
 

@@ -134,3 +134,18 @@ KERNEL void fedaudit_normals(const uint64_t *words, int64_t rows, int64_t half, 
         }
     }
 }
+
+/* As `noised` in Python: sums [rows][n] get noise of standard deviation 1 times `deviations` [rows] and
+   become multiples of `spacings` [rows], powers of two; `quotients` [rows][n] are these as float32 over
+   `divisor`. */
+KERNEL void fedaudit_noised(const double *noise, const double *deviations, const double *spacings,
+                            int64_t rows, int64_t n, float divisor, double *sums, float *quotients)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        double steps = 1.0 / spacings[row];
+        for (int64_t i = row * n; i < (row + 1) * n; i++) {
+            sums[i] = rint((noise[i] * deviations[row] + sums[i]) * steps) * spacings[row];
+            quotients[i] = (float)sums[i] / divisor;
+        }
+    }
+}

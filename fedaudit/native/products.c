@@ -1,129 +1,122 @@
 /* Sums of products of which each is rounded to an integer: exact, and so the same in any order.
-   `rounded_product` in Python has the proof. */
+   `rounded_products` in Python has the proof. */
+
+#include <float.h>
 
 #include "kernels.h"
 
-/* Inner numbers at a time: a packed panel of columns stays in the first cache, and sums of so many
-   integers of 2^19 within 32 bits. */
+/* Inner numbers at a time: sums of so many integers of 2^19 stay within 32 bits, and a panel of
+   columns in the nearest caches. */
 #define DEEP 256
 /* Sums of so many stay within a binade around 1.5 * 2^23, where single precision has integers. */
 #define CHAIN 8
 #define BASE 0x1.8p23f
 #define BASE_BITS 0x4b400000u
 #define TALL 4
-#define MAX_WIDE 32
+#define MAX_WIDE 48
 /* Smaller numbers are left out. */
 #define LEAST 0x1p-100f
 
-/* Sums of the products of rows[TALL] and a panel [deep][wide], less an offset that is the same for
-   all: int32 [TALL][wide], modulo 2^32. */
-typedef void Tile(const float *const *rows, const float *panel, int64_t deep, int32_t *sums);
+/* Sums of the products of rows[TALL] and a panel [deep][wide]: int32 [TALL][wide]. */
+typedef void Tile(const float *const *rows, const float *panel, int64_t deep, int64_t wide,
+                  int32_t *sums);
 
 /* By doubles, which hold a product as it is, where there is no instruction for product and sum. */
-static void plain_tile(const float *const *rows, const float *panel, int64_t deep, int32_t *sums)
+static void plain_tile(const float *const *rows, const float *panel, int64_t deep, int64_t wide,
+                       int32_t *sums)
 {
-    double total[TALL][16] = {{0}};
+    double total[TALL][MAX_WIDE] = {{0}};
     for (int64_t d = 0; d < deep; d++)
         for (int64_t t = 0; t < TALL; t++)
-            for (int64_t l = 0; l < 16; l++) {
-                double product = (double)rows[t][d] * (double)panel[d * 16 + l];
+            for (int64_t l = 0; l < wide; l++) {
+                double product = (double)rows[t][d] * (double)panel[d * wide + l];
                 total[t][l] += (product + 0x1.8p52) - 0x1.8p52;
             }
     for (int64_t t = 0; t < TALL; t++)
-        for (int64_t l = 0; l < 16; l++)
-            sums[t * 16 + l] = (int32_t)total[t][l];
+        for (int64_t l = 0; l < wide; l++)
+            sums[t * wide + l] = (int32_t)total[t][l];
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-/* Adds to the sums those of `count` products each of TALL rows and two vectors. Product and sum are
-   one instruction, rounded once. The bits of a sum near BASE are those of BASE and, added to them,
-   the integer that it is apart. */
-#define CHAIN_OF(count)                                                                              \
+/* Of TALL rows and so many vectors of columns all sums stay in registers, which the compiler finds
+   where their number is a constant. Product and sum are one instruction, rounded once. The bits of a
+   sum near BASE are those of BASE and, added to them, the integer that it is apart: they are added
+   up modulo 2^32, and all those of BASE are taken off before. */
+#define TILE_OF(vectors)                                                                             \
     do {                                                                                             \
-        for (int t = 0; t < TALL; t++)                                                               \
-            total[t][0] = total[t][1] = SET(BASE);                                                   \
-        _Pragma("GCC unroll 1") for (int64_t d = 0; d < (count); d++, panel += 2 * LENGTH)           \
-        {                                                                                            \
-            FLOATS one = LOAD(panel), other = LOAD(panel + LENGTH);                                  \
-            for (int t = 0; t < TALL; t++) {                                                         \
-                FLOATS row = SET(rows[t][done + d]);                                                 \
-                total[t][0] = FMA(row, one, total[t][0]);                                            \
-                total[t][1] = FMA(row, other, total[t][1]);                                          \
-            }                                                                                        \
+        FLOATS total[TALL][vectors];                                                                 \
+        INTS sum[TALL][vectors];                                                                     \
+        uint32_t offset = (uint32_t)((deep + CHAIN - 1) / CHAIN) * BASE_BITS;                        \
+        for (int i = 0; i < TALL * vectors; i++)                                                     \
+            sum[i / vectors][i % vectors] = OF(set1_epi32)((int32_t)(0 - offset));                   \
+        for (int64_t d = 0; d < deep;) {                                                             \
+            int64_t end = deep - d < CHAIN ? deep : d + CHAIN;                                       \
+            for (int i = 0; i < TALL * vectors; i++)                                                 \
+                total[i / vectors][i % vectors] = OF(set1_ps)(BASE);                                 \
+            _Pragma("GCC unroll 1") for (; d < end; d++)                                             \
+                for (int i = 0; i < TALL * vectors; i++)                                             \
+                    total[i / vectors][i % vectors] = OF(fmadd_ps)(                                  \
+                        OF(set1_ps)(rows[i / vectors][d]),                                           \
+                        OF(loadu_ps)(panel + (d * vectors + i % vectors) * LENGTH),                  \
+                        total[i / vectors][i % vectors]);                                            \
+            for (int i = 0; i < TALL * vectors; i++)                                                 \
+                sum[i / vectors][i % vectors] = OF(add_epi32)(                                       \
+                    sum[i / vectors][i % vectors], CAST(total[i / vectors][i % vectors]));           \
         }                                                                                            \
-        for (int t = 0; t < 2 * TALL; t++) {                                                         \
-            INTS *to = (INTS *)(sums + t * LENGTH);                                                  \
-            PUT(to, ADD(TAKE(to), CAST(total[t / 2][t % 2])));                                       \
-        }                                                                                            \
-        done += (count);                                                                             \
-        /* What is added to stays in memory: registers are for the totals. */                        \
-        __asm__ volatile("" ::: "memory");                                                           \
+        for (int i = 0; i < TALL * vectors; i++)                                                     \
+            PUT((INTS *)(sums + i * LENGTH), sum[i / vectors][i % vectors]);                         \
     } while (0)
-
-#define FUSED_TILE                                                                                   \
-    FLOATS total[TALL][2];                                                                           \
-    int64_t done = 0, left = deep % CHAIN;                                                           \
-    uint32_t offset = (uint32_t)((deep + CHAIN - 1) / CHAIN) * BASE_BITS;                            \
-    for (int t = 0; t < TALL * 2 * LENGTH; t++)                                                      \
-        sums[t] = (int32_t)(0 - offset);                                                             \
-    while (done < deep - left)                                                                       \
-        CHAIN_OF(CHAIN);                                                                             \
-    if (left)                                                                                        \
-        CHAIN_OF(left);
 
 #define LENGTH 8
 #define FLOATS __m256
 #define INTS __m256i
-#define SET _mm256_set1_ps
-#define LOAD _mm256_loadu_ps
-#define FMA _mm256_fmadd_ps
-#define ADD _mm256_add_epi32
+#define OF(name) _mm256_##name
 #define CAST _mm256_castps_si256
-#define TAKE _mm256_loadu_si256
 #define PUT _mm256_storeu_si256
 __attribute__((target("avx2,fma"))) static void narrow_tile(const float *const *rows,
                                                             const float *panel, int64_t deep,
-                                                            int32_t *sums)
+                                                            int64_t wide, int32_t *sums)
 {
-    FUSED_TILE
+    if (wide == LENGTH)
+        TILE_OF(1);
+    else
+        TILE_OF(2);
 }
 #undef LENGTH
 #undef FLOATS
 #undef INTS
-#undef SET
-#undef LOAD
-#undef FMA
-#undef ADD
+#undef OF
 #undef CAST
-#undef TAKE
 #undef PUT
 
 #define LENGTH 16
 #define FLOATS __m512
 #define INTS __m512i
-#define SET _mm512_set1_ps
-#define LOAD _mm512_loadu_ps
-#define FMA _mm512_fmadd_ps
-#define ADD _mm512_add_epi32
+#define OF(name) _mm512_##name
 #define CAST _mm512_castps_si512
-#define TAKE _mm512_loadu_si512
 #define PUT _mm512_storeu_si512
 __attribute__((target("avx512f"))) static void wide_tile(const float *const *rows,
                                                          const float *panel, int64_t deep,
-                                                         int32_t *sums)
+                                                         int64_t wide, int32_t *sums)
 {
-    FUSED_TILE
+    if (wide == LENGTH)
+        TILE_OF(1);
+    else if (wide == 2 * LENGTH)
+        TILE_OF(2);
+    else
+        TILE_OF(3);
 }
 #endif
 
-static Tile *tile_here(int64_t *wide)
+/* What this processor takes, how many columns at most, and of which number they are a multiple. */
+static Tile *tile_here(int64_t *most, int64_t *length)
 {
-    *wide = 16;
+    *most = 16, *length = 8;
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx512f")) {
-        *wide = 32;
+        *most = 48, *length = 16;
         return wide_tile;
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
@@ -132,41 +125,8 @@ static Tile *tile_here(int64_t *wide)
     return plain_tile;
 }
 
-/* units[i] times the sums over k of left[i][k] * right[k][j], each rounded to an integer: float64
-   [rows][columns]. Numbers are 0 or have the last bit of single precision set. */
-__attribute__((visibility("default"))) void
-fedaudit_products(const float *left, const float *right, int64_t rows, int64_t inner,
-                  int64_t columns, const double *units, double *products)
-{
-    float panel[DEEP * MAX_WIDE];
-    int32_t sums[TALL * MAX_WIDE];
-    int64_t wide;
-    Tile *tile = tile_here(&wide);
-    for (int64_t j = 0; j < columns; j += wide) {
-        int64_t width = columns - j < wide ? columns - j : wide;
-        for (int64_t k = 0; k < inner; k += DEEP) {
-            int64_t deep = inner - k < DEEP ? inner - k : DEEP, last = k + deep == inner;
-            for (int64_t d = 0; d < deep; d++)
-                for (int64_t l = 0; l < wide; l++)
-                    panel[d * wide + l] = l < width ? right[(k + d) * columns + j + l] : 0.0f;
-            for (int64_t i = 0; i < rows; i += TALL) {
-                const float *of[TALL];
-                for (int64_t t = 0; t < TALL; t++)
-                    of[t] = left + (i + t < rows ? i + t : i) * inner + k;
-                tile(of, panel, deep, sums);
-                for (int64_t t = i; t < i + TALL && t < rows; t++) {
-                    double *to = products + t * columns + j, unit = last ? units[t] : 1.0;
-                    for (int64_t l = 0; l < width; l++)
-                        to[l] = ((k > 0 ? to[l] : 0.0) + sums[(t - i) * wide + l]) * unit;
-                }
-            }
-        }
-    }
-}
-
 #define EXPONENT_OF_ONE 127
 #define LEAST_EXPONENT (-100)
-#define ACROSS 16
 
 INLINE uint32_t bits_of(float value)
 {
@@ -210,36 +170,193 @@ INLINE float odd_of(float value)
     return size >= bits_of(LEAST) && size < 0x7f800000u ? of_bits(bits | 1) : 0.0f;
 }
 
-/* Numbers of rows times a power of two each, which takes them below 2^bits; then their last bit is
-   set. Numbers below 2^-100, and those that are not finite, become 0. Writes odd [rows][columns] and
-   units [rows]. */
-KERNEL void fedaudit_odd_rows(const float *values, int64_t rows, int64_t columns, int64_t bits,
-                              float *odd, double *units)
+/* As in Python: below which powers of two numbers are taken on either side of a product. */
+#define LEFT_BITS 9
+#define RIGHT_BITS 10
+
+/* What rows are multiplied by: numbers times a power of two, of their row where each has one, and
+   their last bit set; [inner][columns], or [columns][inner] where `across`. */
+typedef struct {
+    const float *numbers;
+    int64_t inner, columns, across;
+    float power;
+    const float *powers;
+} Matrix;
+
+#define ACROSS 64
+
+/* Its rows from k and columns from j as a panel [deep][wide], with zeros beyond `width` columns. */
+INLINE void pack(Matrix of, int64_t k, int64_t deep, int64_t j, int64_t width, int64_t wide,
+                 float *panel)
 {
-    for (int64_t i = 0; i < rows; i++) {
-        const float *row = values + i * columns;
-        float power = power_of(largest_of(row, columns), bits, units + i);
-        for (int64_t j = 0; j < columns; j++)
-            odd[i * columns + j] = odd_of(row[j] * power);
+    for (int64_t i = 0; i < deep * wide && width < wide; i++)
+        panel[i] = 0.0f;
+    if (!of.across) {
+        for (int64_t d = 0; d < deep; d++) {
+            const float *from = of.numbers + (k + d) * of.columns + j;
+            float power = of.powers ? of.powers[k + d] : of.power;
+            for (int64_t l = 0; l < width; l++)
+                panel[d * wide + l] = odd_of(from[l] * power);
+        }
+        return;
+    }
+    for (int64_t l = 0; l < width; l++)
+        for (int64_t first = 0; first < deep; first += ACROSS) {
+            const float *from = of.numbers + (j + l) * of.inner + k + first;
+            int64_t count = deep - first < ACROSS ? deep - first : ACROSS;
+            float odd[ACROSS];
+            for (int64_t d = 0; d < count; d++)
+                odd[d] = odd_of(from[d] * of.power);
+            for (int64_t d = 0; d < count; d++)
+                panel[(first + d) * wide + l] = odd[d];
+        }
+}
+
+/* `unit` times the sums over k of left[i][k] * right[k][j], each rounded to an integer: [rows][columns].
+   Numbers of `left` are 0 or have the last bit of single precision set. */
+INLINE void sums_of_products(const float *left, int64_t rows, Matrix right, double unit,
+                             double *products)
+{
+    float panel[DEEP * MAX_WIDE];
+    int32_t sums[TALL * MAX_WIDE];
+    int64_t most, length;
+    Tile *tile = tile_here(&most, &length);
+    for (int64_t j = 0; j < right.columns; j += most) {
+        int64_t width = right.columns - j < most ? right.columns - j : most;
+        int64_t wide = (width + length - 1) / length * length;
+        for (int64_t k = 0; k < right.inner; k += DEEP) {
+            int64_t deep = right.inner - k < DEEP ? right.inner - k : DEEP;
+            double last = k + deep == right.inner ? unit : 1.0;
+            pack(right, k, deep, j, width, wide, panel);
+            for (int64_t i = 0; i < rows; i += TALL) {
+                const float *of[TALL];
+                for (int64_t t = 0; t < TALL; t++)
+                    of[t] = left + (i + t < rows ? i + t : i) * right.inner + k;
+                tile(of, panel, deep, wide, sums);
+                for (int64_t t = i; t < i + TALL && t < rows; t++) {
+                    double *to = products + t * right.columns + j;
+                    for (int64_t l = 0; l < width; l++)
+                        to[l] = ((k > 0 ? to[l] : 0.0) + sums[(t - i) * wide + l]) * last;
+                }
+            }
+        }
     }
 }
 
-/* The same of all numbers by one power, or as large as they are where `bits` is 0; [columns][rows]
-   where `across`. */
-KERNEL void fedaudit_odd_matrix(const float *values, int64_t rows, int64_t columns, int64_t bits,
-                                int64_t across, float *odd, double *unit)
+/* Rows [rows][inner] of each silo, the first `sizes` of them, times its weights [inner][columns], or
+   [columns][inner] where `across`, which begin at `weights` of its parameters, `stride` after those of
+   the silo before. A row is taken below 2^LEFT_BITS by a power of two and weights below 2^RIGHT_BITS.
+   Writes float32 [silos][rows][columns]: where `across` with the bias, unless its place is -1, otherwise
+   times 0 where `active`, of the same shape, is not positive. Returns 0, or -1 without memory. */
+KERNEL int64_t fedaudit_layer_times(const float *values, const int64_t *sizes, int64_t silos,
+                                    int64_t rows, int64_t inner, const float *theta, int64_t stride,
+                                    int64_t weights, int64_t bias, int64_t columns, int64_t across,
+                                    const float *active, float *outputs)
 {
-    float power = 1.0f;
-    *unit = 1.0;
-    if (bits)
-        power = power_of(largest_of(values, rows * columns), bits, unit);
-    if (!across) {
-        for (int64_t i = 0; i < rows * columns; i++)
-            odd[i] = odd_of(values[i] * power);
-        return;
+    double *sums = malloc((size_t)(1 + rows * columns) * sizeof *sums);
+    float *odd = malloc((size_t)(1 + rows * inner) * sizeof *odd);
+    double *units = malloc((size_t)(1 + rows) * sizeof *units), unit;
+    int64_t status = sums != NULL && odd != NULL && units != NULL ? 0 : -1;
+    for (int64_t silo = 0; silo < silos && status == 0; silo++, theta += stride) {
+        for (int64_t i = 0; i < sizes[silo]; i++) {
+            const float *row = values + (silo * rows + i) * inner;
+            float power = power_of(largest_of(row, inner), LEFT_BITS, units + i);
+            for (int64_t j = 0; j < inner; j++)
+                odd[i * inner + j] = odd_of(row[j] * power);
+        }
+        Matrix right = {theta + weights, inner, columns, across, 1.0f, NULL};
+        right.power = power_of(largest_of(right.numbers, inner * columns), RIGHT_BITS, &unit);
+        sums_of_products(odd, sizes[silo], right, 1.0, sums);
+        for (int64_t i = 0, at = silo * rows * columns; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++, at++) {
+                double output = i < sizes[silo] ? sums[i * columns + j] * (units[i] * unit) : 0.0;
+                output += across && bias >= 0 ? (double)theta[bias + j] : 0.0;
+                outputs[at] = (float)output * (active == NULL || active[at] > 0.0f ? 1.0f : 0.0f);
+            }
     }
-    for (int64_t i = 0; i < rows; i += ACROSS)
-        for (int64_t j = 0; j < columns; j++)
-            for (int64_t r = i; r < i + ACROSS && r < rows; r++)
-                odd[j * rows + r] = odd_of(values[r * columns + j] * power);
+    free(sums);
+    free(odd);
+    free(units);
+    return status;
+}
+
+INLINE double finite_or_0(double value) { return fabs(value) <= DBL_MAX ? value : 0.0; }
+
+/* As `LayerOfSilos.summed` in Python, of slopes [silos][rows][columns], shares [silos][rows] and values
+   [silos][rows][width]; `largest` bounds a factor of a prepared number. Writes sums [columns][width] from
+   `weights` on, and [columns] from `bias` on unless it is -1, of results [silos][n]. Returns 0, or -1
+   without memory. */
+KERNEL int64_t fedaudit_layer_sums(const float *slopes, const double *shares, const int64_t *sizes,
+                                   int64_t silos, int64_t rows, int64_t columns, const float *values,
+                                   int64_t width, double unit, double largest, int64_t weights,
+                                   int64_t bias, int64_t n, double *results)
+{
+    float *left = malloc((size_t)(1 + rows * columns) * sizeof *left);
+    float *powers = malloc((size_t)(1 + rows) * sizeof *powers);
+    int64_t status = left != NULL && powers != NULL ? 0 : -1;
+    for (int64_t silo = 0; silo < silos && status == 0; silo++, results += n) {
+        int64_t first = silo * rows, size = sizes[silo];
+        double *of_bias = results + bias;
+        for (int64_t j = 0; j < columns && bias >= 0; j++)
+            of_bias[j] = 0.0;
+        for (int64_t r = 0; r < size; r++) {
+            const float *slope = slopes + (first + r) * columns, *row = values + (first + r) * width;
+            double unit_of_row, share = shares[first + r];
+            powers[r] = power_of(largest_of(row, width), LEFT_BITS, &unit_of_row);
+            unit_of_row /= unit;
+            for (int64_t j = 0; j < columns; j++) {
+                double factor = finite_or_0((double)slope[j] * share * unit_of_row);
+                factor = factor > largest ? largest : factor < -largest ? -largest : factor;
+                left[j * size + r] = odd_of((float)factor);
+            }
+            for (int64_t j = 0; j < columns && bias >= 0; j++)
+                of_bias[j] += rint(finite_or_0((double)slope[j] * share) / unit);
+        }
+        for (int64_t j = 0; j < columns && bias >= 0; j++)
+            of_bias[j] *= unit;
+        for (int64_t i = 0; i < columns * width && size == 0; i++)
+            results[weights + i] = 0.0;
+        Matrix right = {values + first * width, size, width, 0, 1.0f, powers};
+        sums_of_products(left, columns, right, unit, results + weights);
+    }
+    free(left);
+    free(powers);
+    return status;
+}
+
+/* Euclidean norms of TALL rows: as torch, of every fourth square one sum, these four added up, and
+   then the squares that are left. */
+INLINE void norms_of(const float *const *rows, int64_t columns, double *norms)
+{
+    double sums[TALL][4] = {{0}};
+    int64_t j = 0;
+    for (; j + 4 <= columns; j += 4)
+        for (int64_t t = 0; t < TALL; t++)
+            for (int64_t l = 0; l < 4; l++)
+                sums[t][l] += (double)rows[t][j + l] * (double)rows[t][j + l];
+    for (int64_t t = 0; t < TALL; t++) {
+        double sum = sums[t][0] + sums[t][1] + sums[t][2] + sums[t][3];
+        for (int64_t l = j; l < columns; l++)
+            sum += (double)rows[t][l] * (double)rows[t][l];
+        norms[t] = sqrt(sum);
+    }
+}
+
+/* Adds to squares [rows] those of the norms of gradients: of slopes [rows][columns] times that of values
+   [rows][width], and `bias`, 1 where there is one. */
+KERNEL void fedaudit_layer_squares(const float *slopes, const float *values, int64_t rows,
+                                   int64_t columns, int64_t width, int64_t bias, double *squares)
+{
+    for (int64_t i = 0; i < rows; i += TALL) {
+        const float *slope[TALL], *row[TALL];
+        double of_slopes[TALL], of_rows[TALL];
+        for (int64_t t = 0; t < TALL; t++) {
+            slope[t] = slopes + (i + t < rows ? i + t : i) * columns;
+            row[t] = values + (i + t < rows ? i + t : i) * width;
+        }
+        norms_of(slope, columns, of_slopes);
+        norms_of(row, width, of_rows);
+        for (int64_t t = 0; t < TALL && i + t < rows; t++)
+            squares[i + t] += of_slopes[t] * of_slopes[t] * (of_rows[t] * of_rows[t] + (double)bias);
+    }
 }

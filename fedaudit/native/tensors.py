@@ -9,7 +9,7 @@ from fedaudit.native import library
 
 def address(tensor: Tensor) -> int:
     """The address of a tensor. Raises ValueError unless it is contiguous and on the host."""
-    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+    if not (tensor.is_cpu and tensor.is_contiguous()):
         raise ValueError("a compiled kernel takes contiguous tensors of the host only")
     return tensor.data_ptr()
 
@@ -17,6 +17,6 @@ def address(tensor: Tensor) -> int:
 def call(kernel: Any, *given: Any) -> None:
     """Calls a kernel as `library.call` does, with tensors by their addresses too. Raises
     MemoryError if it had no memory."""
-    known = (address(one) if isinstance(one, Tensor) else one for one in given)
+    known = [v if type(v) is int or not isinstance(v, Tensor) else address(v) for v in given]
     if library.call(kernel, *known) < 0:
         raise MemoryError("a compiled kernel had no memory for its work")

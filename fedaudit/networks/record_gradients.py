@@ -14,14 +14,14 @@ product of the scaled slopes with the inputs gives the sum: no record's gradient
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Protocol, assert_never
 
 import torch
 from torch import Tensor
 
 from fedaudit.arrays import Ints
-from fedaudit.networks.rounded_products import PRODUCT_BITS, OddRows
+from fedaudit.networks.rounded_products import PRODUCT_BITS, LayerOfSilos, squares, vector_norms
 from fedaudit.networks.shape import (
     ConvolutionalShape,
     DenseShape,
@@ -31,37 +31,6 @@ from fedaudit.networks.shape import (
 )
 from fedaudit.networks.stacked_network import Loss, record_loss
 from fedaudit.reproducible import fixed_order_sum, sum_along
-
-_EXACT = 53
-"""Bits of an integer that float64 holds."""
-
-
-def exact_product(rows: Tensor, columns: Tensor) -> Tensor:
-    """rows [count, inner] times columns [inner, width]: float64 [count, width].
-
-    Each row of the result depends on that row alone: a library adds up products in an order that
-    depends on how many rows there are, so both sides are rounded first to so few bits that every
-    sum of products is an integer below 2^53 times a power of two, which float64 holds exactly in
-    any order (as in Ozaki et al., "Error-free transformations of matrix multiplication", 2012, with
-    one part for each side).
-
-    Numbers are rounded to multiples of 2^-b of the power of two above the largest of their row, or
-    of all columns; b is 21 for 512 to 2,047 inner numbers, and one more or less for a quarter or
-    four times as many. A row with a number that is not finite has none that is.
-    """
-    bits = (_EXACT - rows.shape[1].bit_length()) // 2
-    own, of_rows = _integers(rows, rows.abs().amax(1, keepdim=True), bits)
-    others, of_columns = _integers(columns, columns.abs().amax(), bits)
-    return (own @ others).mul_(of_rows * of_columns)
-
-
-def _integers(values: Tensor, largest: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Of float32 values integers of at most 2^bits in size, and the power of two that multiplies
-    each. Products with powers of two are exact, whichever way round."""
-    exponent = torch.frexp(largest)[1] - bits
-    one = torch.ones_like(largest, dtype=torch.float64)
-    return values.double().mul_(torch.ldexp(one, -exponent)).round_(), torch.ldexp(one, exponent)
-
 
 # Products of float32 round upwards too. Shortened by this much, a contribution never exceeds clip,
 # and neither does what it moves a float64 sum of up to 40,000 contributions by.
@@ -104,19 +73,6 @@ def shares(norms: Tensor, *, clip: float, rounding: float = 0.0) -> Tensor:
     `rounding`: by how much rounding may lengthen what is kept; it is taken off `clip`.
     """
     return ((clip * _SHORTENED - rounding) / norms).clamp_max(1.0).nan_to_num(0.0)
-
-
-def squares(vectors: Tensor) -> Tensor:
-    """Squared Euclidean norms along the last axis, in float64."""
-    return vector_norms(vectors).square()
-
-
-def vector_norms(vectors: Tensor) -> Tensor:
-    """Euclidean norms along the last axis, in float64."""
-    if vectors.device.type != "cpu":
-        return sum_along(vectors.double().square(), -1).sqrt()
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)
-    return norms
 
 
 def all_finite(norms: Tensor) -> bool:
@@ -187,7 +143,7 @@ class SmallDenseClippedGradients:
                 values = torch.cat((values, torch.ones_like(values[..., :1])), dim=-1)
             inputs.append(values)
             values = sum_along(_weights(theta, layer) * values[:, :, None], -1)
-        slope = self._loss.values_and_slopes(values.movedim(-1, 0), target)[1].movedim(0, -1)
+        slope = self._loss.slopes(values.movedim(-1, 0), target).movedim(0, -1)
         slopes = [slope]
         for layer, values in zip(self.shape.layers[:0:-1], inputs[:0:-1], strict=True):
             weights = _weights(theta, layer)[..., : layer.inputs].transpose(-1, -2).contiguous()
@@ -226,7 +182,7 @@ def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class DenseClippedGradients:
-    """One silo at a time, from the records of its batch alone.
+    """Each silo from the records of its batch alone.
 
     On the host outputs and slopes are sums of rounded products (`networks.rounded_products`), of
     which a row follows from that row and the weights. So is the sum over records, under a clip: a
@@ -252,117 +208,40 @@ class DenseClippedGradients:
             raise RuntimeError(
                 "clipping needs float32 products; set_float32_matmul_precision('highest')"
             )
-        own = theta.expand(len(batch.sizes), self.n)
-        sums = torch.zeros(own.shape, device=theta.device, dtype=torch.float64)
-        for silo, size in enumerate(batch.sizes.tolist()):
-            if size > 0:
-                features = aligned(batch.features[silo, :size])
-                target = batch.target[silo, :size]
-                self._one(own[silo], features, target, clip=clip, out=sums[silo])
-        return sums
-
-    def _one(
-        self, theta: Tensor, features: Tensor, target: Tensor, *, clip: float, out: Tensor
-    ) -> None:
-        """Writes the sum of one silo's records [rows, inputs] into `out` [n]."""
-        weights = [
-            aligned(theta[layer.weights]).view(layer.outputs, layer.inputs)
-            for layer in self.shape.layers
-        ]
-        inputs, outputs = self._activations(theta, weights, features)
-        slopes = self._slopes(weights, inputs, outputs, target)
-        squared = torch.zeros(len(target), dtype=torch.float64, device=theta.device)
-        for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            squared += squares(d) * (squares(a.values) + (layer.bias is not None))
+        own = theta.view(-1, self.n)
+        own = own[:1] if own.stride(0) == 0 else own.contiguous()
+        layers = [LayerOfSilos(layer, own, batch.sizes) for layer in self.shape.layers]
+        inputs: list[Tensor] = []
+        values = batch.features.contiguous()
+        for layer in layers:
+            inputs.append(values.clamp_min(0) if inputs else values)
+            values = layer.outputs(inputs[-1])
+        slope = self._loss.slopes(values.movedim(-1, 0), batch.target)
+        slopes = [slope.movedim(0, -1).contiguous()]
+        for layer, a in zip(layers[:0:-1], inputs[:0:-1], strict=True):
+            slopes.insert(0, layer.slopes_of_inputs(slopes[0], a))
+        squared = torch.zeros(batch.target.shape, dtype=torch.float64, device=theta.device)
+        for layer, a, d in zip(layers, inputs, slopes, strict=True):
+            layer.add_squares(d, a, to=squared)
         norms = squared.sqrt()
-        if theta.device.type == "cpu" and math.isfinite(clip):
-            self._sum_integers(inputs, slopes, norms, clip=clip, out=out)
-        else:
-            self._sum_exactly(inputs, slopes, norms, clip=clip, out=out)
-
-    def _sum_integers(
-        self,
-        inputs: "list[_Inputs]",
-        slopes: list[Tensor],
-        norms: Tensor,
-        *,
-        clip: float,
-        out: Tensor,
-    ) -> None:
-        """Writes the sum of clipped gradients, rounded record by record to multiples of a unit."""
-        unit = math.ldexp(1.0, math.frexp(clip)[1] - PRODUCT_BITS)
-        rounding = unit / 2 * math.sqrt(self.n)
-        share = shares(norms, clip=clip, rounding=rounding)[:, None]
-        for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            scaled = d * share
-            weights = out[layer.weights].view(layer.outputs, layer.inputs)
-            a.rows.summed(scaled, unit=unit, out=weights)
-            if layer.bias is not None:
-                integers = scaled.nan_to_num_(0.0, 0.0, 0.0).div_(unit).round_()
-                out[layer.bias] = integers.sum(0).mul_(unit)
-
-    def _sum_exactly(
-        self,
-        inputs: "list[_Inputs]",
-        slopes: list[Tensor],
-        norms: Tensor,
-        *,
-        clip: float,
-        out: Tensor,
-    ) -> None:
-        """Writes the sum of clipped gradients in float64."""
-        values, slopes = _finite(norms, [a.values for a in inputs]), _finite(norms, slopes)
-        share = shares(norms, clip=clip)[:, None]
-        for layer, a, d in zip(self.shape.layers, values, slopes, strict=True):
-            scaled = d * share
-            out[layer.weights] = (scaled.t() @ a.double()).view(-1)
-            if layer.bias is not None:
-                out[layer.bias] = scaled.sum(0)
-
-    def _activations(
-        self, theta: Tensor, weights: list[Tensor], features: Tensor
-    ) -> "tuple[list[_Inputs], Tensor]":
-        """The inputs of every layer, and the outputs of the last; each [rows, width]."""
-        inputs: list[_Inputs] = []
-        values = features
-        for layer, weight in zip(self.shape.layers, weights, strict=True):
-            inputs.append(_Inputs(values.clamp_min(0) if inputs else values))
-            values = inputs[-1].times(weight, across=True)
-            if layer.bias is not None:
-                values += theta[layer.bias]
-            values = values.float()
-        return inputs, values
-
-    def _slopes(
-        self, weights: list[Tensor], inputs: "list[_Inputs]", outputs: Tensor, target: Tensor
-    ) -> list[Tensor]:
-        """The derivative of each record's loss by the outputs of every layer, [rows, width]."""
-        slope = self._loss.values_and_slopes(outputs.t(), target)[1].t()
-        slopes = [slope]
-        for weight, a in zip(weights[:0:-1], inputs[:0:-1], strict=True):
-            found = _Inputs(slope.contiguous()).times(weight, across=False)
-            slope = found.float() * (a.values > 0)
-            slopes.insert(0, slope)
-        return slopes
-
-
-@dataclass(frozen=True, eq=False)
-class _Inputs:
-    """What matrices are multiplied by, a row for each record."""
-
-    values: Tensor
-    """float32 [rows, width]."""
-
-    @cached_property
-    def rows(self) -> OddRows:
-        """The same for sums of rounded products; on the host."""
-        return OddRows.of(self.values)
-
-    def times(self, weights: Tensor, *, across: bool) -> Tensor:
-        """Times weights [width, columns], or [columns, width] where `across`: float64."""
-        if self.values.device.type == "cpu":
-            return self.rows.times(weights, across=across)
-        return exact_product(self.values, weights.t() if across else weights)
+        sums = torch.empty(len(squared), self.n, dtype=torch.float64, device=theta.device)
+        if theta.is_cpu and math.isfinite(clip):
+            unit = math.ldexp(1.0, math.frexp(clip)[1] - PRODUCT_BITS)
+            share = shares(norms, clip=clip, rounding=unit / 2 * math.sqrt(self.n))
+            for layer, a, d in zip(layers, inputs, slopes, strict=True):
+                layer.summed(d, share, a, unit=unit, out=sums)
+            return sums
+        for silo, size in enumerate(batch.sizes.tolist()):
+            here = norms[silo, :size]
+            share = shares(here, clip=clip)[:, None]
+            own_inputs = _finite(here, [a[silo, :size] for a in inputs])
+            own_slopes = _finite(here, [d[silo, :size] for d in slopes])
+            for place, a, d in zip(self.shape.layers, own_inputs, own_slopes, strict=True):
+                scaled = d * share
+                sums[silo, place.weights] = (scaled.t() @ a.double()).view(-1)
+                if place.bias is not None:
+                    sums[silo, place.bias] = scaled.sum(0)
+        return sums
 
 
 LossOfRecord = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -71,7 +71,22 @@ class Loss:
         if self.classes == 0:
             residual = outputs[0] - target
             return residual * residual
+        return self._values(*self._shares(outputs, target))
+
+    def slopes(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """The derivative of each row's value, shaped like the outputs."""
+        if self.classes == 0:
+            return (2 * (outputs[0] - target)).unsqueeze(0)
+        return self._slopes(*self._shares(outputs, target)[1:])
+
+    def values_and_slopes(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """As `values` and `slopes`."""
+        if self.classes == 0:
+            return self.values(outputs, target), self.slopes(outputs, target)
         log_share, share, hot = self._shares(outputs, target)
+        return self._values(log_share, share, hot), self._slopes(share, hot)
+
+    def _values(self, log_share: Tensor, share: Tensor, hot: Tensor) -> Tensor:
         match self.kind:
             case "cross-entropy":
                 return -fixed_order_sum(log_share * hot, 0)
@@ -81,22 +96,12 @@ class Loss:
             case _:
                 assert_never(self.kind)
 
-    def values_and_slopes(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Each row's value and its derivative, shaped like the outputs."""
-        if self.classes == 0:
-            residual = outputs[0] - target
-            return residual * residual, (2 * residual).unsqueeze(0)
-        log_share, share, hot = self._shares(outputs, target)
-        match self.kind:
-            case "cross-entropy":
-                return -fixed_order_sum(log_share * hot, 0), self._own_outputs(share - hot)
-            case "rmse" | "mse":
-                error = share - hot
-                inner = fixed_order_sum(error * share, 0)
-                slope = (error - inner) * share * (2 / self.classes)
-                return fixed_order_sum(error * error, 0) / self.classes, self._own_outputs(slope)
-            case _:
-                assert_never(self.kind)
+    def _slopes(self, share: Tensor, hot: Tensor) -> Tensor:
+        slope = error = share - hot
+        if self.kind != "cross-entropy":
+            inner = fixed_order_sum(error * share, 0)
+            slope = (error - inner) * share * (2 / self.classes)
+        return slope[1:] if self.classes == 2 else slope
 
     def answers(self, outputs: Tensor) -> Tensor:
         """What is predicted follows from it: of outputs [out, ...] the number, the logit of the
@@ -127,9 +132,6 @@ class Loss:
         labels = torch.arange(self.classes, device=target.device, dtype=target.dtype)
         hot = (labels.view(-1, *[1] * (outputs.dim() - 1)) == target).to(outputs.dtype)
         return log_share, log_share.exp(), hot
-
-    def _own_outputs(self, slope: Tensor) -> Tensor:
-        return slope[1:] if self.classes == 2 else slope
 
 
 Parameters = Sequence[tuple[Tensor, Tensor | None]]

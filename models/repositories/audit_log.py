@@ -33,7 +33,11 @@ def next_link(previous: str, entry: Mapping[str, Any]) -> str:
 
 _COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
 _END = table_of(AuditHead).c
-_HEAD = select(AuditHead).where(_END.project_id == bindparam("project_id")).with_for_update()
+_HEAD = (
+    select(_END.entries, _END.link)
+    .where(_END.project_id == bindparam("project_id"))
+    .with_for_update()
+)
 _LENGTHEN = (
     table_of(AuditHead)
     .update()
@@ -72,7 +76,7 @@ class AuditLogRepository(ScopedRepository):
         entry.link = next_link(head.link, entry.content())
         self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
         end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
-        self.session.execute(_LENGTHEN, end)
+        self.session.connection().execute(_LENGTHEN, end)
 
     def list(
         self,
@@ -114,17 +118,15 @@ class AuditLogRepository(ScopedRepository):
         values = {"signed_entries": entries, "envelope": dict(envelope), "signed_at": utc_now()}
         self._set(AuditHead, self._own(AuditHead), AuditHead.signed_entries < entries, **values)
 
-    def _head(self) -> AuditHead:
+    def _head(self) -> Any:
         """The end of the log, locked until this transaction ends."""
-        if (known := self._one(_HEAD, project_id=self.project_id)) is not None:
-            return known
+        if known := self._rows(_HEAD, project_id=self.project_id):
+            return known[0]
         empty = {"entries": 0, "link": first_link(self.project_id), "signed_entries": 0}
         unsigned = {"project_id": self.project_id, "envelope": None, "signed_at": None}
         self._insert_absent(AuditHead, {**empty, **unsigned})
-        found = self._one(_HEAD, project_id=self.project_id)
-        if found is None:
-            raise LookupError(f"project {self.project_id} has no audit log")
-        return found
+        [made] = self._rows(_HEAD, project_id=self.project_id)
+        return made
 
 
 class UnsignedAuditRepository(Repository):

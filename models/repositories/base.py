@@ -51,8 +51,9 @@ def gathered_writes(session: Session) -> Iterator[None]:
         yield
     finally:
         del session.info[_GATHERED]
+    connection = session.connection()
     for (statement, _), rows in gathered.items():
-        session.execute(statement, rows)
+        connection.execute(statement, rows)
 
 
 class Repository:
@@ -68,9 +69,9 @@ class Repository:
 
     def _set_rows(self, table: type[Base], *conditions: ColumnElement[bool], **values: Any) -> int:
         """The same, and says how many there are."""
+        self.session.flush()
         changed = update(table).where(*conditions).values(values)
-        result = self.session.execute(changed, execution_options=_PAST_OBJECTS)
-        return cast(CursorResult[Any], result).rowcount
+        return self.session.connection().execute(changed).rowcount
 
     def _returned(self, changing: Update, *columns: Any) -> Result[Any]:
         """These columns of the rows that are changed."""
@@ -266,7 +267,7 @@ def rows_of(
     """What a statement finds with these values, after what the session has still to write: of
     columns of tables, SQLAlchemy would not write it first."""
     session.flush()
-    return session.execute(statement, values).all()
+    return session.connection().execute(statement, values).all()
 
 
 def table_of(table: type[Base]) -> Table:

@@ -24,10 +24,6 @@ from models.vocabulary import ENDED, OPEN
 _BY_ID = select(Experiment).where(
     Experiment.project_id == bindparam("project_id"), Experiment.id == bindparam("id")
 )
-_TAGS = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
-    ExperimentTag.project_id == bindparam("project_id"),
-    ExperimentTag.experiment_id.in_(bindparam("ids", expanding=True)),
-)
 
 _columns = table_of(Experiment).c
 _OF_SOME = ("noise_multiplier", "mechanism_inputs", "disclosure", "ledger_salt", "retry_of")
@@ -85,15 +81,6 @@ class ExperimentRepository(RowRepository[Experiment]):
         """A unit's experiments by position."""
         mine = self._select(Experiment).where(Experiment.unit_id == unit_id)
         return self._all(mine.order_by(Experiment.unit_position))
-
-    def tags(self, ids: Sequence[str]) -> dict[str, Sequence[str]]:
-        """The tags of several experiments, sorted; one query for a whole page."""
-        tags: dict[str, Any] = {id_: [] for id_ in ids}
-        rows = self._rows(_TAGS, project_id=self.project_id, ids=ids)
-        for experiment_id, tag in rows:
-            tags[experiment_id].append(tag)
-        # By code points, whatever the database's collation is.
-        return {id_: sorted(found) for id_, found in tags.items()}
 
     def start(self, id: str) -> bool:
         """queued -> running; False where it is not queued. A run taken up again keeps its start."""

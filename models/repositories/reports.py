@@ -179,6 +179,7 @@ def _listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Sel
     columns: list[ColumnElement[Any]] = [
         _experiments.id.label("experiment_id"),
         *(_experiments[name] for name in _SHOWN),
+        _experiments.spec["tags"].label("tags"),
         _summaries.report_hash,
         _summaries.summary,
     ]

@@ -1,6 +1,7 @@
 """Sums of rounded products against whole numbers of any length, and what they do to a clip."""
 
 import math
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from fedaudit.native.library import kernels
 from fedaudit.networks import record_gradients, rounded_products
-from fedaudit.networks.record_gradients import DenseClippedGradients, RecordBatch
-from fedaudit.networks.rounded_products import PRODUCT_BITS, OddRows
-from fedaudit.networks.shape import DenseShape
+from fedaudit.networks.record_gradients import DenseClippedGradients, RecordBatch, vector_norms
+from fedaudit.networks.rounded_products import PRODUCT_BITS, LayerOfSilos
+from fedaudit.networks.shape import DenseShape, Layer
 from fedaudit.networks.stacked_network import Loss
 from tests.native_fallback import fallback_only
 
@@ -61,26 +62,37 @@ def rounded(left: Tensor, right: Tensor) -> list[list[int]]:
     return sums
 
 
+def layer_of(weights: Tensor, bias: Tensor | None, *, rows: int) -> LayerOfSilos:
+    """A layer of one silo with weights [outputs, inputs]."""
+    count = weights.numel()
+    place = None if bias is None else slice(count, count + len(weights))
+    parts = weights.flatten(), weights[:, 0] * 0 if bias is None else bias
+    layer = Layer(weights.shape[1], len(weights), slice(0, count), place)
+    return LayerOfSilos(layer, torch.cat(parts)[None], np.array([rows]))
+
+
+def times(rows: Tensor, weights: Tensor) -> Tensor:
+    return layer_of(weights, None, rows=len(rows)).outputs(rows[None])[0]
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "broken"])
 @pytest.mark.parametrize("native", [pytest.param(True, marks=compiled), False])
 def test_every_product_is_rounded_by_itself_and_none_is_halfway(kind: str, native: bool) -> None:
-    left, right = numbers(kind, 5, 300, seed=1), numbers(kind, 300, 19, seed=2)
-
-    def compute() -> tuple[OddRows, Tensor, Tensor]:
-        rows = OddRows.of(left)
-        columns, _ = rounded_products._odd_matrix(right, bits=10, across=False)
-        ones = torch.ones(5, dtype=torch.float64)
-        return rows, columns, rounded_products._sums(rows.numbers, columns, ones)
-
-    if native:
-        rows, columns, found = compute()
-    else:
-        with fallback_only():
-            rows, columns, found = compute()
-    assert found.tolist() == rounded(rows.numbers, columns)
-    kept = left.abs() >= left.abs().amax(1, keepdim=True) * 2.0**-60
-    moved = (rows.numbers * rows.units[:, None] - left.double()).abs()
-    assert (moved <= left.abs().double() * 2.0**-23 + 2.0**-140)[kept].all()
+    values, slopes = numbers(kind, 300, 19, seed=1), numbers(kind, 300, 5, seed=2)
+    right, units = rounded_products._odd(values.numpy(), bits=9, axis=1)
+    left, _ = rounded_products._odd(slopes.numpy(), bits=10, axis=None)
+    # Shares take each factor to an odd number below 2^10 before its row's unit multiplies it.
+    shares = torch.from_numpy(1 / units[None, :, 0])
+    layer = layer_of(torch.zeros(5, 19), None, rows=300)
+    found = torch.zeros(1, 100, dtype=torch.float64)
+    with nullcontext() if native else fallback_only():
+        layer.summed(torch.from_numpy(left)[None], shares, values[None], unit=1.0, out=found)
+    expected = rounded(torch.from_numpy(left.T.copy()), torch.from_numpy(right))
+    assert found[0, :95].view(5, 19).tolist() == expected
+    size = np.abs(values.numpy().astype(np.float64))
+    kept = size >= size.max(1, keepdims=True) * 2.0**-60
+    moved = np.abs(right * units - values.numpy())
+    assert (moved <= size * 2.0**-23 + 2.0**-140)[kept].all()
 
 
 @compiled
@@ -88,47 +100,48 @@ def test_every_product_is_rounded_by_itself_and_none_is_halfway(kind: str, nativ
 @given(
     st.sampled_from(KINDS),
     st.sampled_from(KINDS),
+    st.integers(1, 3),
     st.integers(1, 20),
     st.sampled_from([1, 7, 8, 9, 255, 256, 257, 520]),
-    st.integers(1, 70),
+    st.sampled_from([1, 2, 15, 16, 17, 32, 33, 47, 48, 49, 70]),
     st.integers(0, 2**31),
 )
-def test_the_kernels_give_the_bits_of_the_fallback(one, other, rows, inner, columns, seed):
-    left, right = (
-        numbers(one, rows, inner, seed=seed),
-        numbers(other, columns, inner, seed=seed + 1),
-    )
-    factors = numbers(one, rows, columns, seed=seed).double()
+def test_the_kernels_give_the_bits_of_the_fallback(one, other, silos, rows, inner, columns, seed):
+    shape = DenseShape((inner, columns), intercept=seed % 2 == 0)
+    values = numbers(one, silos, rows, inner, seed=seed)
+    slopes = numbers(one, silos, rows, columns, seed=seed)
+    theta = numbers(other, silos if seed % 3 else 1, shape.n, seed=seed + 1)
+    sizes = np.random.default_rng(seed).integers(0, rows + 1, silos)
+    layer = LayerOfSilos(shape.layers[0], theta, sizes)
+    mine = torch.arange(rows) < torch.from_numpy(sizes)[:, None]
+    shares = torch.linspace(0, 1, silos * rows, dtype=torch.float64).view(silos, rows)
 
     def compute() -> list[Tensor]:
-        own = OddRows.of(left)
-        out = torch.empty(columns, inner, dtype=torch.float64)
-        own.summed(factors, unit=2.0**-10, out=out)
-        across = own.times(right, across=True)
-        return [own.units, across, own.times(right.t().contiguous(), across=False), out]
+        out = torch.full((silos, shape.n), math.nan, dtype=torch.float64)
+        layer.summed(slopes, shares, values, unit=2.0**-10, out=out)
+        forwards, backwards = layer.outputs(values), layer.slopes_of_inputs(slopes, values)
+        squared = torch.ones(silos, rows, dtype=torch.float64)
+        layer.add_squares(slopes, values, to=squared)
+        return [squared, forwards[mine], backwards[mine], out]
 
     here = compute()
     with fallback_only():
         there = compute()
-    for found, expected in zip(here[:3], there[:3], strict=True):
+    lengths = vector_norms(slopes) * shares * vector_norms(values)
+    bounded = (lengths.nan_to_num(math.inf) <= 2.0**9).all()
+    for found, expected in zip(here[: None if bounded else -1], there, strict=False):
         assert torch.equal(found.isnan(), expected.isnan())
         assert torch.equal(found.nan_to_num(), expected.nan_to_num())
-    bounded = (factors.norm(dim=1) * left.double().norm(dim=1)).nan_to_num(math.inf) <= 2.0**9
-    if bounded.all():
-        assert torch.equal(here[3], there[3])
 
 
 def test_a_row_follows_from_itself_and_the_weights() -> None:
     left, weights = numbers("any size", 40, 300, seed=1), numbers("normal", 37, 300, seed=2)
-    whole = OddRows.of(left).times(weights, across=True)
+    whole = times(left, weights)
     order = torch.randperm(300, generator=torch.Generator().manual_seed(1))
     for row in range(40):
-        alone = OddRows.of(left[[row]]).times(weights, across=True)[0]
+        alone = times(left[[row]], weights)[0]
         assert torch.equal(alone, whole[row])
-        own = left[[row]][:, order].contiguous()
-        assert torch.equal(
-            OddRows.of(own).times(weights[:, order].contiguous(), across=True)[0], alone
-        )
+        assert torch.equal(times(left[[row]][:, order].contiguous(), weights[:, order])[0], alone)
 
 
 @pytest.mark.parametrize("inner", [10, 784, 4000])
@@ -136,8 +149,8 @@ def test_it_is_as_near_as_products_of_19_bits_allow(inner: int) -> None:
     left, right = numbers("normal", 50, inner, seed=1), numbers("normal", 20, inner, seed=2)
     exact = left.double() @ right.double().t()
     lengths = left.double().norm(dim=1, keepdim=True) * right.double().norm(dim=1)
-    assert ((OddRows.of(left).times(right, across=True) - exact).abs() / lengths).max() < 2.0**-16
-    zeros = OddRows.of(torch.zeros_like(left)).times(right, across=True)
+    assert ((times(left, right) - exact).abs() / lengths).max() < 2.0**-16
+    zeros = times(torch.zeros_like(left), right)
     assert torch.equal(zeros, torch.zeros_like(zeros))
 
 

@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fedaudit.arrays import Floats
+from fedaudit.native import tensors
 from fedaudit.native.library import call, kernels, line
 from fedaudit.privacy.noise.adaptive_clipping import FINEST, STEPS_BITS
 from fedaudit.randomness import Purpose, Source, WideWords, wide_uniforms
@@ -151,6 +152,22 @@ def round_to_grid(values: Tensor, spacing: Tensor) -> Tensor:
     so.
     """
     return values.div_(spacing).round_().mul_(spacing)
+
+
+def noised(
+    sums: Tensor, unit_noise: Tensor, *, deviation: Tensor, spacing: Tensor, divisor: float
+) -> Tensor:
+    """Adds noise times its standard deviation to sums, both float64 [rows, n], in place, and rounds
+    them to multiples of `spacing`; `deviation` and `spacing` float64 [rows, 1]. Returns them over
+    `divisor`, float32."""
+    library = kernels()
+    if library is None or sums.device.type != "cpu":
+        round_to_grid(torch.add(unit_noise * deviation, sums, out=sums), spacing)
+        return sums.float() / divisor
+    quotients = torch.empty(sums.shape)
+    given = unit_noise.contiguous(), deviation, spacing, *sums.shape, divisor, sums, quotients
+    tensors.call(library.fedaudit_noised, *given)
+    return quotients
 
 
 # Vectors above this share of the clip are cut to it: products of float32 may round upwards by

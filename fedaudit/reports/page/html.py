@@ -22,7 +22,6 @@ from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_pic
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series
 from fedaudit.reports.charts.report_charts import charts_of
-from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
@@ -33,13 +32,11 @@ from fedaudit.reports.sections.few_people import least_people
 from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
-from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures, misplaced_threshold
 from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
-from fedaudit.spec.audits import parse_audit
 
 _HERE = Path(__file__).parent
 _OUTCOMES: dict[GateOutcome, str] = {
@@ -95,7 +92,9 @@ def render(
 
 def render_declared(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
     """The page of a declared ledger's report. Every value in it is escaped."""
-    return _page("declared.html", document, {}, options)
+    from fedaudit.reports.declared.declared_report import declared_next  # not of a run's page
+
+    return _page("declared.html", document, {"declared_next": declared_next}, options)
 
 
 def render_audit(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
@@ -106,6 +105,9 @@ def render_audit(document: Mapping[str, Any], **options: Unpack[PageOptions]) ->
 
 
 def _audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
+    from fedaudit.reports.sections.predictions import as_report_of_run  # not of a run's page
+    from fedaudit.spec.audits import parse_audit
+
     return for_readers(as_report_of_run(document, parse_audit(document["spec"])))
 
 
@@ -218,7 +220,6 @@ def page_environment() -> Environment:
         costs=COSTS,
         endings=ENDING_WORDS,
         charges_everyone=charges_everyone,
-        declared_next=declared_next,
         favourable_words=favourable_words,
         figure_rows=figure_rows,
         answer_of=answer_of,

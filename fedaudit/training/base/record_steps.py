@@ -18,8 +18,9 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, shares, vector_norms
-from fedaudit.privacy.noise.gaussian import grid_spacing, round_to_grid, unit_gaussian
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, shares
+from fedaudit.networks.rounded_products import vector_norms
+from fedaudit.privacy.noise.gaussian import grid_spacing, noised, unit_gaussian
 from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
 from fedaudit.reproducible import square_root
@@ -331,10 +332,13 @@ class SiloRecords:
         within = np.arange(rows.shape[-1]) < sizes[..., None]
         places = torch.from_numpy(np.where(within, rows + self.first[:, None], 0))
         places = places.to(self.features.device)
+        # One place in memory for all steps: a new one costs more than the copy.
+        room = self.features.new_empty(places[:1].numel(), *self.features.shape[1:])
         for step, size in enumerate(sizes):
             index = places[step, :, : size.max()]
             flat = index.flatten()
-            features = self.features.index_select(0, flat)
+            features = room[: len(flat)]
+            torch.index_select(self.features, 0, flat, out=features)
             yield RecordBatch(
                 features=features.view(*index.shape, *features.shape[1:]),
                 target=self.target.index_select(0, flat).view(index.shape),
@@ -364,24 +368,29 @@ class RecordSteps:
         """
         theta = theta.expand(len(records.silos), self.gradients.n)
         state = self.optimiser.start(theta)
-        spacing = grid_spacing(self._deviations(records).to(theta.device))
+        deviation = self._deviations(records).to(theta.device)
+        spacing = grid_spacing(deviation)
         planted = records.planted
         for batch, noise, taken in self._draws(records, source, round_):
-            total = self.gradients(theta, batch, clip=self.clip)
+            total = self.gradients(theta, batch, clip=self.clip).double()
             known = None
             if planted is not None:
                 known, total = total, planted.added(total, taken, clip=self.clip)
-            if noise is not None:
-                total = round_to_grid(noise.add_(total), spacing)
+            if noise is None:
+                mean = total.float() / self.normaliser
+            else:
+                mean = noised(
+                    total, noise, deviation=deviation, spacing=spacing, divisor=self.normaliser
+                )
             if planted is not None and known is not None:
                 planted.show(known, total, taken)
-            theta, state = self.optimiser.step(theta, total.float() / self.normaliser, state)
+            theta, state = self.optimiser.step(theta, mean, state)
         return theta
 
     def _draws(
         self, records: SiloRecords, source: Source, round_: int
     ) -> Iterator[tuple[RecordBatch, Tensor | None, Bools]]:
-        """Each step's batch, scaled noise [silos, n] and coins [silos, rows]; drawn some steps
+        """Each step's batch, unit noise [silos, n] and coins [silos, rows]; drawn some steps
         ahead. Planted records are in no batch."""
         silos, rows = records.inclusion.shape
         ahead = max(1, _DRAWN_ELEMENTS // max(1, silos * (rows + self.gradients.n)))
@@ -398,12 +407,10 @@ class RecordSteps:
     def _noise(
         self, source: Source, numbers: Ints, records: SiloRecords
     ) -> Iterable[Tensor | None]:
-        """Of each step, float64 [silos, n] with the mechanism's standard deviation."""
-        deviations = self._deviations(records)
-        if not deviations.any():
+        """Of each step, float64 [silos, n] with standard deviation 1; None where none is added."""
+        if not self._deviations(records).any():
             return [None] * len(numbers)
         noise = unit_gaussian(source, n=self.gradients.n, round_=numbers, counters=records.silos)
-        noise *= deviations.numpy()
         return torch.from_numpy(noise).to(records.features.device)
 
     def _deviations(self, records: SiloRecords) -> Tensor:

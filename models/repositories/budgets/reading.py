@@ -65,8 +65,10 @@ _HELD = {
     name: _HELD_FEDERATION.where(table_of(Federation).c[name] == bindparam(name))
     for name in ("id", "fingerprint")
 }
-_OF_DATA = select(Content).where(Content.fingerprint == bindparam("fingerprint"))
-_CONTENT, _HELD_CONTENT = _OF_DATA, _OF_DATA.with_for_update()
+_OF_DATA = select(table_of(Content).c.owner_project_id).where(
+    table_of(Content).c.fingerprint == bindparam("fingerprint")
+)
+_HELD_CONTENT = _OF_DATA.with_for_update()
 _ALIKE = select(
     Federation.id, Federation.project_id, Federation.simulation, Federation.fingerprint
 ).where(Federation.fingerprint == bindparam("fingerprint"))
@@ -115,8 +117,7 @@ class BudgetReader:
         found = self._now(_HELD[name], project_id=project_id, **by)
         if found is None:
             return None
-        content = self._now(_HELD_CONTENT, fingerprint=found.fingerprint)
-        sharing = self._sharing_of(found, content)
+        sharing = self._sharing_of(found, _HELD_CONTENT)
         self._federations[found.id] = found
         self._known.update((found.id, *sharing.ids))
         self._sharings[project_id, found.id] = sharing
@@ -135,8 +136,7 @@ class BudgetReader:
         own = self._now(select(Federation).where(*mine))
         if own is None:
             return None
-        content = self._now(_CONTENT, fingerprint=own.fingerprint)
-        sharing = self._sharing_of(own, content)
+        sharing = self._sharing_of(own, _OF_DATA)
         if federation_id in self._known:
             self._sharings[asked] = sharing
         return sharing
@@ -197,12 +197,14 @@ class BudgetReader:
         if sharings:
             self._sharings.clear()
 
-    def _sharing_of(self, own: Federation, content: Content | None) -> Sharing:
-        """`content`: None of data that were made up, which are each project's own."""
-        if content is None:
+    def _sharing_of(self, own: Federation, statement: Select[Any]) -> Sharing:
+        """`statement`: finds the content's owner; no row of data that were made up, which are each
+        project's own."""
+        owners = rows_of(self._session, statement, fingerprint=own.fingerprint)
+        if not owners:
             return Sharing(own.id, own.id, (own.id,), "project", own.simulation == "forbidden")
         rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
-        return Sharing.among(own.id, content.owner_project_id, rows)
+        return Sharing.among(own.id, owners[0].owner_project_id, rows)
 
     def _read_rows(
         self, federation_ids: Sequence[str], *, statement: Select[Any] = _ROWS_OF

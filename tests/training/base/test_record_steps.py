@@ -29,6 +29,7 @@ from fedaudit.training.base.record_steps import (
     Sgd,
     SiloRecords,
 )
+from tests.native_fallback import fallback_only
 
 FALSE_ALARM = 1e-6
 SMALL = DenseShape((4, 1), intercept=True)
@@ -58,6 +59,22 @@ def silos_of(
         noise_multipliers=np.full(len(sizes), noise),
         silos=10 + 3 * np.arange(len(sizes)),
     )
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.3])
+@pytest.mark.parametrize("shape", [SMALL, LARGE])
+def test_the_kernels_give_the_bits_of_the_fallback(shape: DenseShape, noise: float) -> None:
+    records = silos_of([40, 3, 70], width=shape.sizes[0], noise=noise)
+
+    def trained() -> Tensor:
+        play = RecordSteps(
+            clipped_gradients(shape, LOSS), Sgd(0.5), steps=4, clip=0.3, normaliser=7.0
+        )
+        return play(torch.ones(shape.n), records, source=CounterSource(5), round_=2)
+
+    here = trained()
+    with fallback_only():
+        assert torch.equal(trained(), here)
 
 
 def only(records: SiloRecords, silo: int) -> SiloRecords:
