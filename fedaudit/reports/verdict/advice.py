@@ -202,8 +202,9 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     run = _Run(report, parse_admitted(report["spec"]))
     if run.ratio >= DROWNED:
         return _against_noise(run)
-    first = (_too_few,) if _has_learnt(run) else ()
-    for cause in (*first, _too_long, _not_moved, _still_falling, _worse_than_constant, _too_few):
+    causes = [_too_long, _not_moved, _still_falling, _worse_than_constant]
+    causes.insert(0 if _has_learnt(run) else len(causes), _too_few)
+    for cause in causes:
         if (found := cause(run)) is not None:
             return found
     return _against_noise(run) if run.ratio >= _PERHAPS * DROWNED else _no_setting(run)
@@ -311,9 +312,10 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
 
 def _has_learnt(run: _Run) -> bool:
     """Whether steps that are long enough brought it closer than a constant."""
-    gain, loss = (run.utility.get(name) for name in ("loss_under_baseline", "baseline_loss"))
-    known = gain is not None and loss is not None
-    return known and run.reach >= _REACH and gain > _LEARNT * loss
+    gain, loss = run.utility.get("loss_under_baseline"), run.utility.get("baseline_loss")
+    if gain is None or loss is None:
+        return False
+    return bool(run.reach >= _REACH and gain > _LEARNT * loss)
 
 
 def _too_few(run: _Run) -> Advice | None:
