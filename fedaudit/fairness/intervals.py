@@ -43,6 +43,8 @@ GAIN_METHOD = "clustered-mean"
 """Of what a model gains over a constant."""
 MIN_WORTH = 2.0
 """Equally large clients that a group must be worth for how they vary to be estimated."""
+MIN_WORTH_OF_GAIN = 5.0
+"""As many for a gain: by fewer, Student's t shows none, however large it is."""
 NOT_ESTIMABLE = "the rows of a group are of too few clients, or alike, to say how its loss varies"
 _FIRST, _SECOND = np.eye(2)
 _UNDEFINED = "a group compared lacks the figure"
@@ -303,7 +305,7 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
     squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
     squares = np.maximum(0.0, squares) + 2 * added**2 * (1 + value**2)
     error = up_to_two_digits(np.sqrt(_over(worth * squares, (worth - 1) * of**2)))
-    wide = -_student(worth, 1 - level) * np.where(worth >= MIN_WORTH, error, np.nan)
+    wide = -_student(worth, 1 - level) * np.where(worth >= MIN_WORTH_OF_GAIN, error, np.nan)
     ends = zip((value - wide).tolist(), (value + wide).tolist(), strict=True)
     return [
         Interval(low, high, None)

@@ -8,8 +8,9 @@
 
 #define AES __attribute__((target("aes")))
 #define ROUNDS 10
-/* Blocks at a time: an instruction takes some cycles, in which others can begin. */
+/* Blocks whose instructions follow each other: one takes some cycles, in which others can begin. */
 #define TOGETHER 16
+#define AT_ONCE 8
 
 AES static inline __m128i next_key(__m128i key, __m128i assisted)
 {
@@ -39,16 +40,16 @@ AES static void expand(uint64_t seed, __m128i *keys)
 
 AES static void encrypt(const __m128i *keys, __m128i *state)
 {
-    for (int i = 0; i < TOGETHER; i++)
+    for (int i = 0; i < AT_ONCE; i++)
         state[i] = _mm_xor_si128(state[i], keys[0]);
     for (int step = 1; step < ROUNDS; step++)
-        for (int i = 0; i < TOGETHER; i++)
+        for (int i = 0; i < AT_ONCE; i++)
             state[i] = _mm_aesenc_si128(state[i], keys[step]);
-    for (int i = 0; i < TOGETHER; i++)
+    for (int i = 0; i < AT_ONCE; i++)
         state[i] = _mm_aesenclast_si128(state[i], keys[ROUNDS]);
 }
 
-/* The same, four blocks an instruction. */
+/* The same of TOGETHER blocks, four an instruction. */
 __attribute__((target("vaes,avx512f"))) static void encrypt_wide(const __m128i *keys, __m128i *state)
 {
     __m512i wide[TOGETHER / 4];
@@ -91,7 +92,8 @@ AES static void fill(const uint64_t *seeds, const uint64_t *rounds, const uint64
             if (wide)
                 encrypt_wide(keys, state);
             else
-                encrypt(keys, state);
+                for (int64_t i = 0; i < taken; i += AT_ONCE)
+                    encrypt(keys, state + i);
             for (int64_t i = 0; i < taken; i++, words += 2)
                 _mm_storeu_si128((__m128i *)words, state[i]);
         }

@@ -42,6 +42,10 @@ _COHORT, _COHORT_WITHOUT_NOISE = 1000, 100
 _ROUNDS, _ROUNDS_OF_RECORDS, _ROUNDS_WITHOUT_NOISE = 30, 40, 60
 _BLOCKS = tuple(every for every in range(1, _ROUNDS + 1) if _ROUNDS % every == 0)
 _RECORD_STEPS = 5
+_EVEN = 0.5
+"""Rows of a client on average over those of the largest: below it, one client makes long steps."""
+_LARGE = 0.25
+"""Of all rows, those of a client beside which held-out others say little."""
 _NOISE_IN_ALL, _NOISE_OF_RECORDS = 1.25, 3.0
 """Length of the noise of all rounds. More steps of records pull a model back to where it fits."""
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
@@ -91,6 +95,11 @@ class DeclaredFacts:
     def mean_rows(self) -> float:
         """Of a client."""
         return self.rows / self.clients
+
+    @property
+    def largest_share(self) -> float:
+        """Of all rows, those of the largest client."""
+        return min(1.0, (self.most_rows or self.mean_rows) / self.rows)
 
     def with_coarse_rows(self) -> "DeclaredFacts":
         """With the power of two nearest to each number of rows."""
@@ -305,9 +314,11 @@ def _put_split(draft: _Draft) -> None:
         draft.say("/federation/validation_fraction", "as the federation's policy demands")
         return
     share = float(facts.source.get("validation_fraction", 0.3))
-    if draft.unit == "record" and draft.aim.private:
-        unit, why = "record", "all clients train, and rows of each are held out"
-    else:
+    unit, why = "record", "all clients train, and rows of each are held out"
+    if facts.largest_share >= _LARGE:
+        why = f"one client has about {facts.largest_share:.0%} of the rows, so that held-out ones "
+        why += "would say little of it, or of the others: all train, and rows of each are held out"
+    elif draft.unit == "client" or not draft.aim.private:
         unit, why = "client", f"gaps between groups are judged by {MIN_CLIENTS} clients or more"
         if _held_out(facts, share) < MIN_CLIENTS:
             # The smallest, in hundredths, that holds out enough, unless more than half would go.
@@ -454,9 +465,15 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     """Noise in every local step, for single records."""
     facts = draft.facts
     rows = (facts.most_rows or facts.mean_rows) * draft.share_of_rows
-    draft.put("/training/rounds", _ROUNDS_OF_RECORDS)
+    # An average of steps whose sums are all divided by the rows of the largest client.
+    used = min(1.0, facts.mean_rows * draft.share_of_rows / rows)
+    rounds, steps = _ROUNDS_OF_RECORDS, _RECORD_STEPS
+    if used < _EVEN:
+        rounds, steps = rounds * steps, 1
+    why = "" if steps > 1 else "clients differ in size: after each step they are averaged"
+    draft.put("/training/rounds", rounds, why)
     draft.put("/training/cohort", {"sampling": "poisson", "rate": 1.0}, "every client, every round")
-    draft.put("/training/local", {"steps": _RECORD_STEPS, "batch_size": max(1, int(rows))})
+    draft.put("/training/local", {"steps": steps, "batch_size": max(1, int(rows))})
     why = f"only divides: the largest client has {_ABOUT.format(facts.most_rows or 0)}"
     draft.say("/training/local/batch_size", why)
     draft.put("/privacy/mechanism", "record-personalised")
@@ -465,11 +482,13 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/epsilon_max", epsilon)
     _put_delta(draft, 2 * facts.rows, "rows at most")
     draft.put("/privacy/clip", 1.0)
-    steps = _ROUNDS_OF_RECORDS * _RECORD_STEPS
     spent = draft.ratio(draft.projection())
     largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
-    step = largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * steps)))
-    draft.put("/training/local/step_size", float(f"{step:.2g}"), f"for {steps} steps in all")
+    step = largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * rounds * steps)))
+    why = f"for {rounds * steps} steps in all"
+    if steps == 1:
+        step, why = step / used, f"{why}, divided by the rows of the largest client"
+    draft.put("/training/local/step_size", float(f"{step:.2g}"), why)
 
 
 def _put_delta(draft: _Draft, units: int, named: str) -> None:

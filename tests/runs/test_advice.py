@@ -12,6 +12,7 @@ import yaml
 
 from fedaudit.cli.run import run_locally
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
+from fedaudit.reports.verdict.advice import better_model
 from fedaudit.spec.parse import parse_spec
 
 Json = dict[str, Any]
@@ -23,6 +24,7 @@ TABLES: dict[str, Json] = {
     "rare": {"rate": 0.02},
     "empty": {"signal": 0.0},
     "few": {"clients": 12},
+    "uneven": {"largest": 2_000},
     "number": {"number": True},
 }
 NONE: Json = {"mechanism": "none"}
@@ -56,16 +58,19 @@ RECORDS: Json = {
 }
 
 
-def write_table(path: Path, *, scale=1.0, rate=0.5, signal=1.0, clients=60, number=False) -> None:
+def write_table(
+    path: Path, *, scale=1.0, rate=0.5, signal=1.0, clients=60, number=False, largest=20
+) -> None:
     """Four of eight features say something of the outcome."""
+    town = np.repeat(np.arange(clients), [largest, *[20] * (clients - 1)])
     random = np.random.default_rng(4)
     weights = signal * np.array([1.2, -0.9, 0.8, 0.6, 0, 0, 0, 0])
-    x = random.normal(size=(clients * 20, 8))
+    x = random.normal(size=(len(town), 8))
     score = x @ weights + np.log(rate / (1 - rate))
     passed = random.random(len(x)) < 1 / (1 + np.exp(-score))
     outcome = [f"{one:.3f}" for one in score] if number else np.where(passed, "yes", "no").tolist()
     lines = [
-        ",".join([f"t{row // 20}", *(f"{cell:.5f}" for cell in cells * scale), outcome[row]])
+        ",".join([f"t{town[row]}", *(f"{cell:.5f}" for cell in cells * scale), outcome[row]])
         for row, cells in enumerate(x)
     ]
     path.write_text("\n".join([",".join(["town", *FEATURES, "passed"]), *lines]))
@@ -76,7 +81,7 @@ def spec(table: str, privacy: Json, step_size: float, **training: Any) -> Json:
     source = {"source": "table", "path": f"{table}.csv", "client_key": "town", "target": "passed"}
     cohort: Json = {"clients": 5 if table == "few" else 20}
     local: Json = {"step_size": step_size}
-    if privacy is RECORDS:
+    if privacy["mechanism"] == RECORDS["mechanism"]:
         cohort, local = {"sampling": "poisson", "rate": 1}, {"steps": 1, "step_size": step_size}
     return {
         "name": table,
@@ -190,6 +195,10 @@ USEFUL = {
     "too much noise": (spec("plain", local(200, 1), 0.1), "in place of 200"),
     "updates too long": (spec("plain", central(1, 20), 50), "updates are too long"),
     "a number": (spec("number", central(4, 20), 0.1), "train with a clip of"),
+    "divided by the rows of the largest": (
+        spec("uneven", RECORDS, 1.0, local={"steps": 1, "batch_size": 2_000, "step_size": 0.01}),
+        "the steps are too short",
+    ),
 }  # fmt: skip
 
 
@@ -211,6 +220,28 @@ def test_where_nothing_is_to_be_learnt_or_shown_it_says_so(tables: Path) -> None
     hopeless = run(spec("few", laplace(100), 0.1), tables)["advice"]
     assert "No setting of this run helps" in hopeless["text"]
     assert hopeless["changes"] == []
+
+
+def test_what_has_learnt_and_is_not_shown_is_measured_by_rows(tables: Path) -> None:
+    document = spec("plain", central(1, 0.2), 0.5)
+    document["federation"]["validation_fraction"] = 0.48
+    report = run(document, tables)
+    report["utility"]["degenerate"] = None
+    changes = better_model(report).changes
+    assert [(one.pointer, one.value) for one in changes] == [
+        ("/federation/validation_unit", "record")
+    ]
+    # Half of the clients are more than a fifth of them.
+    report["spec"]["federation"]["validation_fraction"] = 0.2
+    assert [one.pointer for one in better_model(report).changes] == [
+        "/federation/validation_fraction"
+    ]
+
+
+def test_noise_of_records_is_a_cause_too(tables: Path) -> None:
+    little = {**RECORDS, "budgets": {"distribution": "three-levels"}, "epsilon_max": 0.05}
+    found = run(spec("few", little | {"epsilon_min": 0.01}, 0.5), tables)["advice"]
+    assert found["text"].startswith("Noise is about")
 
 
 def test_with_losses_withheld_nothing_is_said_of_them(tables: Path) -> None:

@@ -157,16 +157,42 @@ def test_policies_floors_and_budgets_bind() -> None:
     assert figure(found) <= 0.5
 
 
+def test_clients_of_very_different_size_are_measured_by_rows_and_averaged_after_each_step() -> None:
+    uneven = facts(clients=40, rows=800, scale=RANGE, median_rows=50, most_rows=29_000)
+    for unit in ("client", "record"):
+        found = propose_experiment(uneven, ProposalAim(unit=unit)).spec
+        assert found["federation"]["validation_unit"] == "record"
+    local = found["training"]["local"]
+    assert (found["training"]["rounds"], local["steps"]) == (200, 1)
+    even = propose_experiment(facts(clients=40, rows=800, scale=RANGE), ProposalAim(unit="record"))
+    # Rows of a client are on average 1/40 of what the sum is divided by.
+    assert local["step_size"] == pytest.approx(even.spec["training"]["local"]["step_size"] * 40)
+
+
 @pytest.mark.parametrize(
-    "aim",
-    [ProposalAim(private=False), ProposalAim(epsilon=3), ProposalAim(epsilon=1, unit="record")],
+    ("aim", "largest"),
+    [
+        (ProposalAim(private=False), 40),
+        (ProposalAim(epsilon=3), 40),
+        (ProposalAim(epsilon=1, unit="record"), 40),
+        (ProposalAim(epsilon=3), 3_200),
+        (ProposalAim(epsilon=1, unit="record"), 3_200),
+    ],
 )
-def test_a_proposal_learns_from_a_made_up_table(tmp_path: Path, aim: ProposalAim) -> None:
-    shape = facts(clients=80, rows=40, features=4, scale=RANGE)
+def test_a_proposal_learns_from_a_made_up_table(
+    tmp_path: Path, aim: ProposalAim, largest: int
+) -> None:
+    rows = [largest, *[40] * 79]
+    shape = replace(
+        facts(clients=80, features=4, scale=RANGE),
+        rows=sum(rows),
+        median_rows=40,
+        most_rows=largest,
+    )
     random = np.random.default_rng(7)
     lines = ["town,x0,x1,x2,x3,y"]
-    for town in range(80):
-        for x in random.normal(size=(40, 4)):
+    for town, count in enumerate(rows):
+        for x in random.normal(size=(count, 4)):
             y = random.random() < 1 / (1 + np.exp(-2 * x[0] + x[1]))
             lines.append(",".join([f"t{town}", *(f"{one:.4f}" for one in x), "ab"[int(y)]]))
     (tmp_path / "people.csv").write_text("\n".join(lines))
@@ -176,4 +202,5 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path: Path, aim: ProposalAim
     ran = run_locally(parse_spec(spec), sources_dir=tmp_path, device="cpu", progress=lambda _: None)
     utility = ran.report["utility"]
     assert utility["accuracy"] > utility["baseline_accuracy"] + 0.15
+    assert utility["degenerate"] is False
     assert found.expected_useful

@@ -57,7 +57,6 @@ from fedaudit.spec.training import (
     FixedCohort,
     PoissonCohort,
     RotationCohort,
-    Training,
 )
 
 Figure = Callable[[float], float]
@@ -278,15 +277,17 @@ LONGEST_UPDATE = 1.5
 _OF_RECORDS = 1 / 3
 
 
-def expected_update(training: Training, *, n: int, rows: float) -> float:
+def expected_update(spec: ExperimentSpec, *, n: int, rows: float) -> float:
     """About how long an update of n parameters is before its clip, of a client with so many
     rows."""
-    local = training.local
+    local = spec.training.local
     batches = 1 if local.batch_size is None else max(1.0, rows / local.batch_size)
     steps = local.steps or (local.epochs or 1) * batches
     # Steps of Adam and its like are as long in each parameter as the step size.
     plain = _GRADIENT * math.pow(max(1.0, n / _FEW), 0.125)
     each = plain if local.optimiser == "sgd" else math.sqrt(n)
+    if isinstance(spec.privacy, RecordPersonalised) and local.batch_size is not None:
+        each *= min(1.0, rows / local.batch_size)  # it divides sums over all rows
     return min(LONGEST_UPDATE, each * local.step_size * steps)
 
 
@@ -316,7 +317,7 @@ def noise_ratio(
         spec.training.rounds,
     )
     n = sum(sizes)
-    length, bearable = expected_update(spec.training, n=n, rows=rows), bearable_noise(n)
+    length, bearable = expected_update(spec, n=n, rows=rows), bearable_noise(n)
     match privacy:
         case NoMechanism() | GaussianDistance():
             return None
@@ -374,7 +375,7 @@ def drowning_words(
         "multiplier, which costs privacy"
     )
     clip = getattr(spec.privacy, "clip", None)
-    length = expected_update(spec.training, n=sum(sizes), rows=rows)
+    length = expected_update(spec, n=sum(sizes), rows=rows)
     if isinstance(clip, float) and length < clip / 2 and spec.privacy.mechanism in _OF_UPDATES:
         remedy = (
             f"Updates are likely about {length:.2g} long, and the noise is scaled to the clip, "

@@ -48,8 +48,15 @@ _STILL = 1e-3
 """Of the loss at the start: who moved it less has hardly begun."""
 _LATE = 0.9
 """Of the rounds: a best one after it says that training had not ended."""
-_LONG = 100.0
-"""Times the clip: longer updates are no use."""
+_LEARNT = 0.05
+"""Of the constant's loss: a model that saves more has learnt something."""
+_MOST_HELD_OUT = 0.4
+"""Of the clients: half of them are hardly more."""
+_LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
+"""Times the clip: longer updates are no use. Where features are of order 1, as the expected length
+of an update assumes, or may be far smaller."""
+_PERHAPS = 0.3
+"""Times DROWNED: noise that may be the cause where nothing else is."""
 
 
 class SpecChange(Part):
@@ -141,7 +148,7 @@ class _Run:
     @property
     def length(self) -> float:
         """About how long an update is before its clip."""
-        return expected_update(self.spec.training, n=self.parameters, rows=self.rows)
+        return expected_update(self.spec, n=self.parameters, rows=self.rows)
 
     @property
     def reach(self) -> float:
@@ -151,8 +158,13 @@ class _Run:
     @property
     def ratio(self) -> float:
         """Noise of all rounds over what the updates can bear; 0 where it is not known."""
+        noise = mechanism_of(self.spec).noise_multiplier()
         found = noise_ratio(
-            self.spec, sizes=(self.parameters,), training_clients=self.clients, rows=self.rows
+            self.spec,
+            sizes=(self.parameters,),
+            training_clients=self.clients,
+            rows=self.rows,
+            noise_multiplier=None if isinstance(noise, str) else noise,
         )
         return found or 0.0
 
@@ -190,10 +202,12 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     run = _Run(report, parse_admitted(report["spec"]))
     if run.ratio >= DROWNED:
         return _against_noise(run)
-    for cause in (_too_long, _not_moved, _still_falling, _worse_than_constant, _too_few):
+    causes = [_too_long, _not_moved, _still_falling, _worse_than_constant]
+    causes.insert(0 if _has_learnt(run) else len(causes), _too_few)
+    for cause in causes:
         if (found := cause(run)) is not None:
             return found
-    return _no_setting(run)
+    return _against_noise(run) if run.ratio >= _PERHAPS * DROWNED else _no_setting(run)
 
 
 def better_threshold() -> Advice:
@@ -285,7 +299,8 @@ def _worse_than_constant(run: _Run) -> Advice | None:
 
 
 def _longer_steps(run: _Run, why: str) -> Advice | None:
-    longest = _LONG * (run.clip or math.inf)
+    of_order_1 = bool(getattr(run.spec.federation, "standardise", None))
+    longest = (_LONG_OF_ORDER_1 if of_order_1 else _LONG) * (run.clip or math.inf)
     if run.length >= longest:
         return None
     if run.clip is None and run.length >= LONGEST_UPDATE:
@@ -293,6 +308,14 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
     times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
     times = min(times, longest / run.length)
     return _step(run, run.step_size * times, f"the steps are too short, {why}")
+
+
+def _has_learnt(run: _Run) -> bool:
+    """Whether steps that are long enough brought it closer than a constant."""
+    gain, loss = run.utility.get("loss_under_baseline"), run.utility.get("baseline_loss")
+    if gain is None or loss is None:
+        return False
+    return bool(run.reach >= _REACH and gain > _LEARNT * loss)
 
 
 def _too_few(run: _Run) -> Advice | None:
@@ -306,11 +329,14 @@ def _too_few(run: _Run) -> Advice | None:
             text="The model seems better than a constant, and too few rows are held out to show "
             "it: hold out a larger share, or use data with more rows."
         )
-    if share >= 0.5 or clients < 2 * MIN_CLIENTS:
+    if share > _MOST_HELD_OUT or clients < 2 * MIN_CLIENTS:
+        rows = {"federation__validation_unit": "record"}
         return Advice(
             text=f"The model seems better than a constant, and {held_out} held-out clients are too "
-            "few to show it: no setting of training helps, data of more clients do, or rows held "
-            "out of every client (`federation.validation_unit: record`)."
+            "few, or too different, to show it: hold out rows of every client "
+            "(`federation.validation_unit: record`), or use data of more clients; no setting of "
+            "training helps.",
+            changes=_changes(rows) if run.changed(**rows) else [],
         )
     text = (
         "the model seems better than a constant: hold out half of the clients in place of "

@@ -208,7 +208,8 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
         yield smaller_cost(report)
     if delta_gives_data_away(report):
         yield Advice(text="Choose a delta far below one in as many clients or records as train.")
-    if not guarantee["in_force"] and not none and not list(_of_groups(report)):
+    useless = report["utility"].get("degenerate", False) is not False
+    if not guarantee["in_force"] and not none and not useless and not list(_of_groups(report)):
         yield Advice(
             text="If these figures will do, train the model for release with `noise: release`: "
             "noise is then secret, the guarantee in force, and budgets count it.",
