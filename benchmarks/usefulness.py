@@ -20,6 +20,7 @@ from fedaudit.cli.run import run_locally
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.profiles.profile import profile
+from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out_rows, split_clients
 from fedaudit.runs.proposed_experiment import (
     DeclaredFacts,
@@ -192,9 +193,7 @@ def held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:
     """[rows]: which rows are held out."""
     fraction = spec.federation.validation_fraction
     if spec.federation.holds_out_rows:
-        if federation.record_keys is None:
-            raise ValueError("rows are held out by their keys")
-        return held_out_rows(federation.record_keys, fraction=fraction, seed=spec.seed)
+        return held_out_rows(record_keys(federation), fraction=fraction, seed=spec.seed)
     split = split_clients(federation.clients, validation_fraction=fraction, seed=spec.seed)
     return np.isin(federation.client_of, split.validation)
 

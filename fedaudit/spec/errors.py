@@ -141,6 +141,7 @@ _MESSAGES = {
     "float_type": "must be a number, written without quotes",
     "bool_type": "must be true or false",
 }
+_SHOULD = re.compile("^(Input|String|List|Dictionary|Tuple|Set|Value) should(?= )")
 _COMMA = re.compile(r"[-+]?\d*,\d+")
 _NO_CONTROLS = r"[^\x00-\x1f\x7f]"
 
@@ -187,6 +188,8 @@ def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:
         case "string_pattern_mismatch" if context["pattern"].startswith("^" + _NO_CONTROLS):
             return "must not contain control characters"
         case "less_than" | "less_than_equal" if 1 in (context.get("lt"), context.get("le")):
-            return f"{message.replace('Input should', 'must')}; 0.3 stands for 30 %"
+            return f"{_SHOULD.sub('must', message)}; 0.3 stands for 30 %"
+        case "string_too_short" if context["min_length"] == 1:
+            return "must not be empty"
         case _:
-            return _MESSAGES.get(kind, message.removeprefix("Value error, "))
+            return _MESSAGES.get(kind) or _SHOULD.sub("must", message.removeprefix("Value error, "))

@@ -39,9 +39,9 @@ GROUPS = changed(
         ),
         (HOSPITAL, "privacy", 3, "must be an object with named fields"),
         (HOSPITAL, "gates", {}, "must be a list"),
-        (HOSPITAL, "spec_version", 2, "should be 1"),
+        (HOSPITAL, "spec_version", 2, "must be 1"),
         (HOSPITAL, "name", 3, "must be a text; put it in quotes"),
-        (HOSPITAL, "name", "", "at least 1 character"),
+        (HOSPITAL, "name", "", "must not be empty"),
         (HOSPITAL, "name", "a\x00b", "must not contain control characters"),
         (HOSPITAL, "name", "\ud800", "valid string"),
         # Numbers.

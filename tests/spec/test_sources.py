@@ -41,7 +41,7 @@ def table(**fields: Any) -> dict[str, Any]:
          "put it in quotes"),
         (table(features=[3]), "/federation/features/0", "must be an object"),
         (table(features=[]), "/federation/features", "at least 1 item"),
-        (table(features="some"), "/federation/features", "should be 'all'"),
+        (table(features="some"), "/federation/features", "must be 'all'"),
         (table(scale={"a": 0}), "/federation/scale/a", "greater than 0"),
         (table(scale={"a": "2"}), "/federation/scale/a", "must be a number"),
         (table(scale={"a": {"low": 1, "high": 1}}), "/federation/scale/a", "must lie above `low`"),
