@@ -43,7 +43,7 @@ _ROUNDS, _ROUNDS_OF_RECORDS, _ROUNDS_WITHOUT_NOISE = 30, 40, 60
 _BLOCKS = tuple(every for every in range(1, _ROUNDS + 1) if _ROUNDS % every == 0)
 _RECORD_STEPS = 5
 _EVEN = 0.5
-"""Rows of a client on average over those of the largest: below it, one client makes long steps."""
+"""The evenness below which the largest client would take far longer steps."""
 _LARGE = 0.25
 """Of all rows, those of a client beside which held-out others say little."""
 _NOISE_IN_ALL, _NOISE_OF_RECORDS = 1.25, 3.0
@@ -95,6 +95,11 @@ class DeclaredFacts:
     def mean_rows(self) -> float:
         """Of a client."""
         return self.rows / self.clients
+
+    @property
+    def evenness(self) -> float:
+        """Rows of a client on average over those of the largest; at most 1."""
+        return min(1.0, self.mean_rows / (self.most_rows or self.mean_rows))
 
     @property
     def largest_share(self) -> float:
@@ -397,8 +402,10 @@ def _put_local(draft: _Draft) -> None:
         step = min(0.3, 8 / draft.active) if conditioned else 1.0
     batch = max(10, int(rows // 10))
     epochs = max(1, min(5, round(5 * batch / rows)))
-    local = {"epochs": epochs, "batch_size": batch, "step_size": float(f"{step:.2g}")}
     steps = max(1, round(epochs * rows / batch))
+    # The largest client would take hundreds of times as many, for an update that is cut.
+    taken = {"epochs": epochs} if facts.largest_share < _LARGE else {"steps": steps}
+    local = {**taken, "batch_size": batch, "step_size": float(f"{step:.2g}")}
     draft.put("/training/local", local, f"{steps} steps for a client of {_ABOUT.format(rows)}")
 
 
@@ -465,10 +472,8 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     """Noise in every local step, for single records."""
     facts = draft.facts
     rows = (facts.most_rows or facts.mean_rows) * draft.share_of_rows
-    # An average of steps whose sums are all divided by the rows of the largest client.
-    used = min(1.0, facts.mean_rows * draft.share_of_rows / rows)
     rounds, steps = _ROUNDS_OF_RECORDS, _RECORD_STEPS
-    if used < _EVEN:
+    if facts.evenness < _EVEN:
         rounds, steps = rounds * steps, 1
     why = "" if steps > 1 else "clients differ in size: after each step they are averaged"
     draft.put("/training/rounds", rounds, why)
@@ -487,7 +492,8 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     step = largest * max(0.1, min(1.0, _NOISE_OF_RECORDS * 3 / (spent * rounds * steps)))
     why = f"for {rounds * steps} steps in all"
     if steps == 1:
-        step, why = step / used, f"{why}, divided by the rows of the largest client"
+        # All clients' sums are divided by the rows of the largest.
+        step, why = step / facts.evenness, f"{why}, divided by the rows of the largest client"
     draft.put("/training/local/step_size", float(f"{step:.2g}"), why)
 
 

@@ -132,6 +132,7 @@ def _escaped(step: str | int) -> str:
 _MESSAGES = {
     "extra_forbidden": "unknown field; remove it or correct its name",
     "missing": "is required",
+    "string_too_short": "is empty, or too short",
     "model_type": "must be an object with named fields",
     "model_attributes_type": "must be an object with named fields",
     "dict_type": "must be an object with named fields",
@@ -189,7 +190,5 @@ def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:
             return "must not contain control characters"
         case "less_than" | "less_than_equal" if 1 in (context.get("lt"), context.get("le")):
             return f"{_SHOULD.sub('must', message)}; 0.3 stands for 30 %"
-        case "string_too_short" if context["min_length"] == 1:
-            return "must not be empty"
         case _:
             return _MESSAGES.get(kind) or _SHOULD.sub("must", message.removeprefix("Value error, "))

@@ -41,7 +41,7 @@ GROUPS = changed(
         (HOSPITAL, "gates", {}, "must be a list"),
         (HOSPITAL, "spec_version", 2, "must be 1"),
         (HOSPITAL, "name", 3, "must be a text; put it in quotes"),
-        (HOSPITAL, "name", "", "must not be empty"),
+        (HOSPITAL, "name", "", "is empty, or too short"),
         (HOSPITAL, "name", "a\x00b", "must not contain control characters"),
         (HOSPITAL, "name", "\ud800", "valid string"),
         # Numbers.

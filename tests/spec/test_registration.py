@@ -248,7 +248,7 @@ def test_a_code_that_yaml_takes_for_a_number_is_the_code():
         ({"SEX": {"1": "2", "2": "1"}}, f"{WHERE}/SEX/1", "is itself a code"),
         ({"SEX": {"1": "<b>male</b>"}}, f"{WHERE}/SEX/1", "must not contain < or >"),
         ({"SEX": {"1": "m" * 81}}, f"{WHERE}/SEX/1", "at most 80"),
-        ({"SEX": {"1": ""}}, f"{WHERE}/SEX/1", "must not be empty"),
+        ({"SEX": {"1": ""}}, f"{WHERE}/SEX/1", "is empty, or too short"),
         ({"SEX": {"1": True}}, f"{WHERE}/SEX/1", "put it in quotes"),
         ({"SEX": {}}, f"{WHERE}/SEX", "at least 1"),
         ({"race": {"1": "white"}}, f"{WHERE}/race", "neither the target ('two_year_recid') nor"),
