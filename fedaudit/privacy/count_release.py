@@ -28,7 +28,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     ReportObserver,
 )
-from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
@@ -91,12 +90,6 @@ class CountRelease:
     def noise_multiplier(self) -> float:
         """Scale over `l1` of discrete Laplace noise, standard deviation over `l2` of Gaussian."""
         return self.deviation / self.l2 if self.is_gaussian else float(self.scale) / self.l1
-
-    @property
-    def event_json(self) -> str:
-        """What the ledger keeps of the event: canonical JSON."""
-        encoded: bytes = canonical_json(self.event.as_dict())
-        return encoded.decode()
 
     @property
     def accountant(self) -> Literal["rdp", "sum"]:
