@@ -27,6 +27,7 @@ def fingerprint(records: list[RoundRecord]) -> list[tuple[object, ...]]:
             record.outcomes.tobytes(),
             record.radii.tobytes(),
             record.releases.tobytes(),
+            {observer: counts.tobytes() for observer, counts in record.compositions.items()},
             record.chosen.tobytes(),
             record.clusters.tobytes(),
             record.selection_loss,
