@@ -108,11 +108,6 @@ class CountRelease:
         """Renyi divergences of one release, at the orders that budgets compose."""
         return shared_curve(self.event, adjacency=self.adjacency, observer="final_model")
 
-    @property
-    def booked_delta(self) -> float:
-        """The delta of the budget that it is booked under."""
-        return self.delta or BOOKED_DELTA
-
 
 def count_release(spec: ExperimentSpec) -> CountRelease | None:
     """How the counts of a run get noise; None where they get none.
