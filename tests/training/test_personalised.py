@@ -27,7 +27,7 @@ from fedaudit.training.personalised import (
     PersonalisedState,
 )
 from fedaudit.training.stack import Stack
-from tests.training.federations import TABLE, federation, one_by_one, random_federation
+from tests.training.federations import TABLE, federation, one_by_one, random_federation, threads
 from tests.training.gaussian import MOVES
 from tests.training.personalised import play, played, records_spec
 from tests.training.specs import cell, groups_spec
@@ -529,15 +529,10 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
     one = cell(records_spec(**changes))
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
+    with threads(1):
         whole = fingerprint(played(one))
-        torch.set_num_threads(2)
-        cut = fingerprint(play(PersonalisedRun([one]), cuts=(1, 2)))
-    finally:
-        torch.set_num_threads(before)
-    assert whole == cut
+    with threads(2):
+        assert fingerprint(play(PersonalisedRun([one]), cuts=(1, 2))) == whole
     assert all(np.isfinite(record[8]) for record in whole if record[8] is not None)
 
 
