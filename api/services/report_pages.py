@@ -93,9 +93,7 @@ def _series(session: Session, experiment: Experiment) -> Series:
 
 def _spaced(rounds: int, between: int) -> int:
     """A multiple of the interval between validations, so that validated rounds are not left out."""
-    if rounds <= MAX_ROUNDS:
-        return 1
-    return between * -(-rounds // (MAX_ROUNDS * between))
+    return 1 if rounds <= MAX_ROUNDS else between * -(-rounds // (MAX_ROUNDS * between))
 
 
 def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
