@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.http.connections import bounded_protocol, max_connections
 from infrastructure.logs import configure_logs
-from infrastructure.settings import Settings, SettingsError, load_settings
+from infrastructure.settings import SettingsError, load_settings
 
 _GRACE_SECONDS = 3
 
@@ -44,10 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Without a traceback, which would show the settings and with them the URLs' passwords.
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)
-    return _serve(app, settings, options)
-
-
-def _serve(app: FastAPI, settings: Settings, options: argparse.Namespace) -> int:
     config = uvicorn.Config(
         app,
         host=options.host,

@@ -18,7 +18,7 @@ from scipy.special import betaincinv, ndtri
 
 from benchmarks.machine import machine
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
-from fedaudit.fairness.gaps import GroupScores, gap_values, rate_gaps, score_values
+from fedaudit.fairness.gaps import GroupScores, group_rates, rate_gaps, score_values
 from fedaudit.fairness.intervals import rate_intervals, score_intervals
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
@@ -151,7 +151,7 @@ def cell(
             shared=shared,
         )
         values = score_values(scores.sums.sum(0), disclosure.shown, root_mean=False)
-        values = np.concatenate([gap_values(counts.sum(0), disclosure.shown), values])
+        values = np.concatenate([rate_gaps(group_rates(counts.sum(0)), disclosure.shown), values])
         defined.append(~np.isnan(values) & ~np.isnan(true))
         ends.append(closed(counts, scores, disclosure))
     both = np.stack(ends)

@@ -115,7 +115,8 @@ def rotate_key_file(path: Path) -> Path:
     old = _loaded(content)
     assert isinstance(old, Ed25519PrivateKey)
     new = Ed25519PrivateKey.generate()
-    retired = path.with_name(f"{path.name}.retired-{_key_id(old)[:12]}")
+    key_id = hashlib.sha256(old.public_key().public_bytes_raw()).hexdigest()
+    retired = path.with_name(f"{path.name}.retired-{key_id[:12]}")
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     public = public_file(path)
     known = public.read_bytes() if public.exists() else _public_pem(old)
@@ -182,10 +183,6 @@ def _private_pem(key: Ed25519PrivateKey) -> bytes:
 
 def _public_pem(key: Ed25519PrivateKey) -> bytes:
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-
-
-def _key_id(key: Ed25519PrivateKey) -> str:
-    return hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:

@@ -83,11 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name=options.name,
             person=_person(options),
         )
-    except (RuntimeError, ValueError) as error:
-        sys.stderr.write(f"no key was made: {error}\n")
-        return 1
-    except SQLAlchemyError as error:
-        # Its own text has the statement and a link, for whoever wrote the statement.
+    except (RuntimeError, ValueError, SQLAlchemyError) as error:
+        # A database's own text has the statement and a link, for whoever wrote the statement.
         sys.stderr.write(f"no key was made: {getattr(error, 'orig', None) or error}\n")
         return 1
     sys.stdout.write(json.dumps(made) + "\n")

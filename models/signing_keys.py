@@ -77,10 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             since=options.since or datetime.now(UTC),
             note=options.note,
         )
-    except LookupError as error:
-        sys.stderr.write(f"no key was marked: {error}\n")
-        return 1
-    except SQLAlchemyError as error:
+    except (LookupError, SQLAlchemyError) as error:
         sys.stderr.write(f"no key was marked: {getattr(error, 'orig', None) or error}\n")
         return 1
     sys.stdout.write(json.dumps(marked) + "\n")

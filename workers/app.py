@@ -71,7 +71,17 @@ def serve(context: WorkerContext) -> int:
     if context.settings.embedded:
         # Whoever runs the service on a folder of theirs chose the user; JSON alone is accepted.
         warnings.filterwarnings("ignore", category=SecurityWarning)
-    worker = _worker(app, context)
+    worker: Worker = app.Worker(
+        hostname=f"fedaudit@{context.name}",
+        queues=[queue_name("auto"), queue_name(context.device_kind)],
+        pool="solo",
+        consumer_cls=consumer_with(context.heartbeat),
+        concurrency=1,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
     try:
         worker.start()
     finally:
@@ -89,17 +99,3 @@ def _ready(context: WorkerContext) -> None:
     gc.set_threshold(_YOUNG_OBJECTS)
     context.heartbeat.beat()
     log.info("worker ready", device=context.device)
-
-
-def _worker(app: Celery, context: WorkerContext) -> Worker:
-    return app.Worker(
-        hostname=f"fedaudit@{context.name}",
-        queues=[queue_name("auto"), queue_name(context.device_kind)],
-        pool="solo",
-        consumer_cls=consumer_with(context.heartbeat),
-        concurrency=1,
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-        quiet=True,
-    )

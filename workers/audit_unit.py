@@ -29,7 +29,7 @@ from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 from workers.claim import ClaimedUnit
-from workers.disclosure_memory import ROWS_OF_FILE, Memory, decide_beside, remember
+from workers.disclosure_memory import ROWS_OF_FILE, Memory, pairs, remember
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class AuditRun(ClaimedUnit):
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
         with self._context.database.read() as session:
             known = [memory.earlier(session) for memory in memories]
-        decision = decide_beside(rows.scored, known)
+        decision = rows.scored.decide_beside(pairs(known))
         self._progressed()
 
         def settle(session: Session) -> frozenset[str]:

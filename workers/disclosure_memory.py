@@ -140,20 +140,16 @@ def remember(
     DisclosureRepository(session).lock(key for memory in memories for key in memory.locks)
     if [memory.count(session) for memory in memories] != [one.counts for one in known]:
         known = [memory.earlier(session) for memory in memories]
-        decision = decide_beside(groups, known)
-    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(_pairs(known))):
+        decision = groups.decide_beside(pairs(known))
+    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(pairs(known))):
         raise error_at("/fairness/exclude", _COUNTED_BEFORE)
     for memory, sets in zip(memories, decision.sets, strict=True):
         memory.add(session, sets)
     return decision
 
 
-def decide_beside(groups: ScoredGroups, known: Sequence[Held]) -> DisclosureDecision:
-    """What may be disclosed beside it."""
-    return groups.decide_beside(_pairs(known))
-
-
-def _pairs(known: Sequence[Held]) -> list[tuple[Numbered, SetsBeside]]:
+def pairs(known: Sequence[Held]) -> list[tuple[Numbered, SetsBeside]]:
+    """What was held before, as `ScoredGroups` takes it."""
     return [(one.rows, one.sets) for one in known]
 
 
@@ -177,7 +173,7 @@ def settle_disclosures(
     groups, memories = scored_groups(cell), _memories(experiment, secret, opened)
     with writer.database.read() as session:
         known = [memory.earlier(session) for memory in memories]
-    decision = decide_beside(groups, known)
+    decision = groups.decide_beside(pairs(known))
 
     def settle(session: Session) -> DisclosureDecision | frozenset[str]:
         experiments = ExperimentRepository(session, experiment.project_id)

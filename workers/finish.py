@@ -92,9 +92,7 @@ def report_of(
     parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows, LookupError
     where the experiment is gone."""
     with database.read() as session:
-        row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
-        if row is None:
-            raise LookupError(f"no experiment {experiment.id}")
+        row = ExperimentRepository(session, experiment.project_id).existing(experiment.id)
         material = report_material(
             experiment.run,
             result,

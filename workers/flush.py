@@ -388,7 +388,7 @@ def context_of_interrupted(
     with database.read() as session:
         if not interrupted_rounds(session, experiment_id):
             return None
-        experiment = _experiment(session, experiment_id, project_id)
+        experiment = ExperimentRepository(session, project_id).existing(experiment_id)
         names = SubjectSetRepository(session).names(experiment.subject_set_id)
     return _context_as_submitted(experiment, names)
 
@@ -403,7 +403,7 @@ def charge_interrupted_rounds(
     """Write the ledger rows of an ended experiment's open intents; returns their number. A resuming
     worker does this itself; otherwise the ledger would show less than was charged.
     `ledger_context`: built here unless given. Raises LookupError for an unknown experiment."""
-    experiment = _experiment(session, experiment_id, project_id)
+    experiment = ExperimentRepository(session, project_id).existing(experiment_id)
     interrupted = interrupted_rounds(session, experiment_id)
     if not interrupted:
         return 0
@@ -419,13 +419,6 @@ def charge_interrupted_rounds(
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)
     return len(interrupted)
-
-
-def _experiment(session: Session, experiment_id: str, project_id: str) -> Experiment:
-    experiment = ExperimentRepository(session, project_id).get(experiment_id)
-    if experiment is None:
-        raise LookupError(f"no experiment {experiment_id}")
-    return experiment
 
 
 def _context_as_submitted(experiment: Experiment, names: Sequence[str]) -> LedgerContext:

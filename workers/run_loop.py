@@ -79,7 +79,7 @@ class RunLoop:
             self._play()
         except StopAskedError:
             # Between two blocks of rounds, or after the last: the next worker attacks anew.
-            self._writer.write(self._sign_all)
+            self._writer.write(lambda session: self._sign(session, self._stack.active))
             raise
 
     def _play(self) -> None:
@@ -220,9 +220,7 @@ class RunLoop:
                 # Stored with the last rounds: a resumed run could not know that this one had ended.
                 self._store_end(session, position, status="failed", reason="diverged")
             # Last: who holds a log's lock waits for no row.
-            for position in due:
-                if position not in over:
-                    self._sign(session, position)
+            self._sign(session, [position for position in due if position not in over])
             return cancelled
 
         cancelled = self._writer.write(store)
@@ -242,19 +240,12 @@ class RunLoop:
         self._lease.progressed()  # of many held-out people it takes long
         return result
 
-    def _sign(self, session: Session, position: int) -> None:
-        """Signs the ledger state of a run that goes on."""
-        experiment = self._experiments[position]
-        sign_checkpoint(
-            session,
-            experiment.ledger_checkpoint("running"),
-            project_id=experiment.project_id,
-            key=self._context.signing_key,
-        )
-
-    def _sign_all(self, session: Session) -> None:
-        for position in self._stack.active:
-            self._sign(session, position)
+    def _sign(self, session: Session, positions: Sequence[int]) -> None:
+        """Signs the ledger states of runs that go on."""
+        key = self._context.signing_key
+        for experiment in (self._experiments[position] for position in positions):
+            state = experiment.ledger_checkpoint("running")
+            sign_checkpoint(session, state, project_id=experiment.project_id, key=key)
 
     def _succeed(self, position: int, result: FinalResult) -> None:
         experiment, key = self._experiments[position], self._context.signing_key

@@ -185,14 +185,6 @@ def _beside(utility: Mapping[str, Any], constant: str) -> str:
     return "" if value is None else f"; the best constant prediction has {figure(value)}"
 
 
-def final_gaps(report: Report) -> list[GapReadings]:
-    """The gaps of the report between the groups of each attribute, with their intervals."""
-    return [
-        GapReadings(one["attribute"], tuple(_final_gap(one, metric) for metric in ROUND_METRICS))
-        for one in report["fairness"]
-    ]
-
-
 def _final_gap(section: Mapping[str, Any], metric: str) -> Reading:
     found = section["metrics"][metric]
     interval, remark = found["interval"], ""
@@ -341,7 +333,10 @@ def _figures(
     newest = readings(row, live, mechanism_of(parse_admitted(row.spec)).guarantee_kind)
     if report is None:
         return newest, gap_readings(row, live)
-    return with_final_figures(newest, report), final_gaps(report)
+    return with_final_figures(newest, report), [
+        GapReadings(one["attribute"], tuple(_final_gap(one, metric) for metric in ROUND_METRICS))
+        for one in report["fairness"]
+    ]
 
 
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:

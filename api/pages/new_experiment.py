@@ -96,8 +96,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
     built: Built | None = None
     try:
         if shown.by_document:
-            written = decode_text(shown.text(DOCUMENT))
-            spec = parse_inherited(form.call, written)
+            spec = parse_inherited(form.call, decode_text(shown.text(DOCUMENT)))
         else:
             built = build(typed, {row.id: row.registration or {} for row in choices})
             spec = parse_spec(built.value)

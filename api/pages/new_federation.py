@@ -133,8 +133,7 @@ async def _take(visit: Visit, upload_id: str) -> None:
         visit.resources, visit.project_id, upload_id, word=CSRF_FIELD, check=accept
     )
     async with received(visit.request, incoming):
-        arrived = await run_sync(incoming.finish)
-        await run_sync(keep_upload, visit.call, arrived, upload_id)
+        await run_sync(keep_upload, visit.call, await run_sync(incoming.finish), upload_id)
 
 
 def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTMLResponse:

@@ -97,8 +97,7 @@ class Visit:
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Do slow work where the project has a place for it."""
-        loads = self.resources.loads
-        return await loads.run(self.project_id, work)
+        return await self.resources.loads.run(self.project_id, work)
 
     def to(self, address: str, *messages: UnitMessage | None) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""
@@ -184,7 +183,6 @@ def posting(scope: Scope) -> Callable[[Visit], Visit]:
 
 ExperimentsVisit = Annotated[Visit, Depends(visiting("experiments:read"))]
 ReportsVisit = Annotated[Visit, Depends(visiting("reports:read"))]
-LedgerVisit = Annotated[Visit, Depends(visiting("ledger:read"))]
 FederationsVisit = Annotated[Visit, Depends(visiting("federations:read"))]
 ExperimentsAuthor = Annotated[Visit, Depends(visiting("experiments:write"))]
 FederationsAuthor = Annotated[Visit, Depends(visiting("federations:write"))]

@@ -130,8 +130,7 @@ def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
 @router.get("/{audit_id}/report.pdf", response_class=Response, responses=PDF_FILE)
 def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
-    report = _audited(call, audit_id).report or {}
-    page = render_audit(report, appendix=appendix)
+    page = render_audit(_audited(call, audit_id).report or {}, appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
 
 

@@ -56,8 +56,7 @@ async def submit_experiment(
 
     def validate() -> JSONResponse:
         planned = plan(call, parse_inherited(call, value))
-        others = plan_others(call, planned)
-        trial = try_admission(call, planned, others)
+        trial = try_admission(call, planned, plan_others(call, planned))
         found = ValidationBody(
             spec=planned.spec.model_dump(mode="json"),
             spec_hash=spec_hash(planned.spec),
@@ -72,8 +71,7 @@ async def submit_experiment(
 
     def queue() -> Response:
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
-        submitted = submit(call, value, idempotency)
-        return _accepted(submitted, call, background)
+        return _accepted(submit(call, value, idempotency), call, background)
 
     answer = validate if parameters.validate_only else queue
     return await call.resources.loads.run(call.project_id, answer)
@@ -104,8 +102,7 @@ def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBod
 @router.post("/{experiment_id}/cancel", responses=problems(404, 409))
 def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
-    cancelled = cancel(call, experiment_id)
-    return experiment_body(cancelled.experiment, caller=call.caller)
+    return experiment_body(cancel(call, experiment_id).experiment, caller=call.caller)
 
 
 @router.post(
@@ -127,8 +124,7 @@ async def retry_experiment(
         with call.reading() as session:
             row = find_experiment(session, call.caller, experiment_id)
         route = f"POST /v1/experiments/{row.id}/retry"
-        idempotency = IdempotentRequest.of(idempotency_key, route, None)
-        submitted = retry(call, row, idempotency)
+        submitted = retry(call, row, IdempotentRequest.of(idempotency_key, route, None))
         return _accepted(submitted, call, background)
 
     return await call.resources.loads.run(call.project_id, answer)

@@ -211,8 +211,7 @@ def set_simulation(federation_id: str, call: FederationsWriter, value: JsonBody)
     Where it is forbidden, so are experiments without noise. It holds for what is submitted from
     then on.
     """
-    setting = validated(SimulationSetting, value)
-    changed = change_simulation(call, federation_id, setting)
+    changed = change_simulation(call, federation_id, validated(SimulationSetting, value))
     return federation_body(changed, call=call)
 
 
@@ -265,8 +264,7 @@ async def propose_experiment(
     It follows from numbers of clients and rows, columns, declared ranges, policy and budgets; no
     value and no outcome is looked at. `expected_useful` is a rule of thumb.
     """
-    asked = validated(SpecProposalRequest, value)
-    work = partial(propose_spec, call, federation_id, asked)
+    work = partial(propose_spec, call, federation_id, validated(SpecProposalRequest, value))
     return await call.resources.loads.run(call.project_id, work)
 
 

@@ -194,8 +194,7 @@ def get_ledger_report_pdf(
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     from fedaudit.reports.page.html import render_declared
 
-    document = report_of(call, ledger_id).document
-    page = render_declared(document, appendix=appendix)
+    page = render_declared(report_of(call, ledger_id).document, appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
 
 

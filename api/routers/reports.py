@@ -84,8 +84,7 @@ def evaluate_gates(call: ReportsReader, value: JsonBody) -> GatesEvaluation:
     if asked.ledger_id is None:
         evaluated = _of_experiment(call, asked)
     else:
-        report = report_of(call, asked.ledger_id)
-        evaluated = evaluate(asked.gates or (), report.document)
+        evaluated = evaluate(asked.gates or (), report_of(call, asked.ledger_id).document)
     return GatesEvaluation.model_validate(
         {
             "experiment_id": asked.experiment_id,

@@ -71,11 +71,9 @@ async def submit_sweep_of_experiments(
 
     def answer() -> SubmittedSweepBody | JSONResponse:
         if parameters.validate_only:
-            checked = try_sweep(call, value)
-            return JSONResponse(checked.model_dump(mode="json"))
+            return JSONResponse(try_sweep(call, value).model_dump(mode="json"))
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/sweeps", value)
-        submitted = submit_sweep(call, value, idempotency)
-        return _accepted(submitted, call, background, response)
+        return _accepted(submit_sweep(call, value, idempotency), call, background, response)
 
     return await call.resources.loads.run(call.project_id, answer)
 

@@ -182,7 +182,7 @@ def ask_for_attacks(
     with call.writing() as session:
         _hold_data(session, experiment, spec)
         later = LaterAttacksRepository(session, call.project_id)
-        number = later.next_number(experiment_id)
+        number = later.next_number(LaterAttacks, experiment_id)
         if (before := earlier_result(session, call.caller, idempotency)) is not None:
             # The same request came twice at once, and the other one was first.
             return _earlier(session, call.caller, experiment_id, before)
@@ -199,7 +199,7 @@ def ask_for_attacks(
             device=_device(report, spec),
             max_attempts=call.resources.settings.max_attempts,
         )
-        row = later.add(
+        row = later.store(
             LaterAttacks(
                 id=new_id(),
                 experiment_id=experiment_id,

@@ -76,7 +76,7 @@ def ask_for_audit(call: Call, value: Any, idempotency_key: str | None) -> Queued
         _check_policies(session, call, audit, fingerprint=fingerprint)
         attempts = call.resources.settings.max_attempts
         message = queue_unit(session, call.project_id, kind="audit", max_attempts=attempts)
-        found = AuditRepository(session, call.project_id).add(
+        found = AuditRepository(session, call.project_id).store(
             PredictionAudit(
                 id=new_id(),
                 project_id=call.project_id,

@@ -9,6 +9,7 @@ from api.schemas.federations import BudgetBody, BudgetSetting
 from api.services.lookups import find_federation, note_setting
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
+from fedaudit.privacy.count_release import BOOKED_DELTA
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
@@ -317,7 +318,7 @@ def _reserve_report(
         adjacency=release.adjacency,
         unit=release.unit,
         unit_key=unit_key(planned.spec, release.unit),
-        delta=release.booked_delta,
+        delta=release.delta or BOOKED_DELTA,
         epsilon=release.epsilon(1),
         curve=release.curve,
         step=release.curve,

@@ -90,7 +90,7 @@ class EventLog:
             if ended and len(events) < _BATCH:
                 return
             if not events:
-                await asyncio.sleep(pause_seconds(resources.streams.open))
+                await asyncio.sleep(max(_PAUSE_SECONDS, resources.streams.open / _READS_A_SECOND))
 
     def _after(self, sequence: int) -> tuple[list[Event], bool]:
         """Events above a number, and whether the experiment had ended before they were read. In
@@ -102,11 +102,6 @@ class EventLog:
             ended = row is None or row.status in ENDED
             events = EventRepository(session, self.project_id)
             return events.after(self.experiment_id, sequence, _BATCH), ended
-
-
-def pause_seconds(streams: int) -> float:
-    """How long each of this many streams waits before it polls for events again."""
-    return max(_PAUSE_SECONDS, streams / _READS_A_SECOND)
 
 
 def _message(event: Event) -> ServerSentEvent:

@@ -134,19 +134,13 @@ def _why_gone(found: ExpiredFile) -> str:
 def names_of(session: Session, owner: Experiment | DeclaredLedger) -> Sequence[str]:
     """The names of a ledger's clients, or the pseudonyms of erased ones, by index. Raises
     ProblemError while they are being erased, LookupError where they are lost."""
-    refuse_while_erasing(session, owner.project_id, owner.id, federation_id=owner.federation_id)
+    erasures = ErasureRepository(session, owner.project_id)
+    if erasures.has_names(owner.id, owner.federation_id):
+        detail = "the names of the clients are being erased; ask again in a few seconds"
+        raise conflict(detail, headers={"Retry-After": "5"})
     if isinstance(owner, DeclaredLedger):
         return owner.names
     return SubjectSetRepository(session).names(owner.subject_set_id)
-
-
-def refuse_while_erasing(
-    session: Session, project_id: str, owner_id: str, *, federation_id: str | None
-) -> None:
-    """Raises ProblemError where the clients' names of a ledger are about to be removed."""
-    if ErasureRepository(session, project_id).has_names(owner_id, federation_id):
-        detail = "the names of the clients are being erased; ask again in a few seconds"
-        raise conflict(detail, headers={"Retry-After": "5"})
 
 
 def refuse_erased(session: Session, project_id: str, ledger: DeclaredLedger) -> None:

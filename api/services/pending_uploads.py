@@ -194,7 +194,7 @@ def keep_upload(call: Call, arrived: ArrivedFile, upload_id: str) -> None:
     arrived.writer.commit()
     try:
         with call.writing() as session:
-            PendingUploadRepository(session, call.project_id).add(
+            PendingUploadRepository(session, call.project_id).store(
                 PendingUpload(
                     id=upload_id,
                     project_id=call.project_id,

@@ -76,7 +76,9 @@ def _series(session: Session, experiment: Experiment) -> Series:
     """The public figures of an experiment's rounds, without counts of groups; of very many, as many
     as a page can draw: the first, the last and those between that a number divides."""
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
-    every = _spaced(done, experiment.spec["training"]["stopping"]["validate_every"])
+    between = experiment.spec["training"]["stopping"]["validate_every"]
+    # A multiple of the interval between validations, so that validated rounds are not left out.
+    every = 1 if done <= MAX_ROUNDS else between * -(-done // (MAX_ROUNDS * between))
     among = None if every == 1 else [1, *range(every, done, every), done]
     rounds, fairness = RoundRepository(session, project_id), FairnessRepository(session, project_id)
 
@@ -89,13 +91,6 @@ def _series(session: Session, experiment: Experiment) -> Series:
         return rounds.after(id_, 0 if last is None else last.round, _AT_ONCE, among=among)
 
     return series_of(_all(rounds_behind), _all(fairness_behind), every=every)
-
-
-def _spaced(rounds: int, between: int) -> int:
-    """A multiple of the interval between validations, so that validated rounds are not left out."""
-    if rounds <= MAX_ROUNDS:
-        return 1
-    return between * -(-rounds // (MAX_ROUNDS * between))
 
 
 def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:

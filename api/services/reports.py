@@ -195,7 +195,7 @@ def sign_off_report(
             message = f"is needed, because {why}: say why it is signed off as it is"
             raise error_at("/note", message)
         sign_offs = SignOffRepository(session, call.project_id)
-        number = sign_offs.next_number(experiment_id)
+        number = sign_offs.next_number(SignOff, experiment_id)
         if number > _MOST_SIGN_OFFS:
             raise conflict(f"the report has {_MOST_SIGN_OFFS} sign-offs already")
         statement = Statement(
@@ -223,7 +223,7 @@ def sign_off_report(
         }
         owner = {"experiment_id": experiment_id, "project_id": call.project_id}
         stated = {"statement": statement.fields(), "created_at": utc_now(), **about}
-        added = sign_offs.add(SignOff(**owner, **stated))
+        added = sign_offs.store(SignOff(**owner, **stated))
         note(session, call.caller, "report.signed-off", experiment_id, **about)
         return added
 

@@ -66,7 +66,12 @@ def gate(
     if as_json:
         write_json(results.as_dict())
     else:
-        show_gates(results)
+        console = standard_output()
+        for evaluation in results.evaluations:
+            if evaluation.policy is not None:
+                console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
+            for gate in evaluation.gates:
+                console.print(f"{condition_text(gate)}: {outcome_text(gate)}")
     raise typer.Exit(gate_exit(results.outcome))
 
 
@@ -80,16 +85,6 @@ def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) ->
         answer = client.evaluate_gates(experiment_id, gates)
         evaluations.append(Evaluation(named.name, tuple(answer["gates"])))
     return GateResults(experiment_id, tuple(evaluations))
-
-
-def show_gates(results: GateResults) -> None:
-    """A line for each evaluated gate on standard output, below the name of its policy."""
-    console = standard_output()
-    for evaluation in results.evaluations:
-        if evaluation.policy is not None:
-            console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
-        for gate in evaluation.gates:
-            console.print(f"{condition_text(gate)}: {outcome_text(gate)}")
 
 
 def condition_text(gate: Mapping[str, Any]) -> str:

@@ -72,7 +72,12 @@ app = typer.Typer(
 
 def main() -> NoReturn:
     """Run the command line; faults of the caller end it with a message and an exit code."""
-    _find_ours_first()
+    # Other projects have packages called `models` or `migrations` too: what PYTHONPATH names comes
+    # after this package's folder, here and in every process that is started from here.
+    if named := os.environ.get("PYTHONPATH"):
+        ours = str(Path(__file__).parents[2])
+        sys.path.insert(0, ours)
+        os.environ["PYTHONPATH"] = os.pathsep.join((ours, named))
     # httpx would import its own command line, which takes nearly as long as the rest of it.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     try:
@@ -96,15 +101,6 @@ def main() -> NoReturn:
         say(f"fedaudit: {explain(error.errors)}")
         sys.exit(ExitCode.USAGE)
     sys.exit(ExitCode.DONE)
-
-
-def _find_ours_first() -> None:
-    """Other projects have packages called `models` or `migrations` too: what PYTHONPATH names comes
-    after this package's folder, here and in every process that is started from here."""
-    if named := os.environ.get("PYTHONPATH"):
-        ours = str(Path(__file__).parents[2])
-        sys.path.insert(0, ours)
-        os.environ["PYTHONPATH"] = os.pathsep.join((ours, named))
 
 
 def _print_version(asked: bool) -> None:

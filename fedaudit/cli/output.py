@@ -127,8 +127,7 @@ def _block(table: "Table", cells: "Sequence[RenderableType]") -> "Table":
 def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    sized = _is_sized(stream)
+    sized = _is_sized(sys.stderr if stderr else sys.stdout)
     width = None if sized else _WIDTH_WITHOUT_TERMINAL
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=not sized)
 

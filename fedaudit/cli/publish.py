@@ -102,7 +102,7 @@ def publish_mlflow(
 
 @contextmanager
 def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
-    if not _is_file(source):
+    if not (source.endswith(".json") or "/" in source):
         with connected() as client, from_service(client, source, with_ledger=with_ledger) as found:
             yield found
     elif with_ledger:
@@ -110,10 +110,6 @@ def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
     else:
         with from_file(Path(source)) as found:
             yield found
-
-
-def _is_file(source: str) -> bool:
-    return source.endswith(".json") or "/" in source
 
 
 @contextmanager

@@ -203,8 +203,7 @@ def _report(
     material = report_material(
         played.run, played.result, played.sink, device=device, backend=backend(device)
     )
-    sections = [one.section for one in attacks]
-    material = replace(material, sweep=sweep, attacks=sections)
+    material = replace(material, sweep=sweep, attacks=[one.section for one in attacks])
     try:
         return checked_report(material, played.result), material
     except FiguresDisagreeError as error:
@@ -355,8 +354,7 @@ def _outcome(done: LocalRun) -> ExitCode:
 
 def _save(done: LocalRun, folder: Path) -> None:
     (folder / "report.json").write_text(f"{json_text(done.report)}\n", encoding="utf-8")
-    page = render(done.report, done.series)
-    (folder / "report.html").write_text(page, encoding="utf-8")
+    (folder / "report.html").write_text(render(done.report, done.series), encoding="utf-8")
     with (folder / "ledger.ndjson").open("w", encoding="utf-8") as ledger:
         ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
     names = ["report.json", "report.html", "ledger.ndjson"]

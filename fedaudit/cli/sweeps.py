@@ -47,11 +47,6 @@ _HEAD_WIDTH, _MOST_PLANNED = 16, 20
 Cells = Sequence[str]
 
 
-def show_sweep(sweep: Json) -> None:
-    """One line."""
-    write_line(f"{sweep['id']}  {sweep['status']}  {statuses_words(sweep)}  {sweep['name']}")
-
-
 def statuses_words(sweep: Json) -> str:
     """`7 succeeded, 1 failed`."""
     statuses = sweep["progress"]["statuses"].items()
@@ -245,7 +240,7 @@ def go_on(client: Client, sweep: Json, *, wait: bool, as_json: bool) -> ExitCode
     if as_json:
         write_json(sweep)
     else:
-        show_sweep(sweep)
+        write_line(f"{sweep['id']}  {sweep['status']}  {statuses_words(sweep)}  {sweep['name']}")
         say(f"its page: {sweep_page(client.url, sweep['id'])}")
     return ExitCode.DONE
 

@@ -356,8 +356,7 @@ def worker(
 @app.command()
 def migrate(*, data_dir: DataDir = None) -> None:
     """Bring the service's database up to this version's schema."""
-    installation = Installation.choose(data_dir)
-    said = installation.migrate().strip()
+    said = Installation.choose(data_dir).migrate().strip()
     write_line(said or "the database is up to date")
 
 

@@ -94,11 +94,6 @@ class DisclosureRule:
             )
         return Disclosure(self, rows, shown, too_few=too_few, large=large)
 
-    @property
-    def left_out_because(self) -> str:
-        """Why figures between groups leave some of them out."""
-        return _LEFT_OUT_CLIENTS if self.of_clients else LEFT_OUT
-
     def is_large(self, size: int) -> bool:
         """Whether a group of so many rows or records is large enough to be disclosed."""
         return size >= self.minimum_group_size
@@ -137,7 +132,7 @@ class Disclosure:
     @property
     def because(self) -> str:
         """Why a figure leaves groups out."""
-        return self.why or self.rule.left_out_because
+        return self.why or (_LEFT_OUT_CLIENTS if self.rule.of_clients else LEFT_OUT)
 
     def reason(self, place: int) -> str:
         """Why the group at a place, which is not shown, is suppressed; of one population."""

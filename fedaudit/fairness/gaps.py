@@ -171,12 +171,6 @@ class Figure(NamedTuple):
     reason: str | None
 
 
-def gap_values(counts: Ints, shown: Bools, *, reference: int | None = None) -> Floats:
-    """The METRICS of counts [..., groups, 4] over the shown groups [..., groups]: [..., metrics].
-    NaN as in `rate_gaps`."""
-    return rate_gaps(group_rates(counts), shown, reference=reference)
-
-
 def gaps(counts: Ints, disclosure: Disclosure) -> list[list[Figure]]:
     """The METRICS for each leading index of counts [..., groups, 4], over the groups disclosed.
     Raises ValueError where the disclosure was not decided from the rows of these counts."""
@@ -318,7 +312,7 @@ def score_values(
     sums: Floats, shown: Bools, *, root_mean: bool, reference: int | None = None
 ) -> Floats:
     """The SCORE_METRICS of sums [..., 3, groups] over the shown groups [..., groups]: [..., 3]. NaN
-    where `gap_values` would be, and where a shown group's loss is not finite."""
+    where `rate_gaps` would be, and where a shown group's loss is not finite."""
     scores = group_scores(sums, root_mean=root_mean)
     scores[~np.isfinite(scores)] = np.nan
     differences, ratios = spread(scores, shown[..., np.newaxis, :], reference)

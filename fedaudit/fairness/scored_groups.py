@@ -171,10 +171,6 @@ class SetsBeside:
     def __len__(self) -> int:
         return len(self.sets)
 
-    def but(self, keys: Collection[tuple[str, str]]) -> Bools:
-        """Those that do not disclose what one of these does: [sets]."""
-        return np.array([one.key not in keys for one in self.sets], dtype=np.bool_)
-
     def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
         """How many rows of each of these each of the sets has, and how many of those are `among`
         some: [ones, sets] each."""
@@ -219,7 +215,7 @@ class Comparison:
         clients = neighbourhood.clients_of
         counts = earlier.shared(list(rows.values()), among=clients.known)
         self._earlier, self._neighbourhood = earlier, neighbourhood
-        self._other = earlier.but(every)
+        self._other = np.array([one.key not in every for one in earlier.sets], dtype=np.bool_)
         self._known = np.array([clients.known_rows(one.rows) for one in earlier.sets], np.int64)
         self._shared, self._shared_known = (dict(zip(rows, of, strict=True)) for of in counts)
 

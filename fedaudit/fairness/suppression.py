@@ -24,11 +24,6 @@ class IntersectionTable:
         totals = prod(self.sizes[place] for place in margin)
         return np.moveaxis(cells, margin, range(len(margin))).reshape(totals, -1)
 
-    @property
-    def published_cells(self) -> list[Ints]:
-        """The cells of every total that is published: of all together, and of each margin."""
-        return [self.lines(margin) for margin in ((), *self.margins)]
-
     def of_margin(self, margin: tuple[int, ...]) -> "IntersectionTable":
         """The table of the totals of a margin."""
         place = {part: position for position, part in enumerate(margin)}
@@ -103,9 +98,8 @@ def with_complementary_suppression(
     are fewer than `minimum_group_size`. Within every total of a `combination` too. Changes `shown`
     [..., groups] in place and gives it back."""
     if combination is not None:
-        return _complemented_within(
-            shown, rows, combination.published_cells, minimum_group_size=minimum_group_size
-        )
+        published = [combination.lines(margin) for margin in ((), *combination.margins)]
+        return _complemented_within(shown, rows, published, minimum_group_size=minimum_group_size)
     alone = _recoverable_from_totals(shown, rows, minimum_group_size)
     if alone.any():
         smallest = np.where(shown, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
@@ -127,7 +121,7 @@ def _complemented_within(
     shown: Bools, rows: Ints, totals: Sequence[Ints], *, minimum_group_size: int
 ) -> Bools:
     """`with_complementary_suppression` within each of several totals: none gives away what it
-    hides. `published_cells`: the places of the groups that add up to each, [count, groups]. One
+    hides. `totals`: the places of the groups that add up to each, [count, groups]. One
     group is hidden at a time: that which helps most totals, of several the smallest."""
     while True:
         helps = np.zeros(rows.shape, dtype=np.int64)

@@ -123,8 +123,7 @@ def joined_coordinates(zips: Levels, source: SourceFile) -> Coordinates:
         raise source.fault(f"lacks the columns {listed(missing)}; name a table that has them")
     table = with_zip(file.read(list(columns.values())), columns["zip"], where)
     places = own_coordinates(table, columns, where)
-    known = table.where(places.known)
-    codes = known.text(columns["zip"], where).to_pylist()
+    codes = table.where(places.known).text(columns["zip"], where).to_pylist()
     row_of = dict(zip(codes, np.flatnonzero(places.known).tolist(), strict=True))
     # One look-up per distinct ZIP code; the last entry serves codes without a place.
     rows = np.array([row_of.get(code, -1) for code in zips.values] + [-1], dtype=np.int64)

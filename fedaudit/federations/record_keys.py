@@ -148,8 +148,7 @@ def smallest_row_hashes(file: SourceFile, asked: "LoadRequest", *, header: bool,
     names = sorted(table.names)
     smallest = np.empty(0, np.int64)
     for rows in table.batches(names):
-        found = np.fromiter(_hashes(rows, names), np.int64)
-        smallest = np.union1d(smallest, found)[:keep]
+        smallest = np.union1d(smallest, np.fromiter(_hashes(rows, names), np.int64))[:keep]
         asked.progress()
     return smallest
 

@@ -77,8 +77,7 @@ def share_of_rows(rows: Ints, *, fraction: float, seed: int) -> Bools:
     clients train does not depend on the data, and a client's draw on nothing but how many rows it
     has.
     """
-    clients = np.arange(len(rows))
-    held_out = scored_rows(rows, clients=clients, fraction=fraction, seed=seed)
+    held_out = scored_rows(rows, clients=np.arange(len(rows)), fraction=fraction, seed=seed)
     return held_out & np.repeat(rows > 1, rows)
 
 

@@ -162,5 +162,4 @@ def _attribute(source: SyntheticGroups, component: NDArray[np.int16], *, seed: i
     members = component
     if source.independent_attribute:
         members = component[permutation(len(component), seed=seed, purpose=Purpose.ATTRIBUTE)]
-    rows = source.rows_per_client
-    return Attribute(_ATTRIBUTE, GROUPS, np.repeat(members, rows))
+    return Attribute(_ATTRIBUTE, GROUPS, np.repeat(members, source.rows_per_client))

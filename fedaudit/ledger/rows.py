@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Floats, Ints16, Ints32
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.count_release import CountRelease
+from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.fairness import HeldOutUnit
 
 OutcomeName = Literal["released", "refused", "withheld"]
@@ -132,7 +133,7 @@ def report_inputs(release: CountRelease, *, counts: int, noise: str) -> Mechanis
         clip=release.l2 if gaussian else release.l1,
         noise=noise,
         guarantee="formal",
-        event=release.event_json,
+        event=canonical_json(release.event.as_dict()).decode(),
         delta=release.delta,
         adjacency=release.adjacency,
         accountant=release.accountant,

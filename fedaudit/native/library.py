@@ -23,30 +23,35 @@ INTERFACE = 6
 _NAME = "kernels.compiled"
 
 _I, _P, _D = c_int64, c_void_p, c_double
-_NETWORK = [_I, _P, _I, _I]  # layers, sizes, intercept, parameters
-_CLIENTS = [_P, _P, _I, _I]  # packed, count, stride, rows
+_F32, _F64, _I64, _U64 = (
+    type(name, (c_void_p,), {"dtype": np.dtype(name)})
+    for name in ("float32", "float64", "int64", "uint64")
+)
+"""Addresses of numbers of these types; those of narrow ones are `_P`."""
+_NETWORK = [_I, _I64, _I, _I]  # layers, sizes, intercept, parameters
+_CLIENTS = [_F32, _F32, _I, _I]  # packed, count, stride, rows
 _ARGUMENTS: dict[str, list[Any]] = {
     "interface": [],
     "sound": [],
-    "philox": [_P, _P, _P, c_uint32, _I, _I, _P],
-    "aes": [_P, _P, _P, c_uint32, _I, _I, _P],
-    "distinct": [_P, _I, _I, c_uint64, _I, _P, _P],
-    "normals": [_P, _I, _I, _P],
-    "noised": [_P, _P, _P, _I, _I, c_float, _P, _P],
-    "layer_times": [_P, _P, *[_I] * 3, _P, *[_I] * 5, _P, _P],
-    "layer_sums": [_P, _P, _P, *[_I] * 3, _P, _I, _D, _D, *[_I] * 3, _P],
-    "layer_squares": [_P, _P, *[_I] * 4, _P],
-    "pooled": [*[_P] * 3, *[_I] * 6, _P, _P],
-    "pooled_back": [*[_P] * 4, *[_I] * 6, *[_P] * 3],
-    "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
-    "evaluate": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _P, _P, _P, _P, _P, _P],
-    "release": [_P, _P, _I, _D, _D, _D, _P],
-    "sanitise": [_P, _P, _P, _I, _I, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _P, _P],
-    "cluster": [_P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P],
-    "separation": [_P, _P, _P, _P, _I, _I, _I, _I, _P],
-    "count": [_P, _P, _I, _I, _I, _P, _P, _P, _P, _I, _I, _P, _P],
-    "near": [_P, _I, _I, _P, _I, _P, _I, _P, _P, _I, c_int32, c_int32, _P, _P],
-    "best_number": [*[_P] * 4, _I, _P, _I, *[_P] * 4, _I, *[_D] * 4, _I, _P],
+    "philox": [*[_U64] * 3, c_uint32, _I, _I, _P],
+    "aes": [*[_U64] * 3, c_uint32, _I, _I, _U64],
+    "distinct": [_P, _I, _I, c_uint64, _I, _U64, _I64],
+    "normals": [_U64, _I, _I, _F64],
+    "noised": [*[_F64] * 3, _I, _I, c_float, _F64, _F32],
+    "layer_times": [_F32, _I64, *[_I] * 3, _F32, *[_I] * 5, _F32, _F32],
+    "layer_sums": [_F32, _F64, _I64, *[_I] * 3, _F32, _I, _D, _D, *[_I] * 3, _F64],
+    "layer_squares": [_F32, _F32, *[_I] * 4, _F64],
+    "pooled": [*[_F32] * 3, *[_I] * 6, _F32, _P],
+    "pooled_back": [*[_F32] * 3, _P, *[_I] * 6, *[_F32] * 3],
+    "learn": [*_NETWORK, *_CLIENTS, _F32, _I, _I64, *[_I] * 4, c_float, _I64, _F32, _F32],
+    "evaluate": [*_NETWORK, *_CLIENTS, _F32, _I, _I64, *[_I] * 3, _I64, *[_F64] * 4, _F32],
+    "release": [_F32, _F64, _I, _D, _D, _D, _F32],
+    "sanitise": [*(_F32, _F32, _F64, *[_I] * 4, *[_F64] * 3, _I), *(*[_F64] * 3, _F32, _F64, _P)],
+    "cluster": [_F32, _F32, _P, *[_I] * 6, _F32, _I64, _I64],
+    "separation": [_F32, _F32, _P, _I64, *[_I] * 4, _F64],
+    "count": [_F32, _I64, *[_I] * 3, _I64, _I64, _P, _F64, _I, _I, _I64, _I64],
+    "near": [_P, _I, _I, _P, _I, _I64, _I, _I64, _P, _I, c_int32, c_int32, _P, _P],
+    "best_number": [_F64, _F64, _I64, _P, _I, _I64, _I, *[_F64] * 4, _I, *[_D] * 4, _I, _F64],
 }
 _log = logging.getLogger(__name__)
 _enabled = os.environ.get("FEDAUDIT_NATIVE", "on") != "off"
@@ -98,17 +103,30 @@ def kernels() -> CDLL | None:
     return _loaded() if _enabled else None
 
 
-def place_of(values: NDArray[Any]) -> int:
-    """The address of an array. Raises ValueError unless it is contiguous."""
+def place_of(values: NDArray[Any], expected: Any = _P) -> int:
+    """The address of an array. Raises ValueError unless it is contiguous, and of the type that a
+    kernel's argument expects."""
     if not values.flags.c_contiguous:
         raise ValueError("a compiled kernel takes contiguous arrays only")
+    check_type(values.dtype, expected)
     found: int = values.__array_interface__["data"][0]
     return found
 
 
+def check_type(dtype: np.dtype[Any], expected: Any) -> None:
+    """Raises ValueError for numbers that a kernel would read as others: `expected` is its type of
+    that argument."""
+    if dtype != getattr(expected, "dtype", dtype):
+        raise ValueError(f"a compiled kernel takes {expected.dtype} here, and no {dtype}")
+
+
 def call(kernel: Any, *given: Any) -> int:
     """What a kernel returns, of numbers as they are and of arrays by their addresses."""
-    status: int = kernel(*[place_of(one) if isinstance(one, np.ndarray) else one for one in given])
+    known = [
+        place_of(one, expected) if isinstance(one, np.ndarray) else one
+        for one, expected in zip(given, kernel.argtypes, strict=True)
+    ]
+    status: int = kernel(*known)
     return status
 
 

@@ -1,22 +1,34 @@
 """Torch's tensors as arguments of the kernels."""
 
+from functools import cache
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from fedaudit.native import library
 
 
-def address(tensor: Tensor) -> int:
-    """The address of a tensor. Raises ValueError unless it is contiguous and on the host."""
+@cache
+def _type_of(dtype: torch.dtype) -> np.dtype[Any]:
+    return torch.empty(0, dtype=dtype).numpy().dtype
+
+
+def _address(tensor: Tensor, expected: Any) -> int:
+    """As `library.place_of`; also of a tensor on the host alone."""
     if not (tensor.is_cpu and tensor.is_contiguous()):
         raise ValueError("a compiled kernel takes contiguous tensors of the host only")
+    library.check_type(_type_of(tensor.dtype), expected)
     return tensor.data_ptr()
 
 
 def call(kernel: Any, *given: Any) -> None:
     """Calls a kernel as `library.call` does, with tensors by their addresses too. Raises
     MemoryError if it had no memory."""
-    known = [v if type(v) is int or not isinstance(v, Tensor) else address(v) for v in given]
+    known = [
+        _address(one, expected) if isinstance(one, Tensor) else one
+        for one, expected in zip(given, kernel.argtypes, strict=True)
+    ]
     if library.call(kernel, *known) < 0:
         raise MemoryError("a compiled kernel had no memory for its work")

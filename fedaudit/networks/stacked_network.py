@@ -171,14 +171,11 @@ def traced_outputs(
     for operation in operations or shape.operations:
         if isinstance(operation, Layer | Convolution | PooledConvolution):
             inputs, values = values, operation_outputs(operation, values, next(own))
-            layers.append(TracedLayer(_layer_of(operation), inputs, values))
+            layer = operation.convolution if isinstance(operation, PooledConvolution) else operation
+            layers.append(TracedLayer(layer, inputs, values))
         else:
             values = operation_outputs(operation, values, None)
     return values, layers
-
-
-def _layer_of(operation: Layer | Convolution | PooledConvolution) -> Layer | Convolution:
-    return operation.convolution if isinstance(operation, PooledConvolution) else operation
 
 
 def layered_outputs(shape: NetworkShape, parameters: Parameters, rows: Tensor) -> Tensor:

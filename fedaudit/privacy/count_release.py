@@ -28,7 +28,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     Gaussian,
     ReportObserver,
 )
-from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
@@ -93,12 +92,6 @@ class CountRelease:
         return self.deviation / self.l2 if self.is_gaussian else float(self.scale) / self.l1
 
     @property
-    def event_json(self) -> str:
-        """What the ledger keeps of the event: canonical JSON."""
-        encoded: bytes = canonical_json(self.event.as_dict())
-        return encoded.decode()
-
-    @property
     def accountant(self) -> Literal["rdp", "sum"]:
         """What computes the epsilon: Renyi orders, or the sum of epsilons without a delta."""
         return "rdp" if self.is_gaussian else "sum"
@@ -114,11 +107,6 @@ class CountRelease:
     def curve(self) -> Floats:
         """Renyi divergences of one release, at the orders that budgets compose."""
         return shared_curve(self.event, adjacency=self.adjacency, observer="final_model")
-
-    @property
-    def booked_delta(self) -> float:
-        """The delta of the budget that it is booked under."""
-        return self.delta or BOOKED_DELTA
 
 
 def count_release(spec: ExperimentSpec) -> CountRelease | None:

@@ -33,7 +33,13 @@ def claims_of(
 ) -> list[dict[str, Any]]:
     """Every claim of a report with this hash. `verified`: what was checked of it and its ledger,
     `at` this time. Raises ValueError where the report has another version's form."""
-    judged = _verification(report, verified, at)
+    passed = sorted(
+        f"FEDAUDIT_{one.name.upper().replace('.', '_').replace('-', '_')}"
+        for one in verified
+        if one.outcome == "pass"
+    )
+    verifier = {"id": _VERIFIER, "policies": [_spec(report)]}
+    judged = {"verifier": verifier, "timeCreated": at, "properties": passed}
     predicates = {**following(report), VERIFICATION: judged, ML_BOM: _bill_of_materials(report)}
     return [
         {
@@ -106,17 +112,6 @@ def _test_result(report: Document) -> dict[str, Any]:
     return {"result": result, "configuration": [_spec(report)], **tests}
 
 
-def _verification(report: Document, verified: Iterable[Check], at: str) -> dict[str, Any]:
-    """The checks that passed; one that failed, or could not be made, is not among them."""
-    passed = sorted(
-        f"FEDAUDIT_{one.name.upper().replace('.', '_').replace('-', '_')}"
-        for one in verified
-        if one.outcome == "pass"
-    )
-    verifier = {"id": _VERIFIER, "policies": [_spec(report)]}
-    return {"verifier": verifier, "timeCreated": at, "properties": passed}
-
-
 def _bill_of_materials(document: Document) -> dict[str, Any]:
     """An ML-BOM in CycloneDX 1.6: the model card, and the guarantee with what speaks against it."""
     report = parsed(document)
@@ -160,9 +155,7 @@ def _model_card(report: Report) -> dict[str, Any]:
 
 
 def _gap(name: str, metric: Any) -> str:
-    if metric.value is None:
-        return f"{name}: {metric.reason}"
-    return f"{name} {metric.value!r}"
+    return f"{name}: {metric.reason}" if metric.value is None else f"{name} {metric.value!r}"
 
 
 def _metrics(report: Report) -> Iterator[dict[str, Any]]:

@@ -87,12 +87,8 @@ def publish_counts(run: Run, result: FinalResult) -> PublishedCounts:
         return ExactCounts() if run.rounder is None else RoundedCounts(run.rounder)
     if not run.ledger.report_charged:
         raise RuntimeError("the held-out people must be charged before noise is drawn for them")
-    return noised_counts(held_out.release, result.fairness, count_source(run.spec), round_=_REPORT)
-
-
-def count_source(spec: ExperimentSpec) -> Source:
-    """What the noise of a run's counts is drawn from."""
-    return EntropySource() if is_secret(spec) else CounterSource(spec.seed)
+    source = EntropySource() if is_secret(run.spec) else CounterSource(run.spec.seed)
+    return noised_counts(held_out.release, result.fairness, source, round_=_REPORT)
 
 
 def noised_counts(

@@ -223,7 +223,10 @@ class ExperimentPlan:
             "rounds_total": spec.training.rounds_played,
             "parameters": self.parameters,
             "noise_multiplier": inputs.noise_multiplier if inputs.cost_kind == "leakage" else None,
-            "mechanism_inputs": None if inputs.follow_from_n else inputs.as_dict(),
+            # None where spec and number of parameters determine all of them, without data.
+            "mechanism_inputs": inputs.as_dict()
+            if inputs.counts_epsilon or inputs.components is not None
+            else None,
             "attributes": {one.name: list(one.values) for one in self.federation.attributes},
             "tags": spec.tags,
         }

@@ -106,15 +106,6 @@ class DeclaredFacts:
         """Of all rows, those of the largest client."""
         return min(1.0, (self.most_rows or self.mean_rows) / self.rows)
 
-    def with_coarse_rows(self) -> "DeclaredFacts":
-        """With the power of two nearest to each number of rows."""
-        return replace(
-            self,
-            rows=nearest_power_of_two(self.rows),
-            median_rows=nearest_power_of_two(self.median_rows or self.mean_rows),
-            most_rows=nearest_power_of_two(self.most_rows or self.mean_rows),
-        )
-
 
 def nearest_power_of_two(rows: float) -> int:
     """Of a number of rows, which one row more or less hardly ever changes; at least 1."""
@@ -239,7 +230,12 @@ class _Draft:
 def propose_experiment(facts: DeclaredFacts, aim: ProposalAim) -> ProposedExperiment:
     """The experiment that suits these facts. Raises InvalidInputError where what is asked for
     cannot be had, such as an epsilon that no noise reaches."""
-    facts = facts.with_coarse_rows()
+    facts = replace(
+        facts,
+        rows=nearest_power_of_two(facts.rows),
+        median_rows=nearest_power_of_two(facts.median_rows or facts.mean_rows),
+        most_rows=nearest_power_of_two(facts.most_rows or facts.mean_rows),
+    )
     if aim.private and aim.epsilon is None and aim.leakage is None:
         left = _EPSILON if facts.epsilon_left is None else facts.epsilon_left
         if facts.leakage_left is not None:

@@ -239,8 +239,7 @@ def group_departures(asked: Groups, registration: Registration) -> Iterator[tupl
             if getattr(asked, field).get(name) != getattr(registered, field).get(name):
                 where = pointer("fairness", field, name)
                 yield where, "differs from what the data were registered with"
-    rule = without_label(asked.favourable)
-    if rule not in (None, without_label(registered.favourable)):
+    if without_label(asked.favourable) not in (None, without_label(registered.favourable)):
         yield "/fairness/favourable", "differs from the rule that the data were registered with"
     for name in ("minimum_group_size", "minimum_group_clients"):
         if getattr(asked, name) < getattr(registered, name):

@@ -105,8 +105,7 @@ class SweepSpec(SpecPart):
             )
         if self.repeats > 1 and "seed" in {*self.grid, *self.zip}:
             raise refuse_at("/repeats", "the seeds vary already; leave `repeats` or `seed` out")
-        inner = self.base.get("repeats", 1)
-        if inner not in (1, None):
+        if self.base.get("repeats", 1) not in (1, None):
             raise refuse_at(
                 "/base/repeats", "is given beside the base; say `repeats` of the sweep instead"
             )

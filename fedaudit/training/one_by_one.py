@@ -122,8 +122,9 @@ class ClientUpdate:
         """The gradient [n] of the sum over the batch, valid until the next; and what it is
         multiplied by to be that of the client's loss."""
         total, gradient = torch.zeros((), device=self._data.device), self._slopes.zero_()
-        for rows in parts(batch, self._network.rows_at_once):
-            total += self._add_gradient(client, rows, onto=gradient)
+        step = self._network.rows_at_once
+        for start in range(0, len(batch), step):
+            total += self._add_gradient(client, batch[start : start + step], onto=gradient)
         if not self._loss.root_mean:
             return gradient, 1 / len(batch)  # Nothing has to leave the device.
         return gradient, self._loss.client_slope(total / len(batch)).item() / len(batch)
@@ -152,12 +153,6 @@ class ClientUpdate:
         for step in range(local.steps or epochs * batches):
             first = step % batches * size
             yield orders[step // batches % epochs, first : first + size]
-
-
-def parts(rows: Ints, size: int) -> Iterator[Rows]:
-    """The rows, at most `size` at a time."""
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
 
 
 Tune = Callable[[int, Ints], None]

@@ -66,7 +66,7 @@ class ApiKeyRepository(Repository):
             created_by=None if created_by is None else created_by.as_dict(),
             revoked_at=None,
         )
-        return self._add(key), plain
+        return self.store(key), plain
 
     def of_identity(self, identity: Identity, project: str) -> ApiKey | None:
         """The row of a person in the project of this name, also a revoked one; None before their

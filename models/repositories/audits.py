@@ -23,10 +23,6 @@ class AuditRepository(RowRepository[PredictionAudit]):
     _table = PredictionAudit
     _open = PredictionAudit.status.in_(OPEN_AUDITS)
 
-    def add(self, row: PredictionAudit) -> PredictionAudit:
-        """Stores a new audit."""
-        return self._add(row)
-
     def of_unit(self, unit_id: str) -> PredictionAudit | None:
         """The audit that a unit is to make; None if it has ended."""
         audits = self._select(PredictionAudit)
@@ -91,14 +87,6 @@ class LaterAttacksRepository(RowRepository[LaterAttacks]):
     _table = LaterAttacks
     _open = LaterAttacks.status.in_(OPEN)
 
-    def next_number(self, experiment_id: str) -> int:
-        """The number of the request to come; others wait until this transaction ends."""
-        return self._next_number(LaterAttacks, experiment_id)
-
-    def add(self, row: LaterAttacks) -> LaterAttacks:
-        """Stores a new request."""
-        return self._add(row)
-
     def of_unit(self, unit_id: str) -> LaterAttacks | None:
         """What a unit is to carry out; None if it has ended."""
         requests = self._select(LaterAttacks)
@@ -132,13 +120,8 @@ class LaterAttacksRepository(RowRepository[LaterAttacks]):
             self.end(row.id, "cancelled", reason="cancelled-by-caller")
             self._update(row.id, **asked)
         else:
-            self._update(
-                row.id,
-                LaterAttacks.status != "cancelling",
-                self._open,
-                status="cancelling",
-                **asked,
-            )
+            goes_on = (LaterAttacks.status != "cancelling", self._open)
+            self._update(row.id, *goes_on, status="cancelling", **asked)
 
     def is_cancelling(self, id: str) -> bool:
         """Whether cancellation was asked for."""

@@ -86,13 +86,13 @@ class Repository:
         """Whether some row meets the conditions."""
         return bool(self.session.scalar(select(exists().where(*conditions))))
 
-    def _add(self, row: Row) -> Row:
+    def store(self, row: Row) -> Row:
         """Inserts one row, which stays the session's."""
         self.session.add(row)
         self.session.flush()
         return row
 
-    def _next_number(self, table: type[Base], experiment_id: str) -> int:
+    def next_number(self, table: type[Base], experiment_id: str) -> int:
         """The next `number` of an experiment; others wait until this transaction ends."""
         experiment = select(Experiment.id).where(Experiment.id == experiment_id)
         self.session.execute(experiment.with_for_update())

@@ -34,10 +34,6 @@ class DeclaredLedgerRepository(RowRepository[DeclaredLedger]):
 
     _table = DeclaredLedger
 
-    def add(self, row: DeclaredLedger) -> None:
-        """Stores a new ledger."""
-        self._add(row)
-
     def lock(self, id: str, *, later: bool = False) -> DeclaredLedger | None:
         """One ledger, to which no other transaction adds a round until this one ends.
 

@@ -236,7 +236,7 @@ class ErasureRepository(ScopedRepository):
         next erasure."""
         mine = select(func.max(Erasure.number)).where(Erasure.federation_id == row.federation_id)
         row.number = (self.session.scalar(mine) or 0) + 1
-        return self._add(row)
+        return self.store(row)
 
 
 class ErasingRepository(Repository):

@@ -60,6 +60,12 @@ class ExperimentRepository(RowRepository[Experiment]):
         """The experiment as it is now; None where the project has no such one."""
         return self._one(_BY_ID, project_id=self.project_id, id=id)
 
+    def existing(self, id: str) -> Experiment:
+        """The same. Raises LookupError where the project has no such one."""
+        if (found := self.get(id)) is None:
+            raise LookupError(f"no experiment {id}")
+        return found
+
     def list(
         self,
         filters: ExperimentFilters | None = None,

@@ -79,10 +79,6 @@ class ArtifactRepository(ScopedRepository):
 class PendingUploadRepository(ScopedRepository):
     """A project's uploads, each seen by the key that sent it alone."""
 
-    def add(self, row: PendingUpload) -> None:
-        """Enters a stored file."""
-        self._add(row)
-
     def get(self, upload_id: str, *, api_key_id: str) -> PendingUpload | None:
         """The key's upload, if it has not expired."""
         return self._one(self._of_key(api_key_id).where(PendingUpload.id == upload_id))

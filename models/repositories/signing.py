@@ -131,14 +131,6 @@ class RunLogRepository(Repository):
 class SignOffRepository(ExperimentPartRepository):
     """Sign-offs: inserted by the API, signed by the sweeper."""
 
-    def next_number(self, experiment_id: str) -> int:
-        """The number of the sign-off to come; others wait until this transaction ends."""
-        return self._next_number(SignOff, experiment_id)
-
-    def add(self, row: SignOff) -> SignOff:
-        """Stores a sign-off, which is not signed yet."""
-        return self._add(row)
-
     def list(self, experiment_id: str) -> "Sequence[SignOff]":
         """A report's sign-offs, oldest first."""
         return self._all(self._select(SignOff, experiment_id).order_by(SignOff.number))

@@ -63,7 +63,7 @@ class SweepRepository(RowRepository[Sweep]):
         """A sweep over experiments that are stored: (experiment id, values) of each cell."""
         created = {"created_at": utc_now(), "created_by": by.as_dict()}
         values = {"asked": dict(asked), "cells": len(cells), "facts": dict(facts)}
-        sweep = self._add(Sweep(id=id, project_id=self.project_id, name=name, **values, **created))
+        sweep = self.store(Sweep(id=id, project_id=self.project_id, name=name, **values, **created))
         rows = [
             self._cell(id, position, experiment_id, values)
             for position, (experiment_id, values) in enumerate(cells)

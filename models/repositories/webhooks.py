@@ -129,7 +129,7 @@ class WebhookEndpointRepository(RowRepository[WebhookEndpoint]):
     ) -> WebhookEndpoint:
         """A new endpoint, enabled."""
         now = utc_now()
-        return self._add(
+        return self.store(
             WebhookEndpoint(
                 id=new_id(),
                 project_id=self.project_id,

@@ -74,8 +74,7 @@ def test_requests_are_counted_over_the_projects_keys(database_url, tmp_path, mon
         monkeypatch.setattr("api.shared.security.time.time", lambda: 1_800_000_300.0)
         assert api.get("/v1/experiments").status_code == 200
         with api.database.read() as session:
-            usage = ProjectUsageRepository(session, api.project_id)
-            assert usage.running() == 0
+            assert ProjectUsageRepository(session, api.project_id).running() == 0
 
 
 def _other(api: Api) -> str:

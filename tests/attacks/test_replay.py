@@ -114,8 +114,7 @@ def test_alarms_over_seeds_are_as_rare_as_is_said(name: str) -> None:
 
 
 def test_who_is_held_out_is_named_and_no_finding() -> None:
-    found = replay_cell(central())
-    assert "validation_loss, of those held out" in found.unprotected
+    assert "validation_loss, of those held out" in replay_cell(central()).unprotected
     chosen = replay_cell(adaptive(training__clustering={"method": "reported"}))
     assert chosen.unprotected[0].startswith("the hypothesis that a client chose")
 
@@ -187,13 +186,11 @@ def test_noise_that_depends_on_other_noise_is_seen(
 ) -> None:
     noise = np.random.default_rng(8).standard_normal((96, 2, 6))
     change(noise)
-    pvalues = dict(dependence_law(noise))
-    assert pvalues[name] < FALSE_ALARM / 100
+    assert dict(dependence_law(noise))[name] < FALSE_ALARM / 100
 
 
 def test_coins_that_fall_alike_are_seen() -> None:
-    random = np.random.default_rng(3)
-    right = random.random((1000, 20)) < 0.3
+    right = np.random.default_rng(3).random((1000, 20)) < 0.3
     assert turns(right - 0.3) > FALSE_ALARM
     assert binomial_spread(right.sum(1), 20, 0.3) > FALSE_ALARM
     again = np.repeat(right[:500], 2, axis=0)

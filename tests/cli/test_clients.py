@@ -191,8 +191,7 @@ def test_a_client_has_no_accuracy_where_few_of_its_rows_are_not_scored(call, sub
     fairness: dict[str, Any] = {"sensitive": ["sex"]}
     if few == "left out":
         fairness = {"sensitive": ["site", "sex"], "exclude": {"site": ["Celle"]}}
-        policy = json.dumps({"exclude": fairness["exclude"]})
-        fixed = call(*disclosure, stdin=policy)
+        fixed = call(*disclosure, stdin=json.dumps({"exclude": fairness["exclude"]}))
         assert fixed.returncode == 0, fixed.stderr
     else:
         changes = {"scoring": {"method": "split", "fraction": 0.9}}

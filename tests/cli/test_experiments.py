@@ -44,8 +44,7 @@ def test_submit_ends_with_the_verdict_and_a_link(call, protected, service, comma
     assert verdict[::2] == list(PART_TITLES.values())
     assert " ".join(map(str.strip, verdict[1::2])) == report["verdict"]
     assert link == f"report: {service.url}/experiments/{id_}/report"
-    again = call("watch", id_)
-    assert again.stdout == done.stdout
+    assert call("watch", id_).stdout == done.stdout
     made = command(
         *("keys", "create", "--scope", "experiments:read", "--json"),
         *("--project", service.project, "--data-dir", service.data_dir),

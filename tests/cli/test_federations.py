@@ -43,8 +43,7 @@ def test_a_federation_from_upload_to_removal(call, data):
     federation = json.loads(added.stdout)
     assert (federation["status"], federation["name"]) == ("ready", "on incomes")
     assert federation["profile"]["rows"] == 160
-    listed = call("federations", "list").stdout
-    assert f"{federation['id']}  ready " in listed
+    assert f"{federation['id']}  ready " in call("federations", "list").stdout
     shown = call("federations", "show", federation["id"]).stdout
     for text in ("incomes.csv", "groups of group", "80 rows", "4 to 4, median 4", "income >= 50"):
         assert text in shown

@@ -42,18 +42,13 @@ def leaking(submitted, small_spec):
     return submitted(small_spec, "leaking")
 
 
-def policy_file(tmp_path, value):
-    file = tmp_path / "policy.yaml"
-    file.write_text(json.dumps(value))
-    return file
-
-
 def test_every_policy_of_a_file_in_every_format(call, leaking, tmp_path):
     policies = [
         {"name": "easy", "gates": [LEAKAGE]},
         {"name": "hard", "gates": [TOO_LOW, {**LEAKAGE, "allow_heuristic": False}]},
     ]
-    file = policy_file(tmp_path, {"policies": policies})
+    file = tmp_path / "policy.yaml"
+    file.write_text(json.dumps({"policies": policies}))
     text = call("gate", leaking, "--policy", file)
     assert text.returncode == 1
     lines = text.stdout.splitlines()

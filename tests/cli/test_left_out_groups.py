@@ -120,8 +120,7 @@ def test_a_large_group_is_said_to_protect_a_small_one(run):
     why = report["fairness"][0]["metrics"]["demographic_parity_difference"]["reason"]
     assert "fairness.groups" in why, "it says how to get a gap"
     assert "fairness.exclude" in why
-    page = render(report)
-    assert "hidden to protect a smaller group" in page
+    assert "hidden to protect a smaller group" in render(report)
 
 
 def test_joined_values_are_one_group_and_hide_no_other(run):

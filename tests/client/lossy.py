@@ -23,11 +23,6 @@ class Faults:
         return self.ahead.pop(0) if self.ahead else "nothing"
 
 
-def _unavailable() -> httpx.Response:
-    problem = {"type": "/problems/unavailable", "detail": "the database is away"}
-    return httpx.Response(503, headers={**PROBLEM, "Retry-After": "0"}, json=problem)
-
-
 class LossyTransport(httpx.HTTPTransport):
     """For a client."""
 
@@ -38,7 +33,8 @@ class LossyTransport(httpx.HTTPTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         fault = self._faults.next(request)
         if fault == "unavailable":
-            return _unavailable()
+            problem = {"type": "/problems/unavailable", "detail": "the database is away"}
+            return httpx.Response(503, headers={**PROBLEM, "Retry-After": "0"}, json=problem)
         response = super().handle_request(request)
         if fault == "answer lost":
             response.close()

@@ -78,8 +78,7 @@ def test_the_stage_that_broke_is_named(name: str, stage: str | None) -> None:
 
 
 def test_noise_that_repeats_or_follows_itself_is_found() -> None:
-    steps = Steps()
-    assert replayed(steps.seeded).broken == "noise"
+    assert replayed(Steps().seeded).broken == "noise"
     draws = np.random.default_rng(4)
     before = np.zeros(N)
 

@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from benchmarks.interval_coverage import POPULATIONS, cell
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.gaps import gap_values
+from fedaudit.fairness.gaps import group_rates, rate_gaps
 from fedaudit.fairness.intervals import Interval, intervals_by_group, rate_intervals
 from fedaudit.spec.metrics import FAIRNESS_FIGURES, METRICS
 from tests.fairness.disclosures import disclosed_clients
@@ -94,7 +94,7 @@ def test_every_interval_holds_its_gap_and_a_higher_level_is_wider(
     disclosure = rule.decide(counts.sum(axis=(0, 2)))
     if not disclosure.shown.all():
         return
-    values = gap_values(counts.sum(0), disclosure.shown, reference=disclosure.reference)
+    values = rate_gaps(group_rates(counts.sum(0)), disclosure.shown, reference=disclosure.reference)
     found = rate_intervals(counts, disclosure, level=0.9)
     wider = rate_intervals(counts, disclosure, level=0.99)
     for name, value in zip(METRICS, values.tolist(), strict=True):

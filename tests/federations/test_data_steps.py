@@ -191,8 +191,7 @@ def test_of_a_table_nothing_moves_but_what_is_refused(chosen, tmp_path):
     write_rows(tmp_path / "rows.csv", gaps=gaps)
     sensitive = ["sex", *(["race"] if "join" in given else [])]
     if given["features"] == "all":
-        target = given.get("target", "flag")
-        given["drop"] = ["b", "c", "y" if target == "flag" else "flag"]
+        given["drop"] = ["b", "c", "y" if given.get("target", "flag") == "flag" else "flag"]
         if given.get("partition", {"method": "column"})["method"] != "column":
             given["drop"].append("town")
     spec = a_spec({**SOURCE, **given}, privacy, sensitive=sensitive)
@@ -206,8 +205,7 @@ def test_of_a_table_nothing_moves_but_what_is_refused(chosen, tmp_path):
 
 
 def write_images(place: Path, *, kind: str = "u1", labels: Any = None) -> None:
-    random = np.random.default_rng(0)
-    x = random.integers(1, 255, (24, 4, 4)).astype(np.uint8)
+    x = np.random.default_rng(0).integers(1, 255, (24, 4, 4)).astype(np.uint8)
     y = np.arange(24) % 3 if labels is None else labels
     writers = np.repeat(np.arange(6), 4)
     np.savez(place, x=x if kind == "u1" else x / 255, y=y, writer=writers)

@@ -34,8 +34,7 @@ def test_one_rule_for_everyone_in_the_units_of_the_target(load: Load) -> None:
     assert list(rules.values) == [7000]
     assert rules.rule_index.dtype == np.int16
     assert rules.rule_index.tolist() == [0, 0, 0, 0, 0]
-    favourable = rules.label(federation.raw_target)
-    assert favourable.tolist() == [True, False, True, False, True]
+    assert rules.label(federation.raw_target).tolist() == [True, False, True, False, True]
 
 
 def test_rules_by_group_score_their_groups_only(load: Load) -> None:
@@ -47,8 +46,7 @@ def test_rules_by_group_score_their_groups_only(load: Load) -> None:
 
     assert rules.ops == ("ge", "le")
     assert rules.rule_index.tolist() == [1, 0, 1, -1, -1], "no rule for D and for nobody"
-    predicted = np.full(5, 5000.0)
-    assert rules.label(predicted).tolist() == [True, False, True, False, False]
+    assert rules.label(np.full(5, 5000.0)).tolist() == [True, False, True, False, False]
 
 
 def test_a_number_without_a_rule_has_no_favourable_outcome(load: Load) -> None:

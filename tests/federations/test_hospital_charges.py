@@ -62,8 +62,7 @@ def source(**changes: object) -> dict[str, Any]:
 
 
 def rows_of(federation: Federation, client: str) -> list[tuple[list[float], float]]:
-    index = federation.client_names.index(client)
-    own = federation.own(index)
+    own = federation.own(federation.client_names.index(client))
     features = federation.side_by_side[own].astype(float).round(5).tolist()
     return list(zip(features, federation.raw_target[own].tolist(), strict=True))
 

@@ -51,8 +51,7 @@ def both(
     folder: Path, federation: dict[str, Any], fairness: dict[str, Any], *, numeric: bool
 ) -> tuple[Any, Any]:
     """What profiling gives or refuses, and what loading does."""
-    value = registration(federation, fairness)
-    parsed = parse_registration(value)
+    parsed = parse_registration(registration(federation, fairness))
     changes = {f"federation.{name}": change for name, change in federation.items()}
     spec = parse_spec(
         spec_value({**({} if numeric else CLASSIFIER), **changes, "fairness": fairness})

@@ -61,8 +61,7 @@ def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> No
         "SEX": ["1", "2"],
         "RAC1P": ["1", "2", "3", "4"],
     }
-    text = proposal_yaml(found)
-    assert 'SEX: {"1": "what 1 means", "2": "what 2 means"}' in text
+    assert 'SEX: {"1": "what 1 means", "2": "what 2 means"}' in proposal_yaml(found)
     chosen = proposed(tmp_path, TABLES["coded"], target="is_recid", client_key="RAC1P")
     assert chosen.registration["federation"]["target"] == "is_recid"
     assert chosen.registration["federation"]["client_key"] == "RAC1P"

@@ -31,7 +31,6 @@ from fedaudit.privacy.accounting.privacy_events import (
     MechanismParameters,
     layer_components,
 )
-from tests.ledger.whole_chain import first_broken_link
 
 NAMES = ("10001", "ä", "b", "a", "")
 INPUTS = MechanismParameters(
@@ -422,13 +421,6 @@ def test_neither_the_order_of_subjects_nor_their_place_in_memory_matters(case):
     assert encode(shuffled, moved) == encode(entry, names)
 
 
-def test_one_encoder_serves_many_entries():
-    encoder = EntryEncoder(NAMES)
-    for round_ in (1, 2, 1):
-        entry = an_entry(round=round_)
-        assert encoder.digest(entry) == digest(entry, NAMES)
-
-
 @pytest.mark.filterwarnings("error")
 def test_an_epsilon_too_large_for_a_number_is_encoded_as_infinite():
     entry = an_entry(radii=np.array([1e-320, 0.5, np.nan]))
@@ -451,14 +443,6 @@ CLUSTERS = np.array([1, -1, 0], np.int16)
 DIGESTS = [hashlib.sha256(bytes([number])).digest() for number in range(5)]
 
 
-def chained(experiment_id: str) -> list[tuple[bytes, np.ndarray, bytes]]:
-    previous, links = genesis(experiment_id), []
-    for digest in DIGESTS:
-        previous = link(previous, digest, CLUSTERS)
-        links.append((digest, CLUSTERS, previous))
-    return links
-
-
 def test_the_first_link_is_a_known_hash():
     first = hashlib.sha256(b"fedaudit-ledger-genesis-1\x00" + b"experiment").digest()
     assert genesis("experiment") == first
@@ -477,28 +461,6 @@ def test_a_link_with_a_declaration_is_a_known_hash_and_no_other():
     assert found != link(first, DIGESTS[0], CLUSTERS)
     with pytest.raises(ValueError, match="declaration has 31 bytes"):
         link(first, DIGESTS[0], CLUSTERS, declaration=declaration[1:])
-
-
-def test_an_intact_chain_verifies():
-    assert first_broken_link("e", chained("e")) is None
-    assert first_broken_link("e", []) is None
-
-
-@pytest.mark.parametrize("position", range(5))
-def test_a_changed_entry_breaks_the_chain_where_it_stands(position):
-    links = chained("e")
-    forged = hashlib.sha256(b"forged").digest()
-    digest, clusters, stored = links[position]
-    for changed in ((forged, clusters, stored), (digest, clusters + 1, stored)):
-        links[position] = changed
-        assert first_broken_link("e", links) == position
-
-
-def test_a_removed_a_swapped_and_a_foreign_entry_break_the_chain():
-    links = chained("e")
-    assert first_broken_link("e", links[:2] + links[3:]) == 2
-    assert first_broken_link("e", [links[1], links[0], *links[2:]]) == 0
-    assert first_broken_link("another", links) == 0
 
 
 def test_links_and_digests_have_32_bytes():

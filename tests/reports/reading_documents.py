@@ -57,8 +57,7 @@ def gaussian(
     """The report of a run of gaussian-central, or another, that played 41 rounds."""
     training = {**ONE_HYPOTHESIS, "cohort": cohort}
     spec = {**GAUSSIAN, "training": training, "privacy": {**GAUSSIAN["privacy"], **privacy}}
-    made = material(spec)
-    plan = mechanism_of(made.spec).spending_plan(training_clients=30)
+    plan = mechanism_of(material(spec).spec).spending_plan(training_clients=30)
     assert plan is not None
     played = dict.fromkeys(plan.observers, 41)
     return assemble(material(spec, plan=plan, compositions=played, provenance=PROVENANCE))

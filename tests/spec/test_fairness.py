@@ -44,8 +44,7 @@ def test_a_combination_that_would_promise_too_much_is_refused_at_its_field(chang
 
 
 def test_counts_are_rounded_by_default_where_the_model_is_released() -> None:
-    released = groups_spec(privacy__noise="release")
-    found = parse_spec(released).fairness.rounding
+    found = parse_spec(groups_spec(privacy__noise="release")).fairness.rounding
     assert found.base == 5
     assert parse_spec(groups_spec()).fairness.rounding is None
     off = groups_spec(privacy__noise="release", fairness__rounding=None)

@@ -1,10 +1,12 @@
 """Hand-made federations, and cells of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
@@ -125,3 +127,15 @@ def image_cell(data: Federation, **changes: Any) -> Cell:
         **changes,
     }
     return Cell(parse_spec(groups_spec(**given)), data)
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Torch computes on so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+        assert torch.get_num_threads() == number
+    finally:
+        torch.set_num_threads(before)

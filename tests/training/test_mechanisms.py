@@ -228,19 +228,13 @@ def test_a_protection_that_is_lost_on_the_way_stops_the_round(path, received):
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, np.nan, np.inf])
 def test_a_private_plan_without_noise_is_refused(multiplier: float) -> None:
     one = of_records()
-    stack = PersonalisedRun([one])
-    run: Any = stack
+    run: Any = PersonalisedRun([one])
     plan = run._use.plan
     silent = tuple(replace(part) for part in plan.runs)
     object.__setattr__(silent[3], "noise_multiplier", multiplier)
-    with pytest.raises(ValueError, match="noise of its own"):
-        personalised.PersonalisedRound(
-            one, run._records, replace(plan, runs=silent), torch.device("cpu")
-        )
-    with pytest.raises(ValueError, match="noise of its own"):
-        personalised.PersonalisedRound(
-            one, run._records, replace(plan, runs=()), torch.device("cpu")
-        )
+    for runs in (silent, ()):
+        with pytest.raises(ValueError, match="noise of its own"):
+            personalised.PersonalisedRound(one, run._records, replace(plan, runs=runs), CPU)
 
 
 LARGEST = torch.finfo(torch.float32).max

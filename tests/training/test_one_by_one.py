@@ -1,7 +1,5 @@
 """Clients computed one after the other."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from tests.training.federations import (
     one_by_one,
     random_federation,
     table_cell,
+    threads,
 )
 from tests.training.gaussian import ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.test_stack import fingerprint
@@ -169,17 +168,6 @@ def test_images_are_learned(model: dict[str, Any]) -> None:
 # -- the same bits -------------------------------------------------------------------------------
 
 IMAGES = image_federation(clients=9, max_rows=6)
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-        assert torch.get_num_threads() == number
-    finally:
-        torch.set_num_threads(before)
 
 
 def bits(stack: Stack, cuts: list[int]) -> tuple[object, ...]:

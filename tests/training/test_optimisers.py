@@ -20,13 +20,9 @@ from tests.training.federations import one_by_one, random_federation, table_cell
 from tests.training.gaussian import ADAM, CENTRAL, COINS, MOVES, REPORTED, state
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec
+from tests.training.test_methods import ENGINES
 from tests.training.test_uneven_clients import COUNTS, uneven
 
-ENGINES: dict[str, Callable[[], Federation]] = {
-    "side by side": lambda: random_federation(clients=40, max_rows=9),
-    "client by client": lambda: one_by_one(random_federation(clients=40, max_rows=9)),
-    "by length": lambda: uneven(COUNTS),
-}
 STEP, STEPS = 0.05, 5
 SHARES = [0.5, 1.0, 1.0, 0.5]
 """Of the step size in four rounds: a warm-up of two, and then half a cosine over two."""

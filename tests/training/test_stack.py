@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.rows import Outcome
@@ -12,7 +11,7 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, cells_at_once, stacks
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
-from tests.training.federations import random_federation, table_cell
+from tests.training.federations import random_federation, table_cell, threads
 from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.specs import cell, groups_spec, linear_spec, train
 from tests.workers.admission import spec_with
@@ -27,6 +26,7 @@ def fingerprint(records: list[RoundRecord]) -> list[tuple[object, ...]]:
             record.outcomes.tobytes(),
             record.radii.tobytes(),
             record.releases.tobytes(),
+            {observer: counts.tobytes() for observer, counts in record.compositions.items()},
             record.chosen.tobytes(),
             record.clusters.tobytes(),
             record.selection_loss,
@@ -119,15 +119,10 @@ def test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget() -> N
 @pytest.mark.parametrize("name", ["linear", "wide", "batches"])
 def test_threads_do_not_matter(name: str) -> None:
     spec = groups_spec(**NETWORKS[name])
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
+    with threads(1):
         one = fingerprint(train(spec)[0])
-        torch.set_num_threads(2)
-        two = fingerprint(train(spec)[0])
-    finally:
-        torch.set_num_threads(before)
-    assert one == two
+    with threads(2):
+        assert fingerprint(train(spec)[0]) == one
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -225,9 +225,7 @@ def sign_as_stored(
     """Sign the state of the stored ledger, for a run that no worker has in memory. The signature
     covers what the database contains, and the checkpoint says so. Raises LookupError where there is
     no such experiment."""
-    experiment = ExperimentRepository(session, project_id).get(experiment_id)
-    if experiment is None:
-        raise LookupError(f"no experiment {experiment_id}")
+    experiment = ExperimentRepository(session, project_id).existing(experiment_id)
     ledger = LedgerRepository(session)
     last_round, head = ledger.last_row(experiment_id) or (0, genesis(experiment_id))
     checkpoint = run_checkpoint(

@@ -85,7 +85,7 @@ def open_ledger(
                 "policy allows; raise it",
             )
         made = _row(call.caller, terms)
-        ledgers.add(made)
+        ledgers.store(made)
         hold_budget(call.resources, session, made, terms)
         if idempotency is not None and not idempotency.claim(session, call.caller, made.id):
             raise ProblemError(

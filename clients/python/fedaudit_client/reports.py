@@ -226,8 +226,7 @@ class GateCalls(Calls):
 
         Raises GatesNotPassedError if a gate failed or lacks evidence, or there is no gate.
         """
-        request = _evaluation(gates, experiment_id)
-        found = self._wire.send(request)
+        found = self._wire.send(_evaluation(gates, experiment_id))
         if found["outcome"] != "pass" or not found["gates"]:
             outcome = found["outcome"] if found["gates"] else None
             lines = [_gate_line(one) for one in found["gates"]]

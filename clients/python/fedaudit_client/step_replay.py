@@ -161,8 +161,7 @@ def replay(
     held.restore(behind)
     again = released(data)
     held.restore(behind)
-    apart_again = again - released(neighbour)
-    _judge_distance(found, apart, apart_again, reach=reach)
+    _judge_distance(found, apart, again - released(neighbour), reach=reach)
     if louder is not None:
         held.restore(start)
         _judge_loudness(found, apart, released(louder) - (first - apart), reach=reach)

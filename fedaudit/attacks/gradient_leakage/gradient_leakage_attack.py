@@ -205,8 +205,7 @@ def attack_gradient_leakage(
         theta = torch.from_numpy(np.asarray(first_hypotheses(cell), dtype=np.float32)).to(device)
         found = _reconstruct(spec, cell, images, theta, source, progress=progress)
     progress(1.0)
-    section = _section(spec, cell.spec, images, found)
-    return AttackOutcome(section, _files(images, found))
+    return AttackOutcome(_section(spec, cell.spec, images, found), _files(images, found))
 
 
 def _reconstruct(

@@ -308,8 +308,7 @@ def _leading_product(layer: Layer, targets: Tensor) -> tuple[Tensor, Tensor, Ten
     slopes, inputs = (leading, other) if wide else (other, leading)
     sign = torch.where(inputs[:, -1:] < 0, -1.0, 1.0)
     lengths = found.eigenvalues.clamp_min(0)
-    left_over = lengths[:, :-1].sum(-1) / lengths[:, -1]
-    return slopes * sign, inputs * sign, left_over
+    return slopes * sign, inputs * sign, lengths[:, :-1].sum(-1) / lengths[:, -1]
 
 
 Function = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

@@ -112,8 +112,7 @@ def _share_of_each(rows: Ints, cell: Cell, source: Source, *, share: float) -> I
     _, first, counts = np.unique(clients[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(first, counts)
     within = rank < np.repeat(np.ceil(share * counts), counts)
-    drawn = words[..., 0].reshape(-1)[order]
-    kept = np.lexsort((drawn[within], rank[within]))
+    kept = np.lexsort((words[..., 0].reshape(-1)[order][within], rank[within]))
     found: Ints = rows[order[within][kept]]
     return found
 

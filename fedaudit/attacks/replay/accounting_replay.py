@@ -5,7 +5,7 @@ from typing import assert_never
 
 import numpy as np
 
-from fedaudit.arrays import Floats, Ints
+from fedaudit.arrays import Ints
 from fedaudit.attacks.replay.neighbours import Replayed
 from fedaudit.attacks.replay.replay_finding import Checks, Findings
 from fedaudit.ledger.rows import Outcome
@@ -200,7 +200,14 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
         return
     training, lasts = replayed.spec.training, plan.rounds
     client, steps = client_rate(training.cohort), training.local.steps or 1
-    rates = _largest_chances(replayed)
+    # Of every record, the largest chance that a step gave it.
+    rates = replayed.record_plan.rates.copy()
+    for parts in replayed.base.passed.steps.values():
+        for part in parts:
+            for place, silo in enumerate(part.silos.tolist()):
+                own = replayed.records_of(silo)
+                given = part.inclusion[place, : own.stop - own.start]
+                rates[own] = np.maximum(rates[own], given)
     multipliers = np.array([run.noise_multiplier for run in plan.runs])[spending.use.client_of]
     for observer in _OBSERVERS:
         charged = {
@@ -223,15 +230,3 @@ def _check_records(replayed: Replayed, privacy: RecordPersonalised, at: Checks) 
                 event = TwoStage(client, rate, multiplier, steps)
                 least = TwoStageAccountant(observer=observer).compose(event, count)
                 _check_epsilon(at, epsilon, least.epsilon(privacy.delta))
-
-
-def _largest_chances(replayed: Replayed) -> Floats:
-    """Of every record, the largest chance that a step gave it."""
-    rates = replayed.record_plan.rates.copy()
-    for parts in replayed.base.passed.steps.values():
-        for part in parts:
-            for place, silo in enumerate(part.silos.tolist()):
-                own = replayed.records_of(silo)
-                given = part.inclusion[place, : own.stop - own.start]
-                rates[own] = np.maximum(rates[own], given)
-    return rates

@@ -107,16 +107,12 @@ def _direction(unit: Floats, layer: int) -> Tests:
 def correlation(left: Floats, right: Floats) -> float:
     """The p-value of pairs that ought to be independent, of mean zero."""
     scale = float(np.square(left * right).sum())
-    if scale == 0:
-        return 1.0
-    return _normal(float((left * right).sum()) / math.sqrt(scale))
+    return 1.0 if scale == 0 else _normal(float((left * right).sum()) / math.sqrt(scale))
 
 
 def binomial(successes: int, trials: int, rate: float) -> float:
     """The p-value of a count of independent coins, two-sided."""
-    if trials == 0:
-        return 1.0
-    return float(stats.binomtest(successes, trials, rate).pvalue)
+    return 1.0 if trials == 0 else float(stats.binomtest(successes, trials, rate).pvalue)
 
 
 def binomial_spread(counts: Ints, trials: int, rate: float) -> float:

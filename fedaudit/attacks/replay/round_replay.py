@@ -204,8 +204,7 @@ def _check_removed_record(replayed: Replayed, findings: Findings) -> None:
     if not isinstance(privacy, RecordPersonalised) or privacy.baseline is not None:
         return
     federation = cell.federation
-    records = training_records(cell.spec, federation)
-    row = int(records.place[replayed.pair.record or 0])
+    row = int(training_records(cell.spec, federation).place[replayed.pair.record or 0])
     if federation.counts[federation.client_of[row]] < 2:  # a client has a row at least
         return
     before = _chances(cell)

@@ -76,7 +76,12 @@ def read_leaf(file: SourceFile, *, classes: int) -> Federation:
                 )
             writers[user] = _Writer(shard.name, _compact(pixels), labels)
             empty += not len(labels)
-        _check_size(file, writers)
+        exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
+        values = sum(writer.pixels.size for writer in writers.values())
+        if values * (1 if exact else 4) > MAX_IMAGES_BYTES:
+            raise file.fault(
+                f"holds images of more than {MAX_IMAGES_BYTES // 2**20} MiB; take fewer users"
+            )
     return _joined(file, writers, classes, empty)
 
 
@@ -203,15 +208,6 @@ def _compact(pixels: NDArray[np.float32]) -> Pixels:
     steps = np.rint(pixels * np.float32(_BYTE)).astype(np.uint8)
     same = np.array_equal(np.divide(steps, _BYTE, dtype=np.float32), pixels)
     return steps if same else pixels
-
-
-def _check_size(file: SourceFile, writers: Mapping[str, _Writer]) -> None:
-    exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
-    values = sum(writer.pixels.size for writer in writers.values())
-    if values * (1 if exact else 4) > MAX_IMAGES_BYTES:
-        raise file.fault(
-            f"holds images of more than {MAX_IMAGES_BYTES // 2**20} MiB; take fewer users"
-        )
 
 
 def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: int) -> Federation:

@@ -344,8 +344,7 @@ def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
             draft.left_out[column.name] = guess.reason
             continue
         found.append(column.name)
-        place = len(found) - 1
-        draft.guesses[pointer("fairness", "sensitive", place)] = guess.reason
+        draft.guesses[pointer("fairness", "sensitive", len(found) - 1)] = guess.reason
         if guess.edges is not None:
             edges[column.name] = list(guess.edges)
             draft.guesses[pointer("fairness", "edges", column.name)] = (

@@ -169,30 +169,10 @@ Reading = Callable[[Table, Columns], FeatureReading]
 """Makes the reading of the features of a table's columns."""
 
 
-def load_table(
-    source: Table,
-    file: SourceFile,
-    asked: LoadRequest,
-    *,
-    folder: Path,
-    reading: Reading = KeptFeatures,
-) -> Federation:
-    """The federation in a table: rows grouped by the client key, or dealt to clients.
-
-    Rows are left out for a missing client, target or feature first, then dealt to clients by the
-    seed. Text cells are trimmed; an empty cell of a sensitive attribute is a missing value, one of
-    the client key or the target an error unless the spec leaves such rows out. Columns that memory
-    should not hold, and large features, lie in files of `folder`, mapped. Raises InvalidInputError
-    naming field, column and row of every fault that the rows show; OSError where the disk is full.
-    """
-    with every_fault(source, file, asked, numbers=not asked.classification):
-        return _read_table(source, file, asked, folder=folder, reading=reading)
-
-
 def _read_table(
     source: Table, file: SourceFile, asked: LoadRequest, *, folder: Path, reading: Reading
 ) -> Federation:
-    """As `load_table`, up to the first fault."""
+    """As `loaded_table`, up to the first fault, with what memory should not hold in `folder`."""
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     check_table_scales(source, columns, classes=asked.classification)
@@ -317,10 +297,20 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def loaded_table(
     source: Table, file: SourceFile, asked: LoadRequest, *, reading: Reading = KeptFeatures
 ) -> Federation:
-    """The federation in a table. Raises InvalidInputError."""
+    """The federation in a table: rows grouped by the client key, or dealt to clients.
+
+    Rows are left out for a missing client, target or feature first, then dealt to clients by the
+    seed. Text cells are trimmed; an empty cell of a sensitive attribute is a missing value, one of
+    the client key or the target an error unless the spec leaves such rows out. Columns that memory
+    should not hold, and large features, are in mapped files. Raises InvalidInputError naming field,
+    column and row of every fault that the rows show, or the disk where that is full.
+    """
     try:
-        with loading_folder(asked.files.room.scratch_dir) as folder:
-            return load_table(source, file, asked, folder=folder, reading=reading)
+        with (
+            loading_folder(asked.files.room.scratch_dir) as folder,
+            every_fault(source, file, asked, numbers=not asked.classification),
+        ):
+            return _read_table(source, file, asked, folder=folder, reading=reading)
     except OSError as error:
         if error.errno in _FULL:
             raise file.fault(

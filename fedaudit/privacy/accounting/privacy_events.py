@@ -408,11 +408,6 @@ class MechanismParameters:
         return "unbounded" if self.noise_multiplier is None else "leakage"
 
     @property
-    def follow_from_n(self) -> bool:
-        """Whether a spec and the number of parameters determine all of it, without data."""
-        return not self.counts_epsilon and self.components is None
-
-    @property
     def component_sizes(self) -> tuple[int, ...]:
         """Parameters of each component; empty where the vector is released as a whole."""
         return tuple(component.n for component in self.components or ())

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedaudit.arrays import Bools, Floats
+from fedaudit.arrays import Bools
 from fedaudit.privacy.lower_bounds.e_values import ENOUGH_ALONE, known_noise_e_value
 from fedaudit.privacy.lower_bounds.epsilon_bounds import SignalFit
 from fedaudit.spec.declared_ledgers import CanaryScores
@@ -23,11 +23,6 @@ CLAIMED = 1.0
 
 TOGETHER = 0.9
 """What is staked on all releases together; the rest is staked on single rounds."""
-
-
-def _share_of_round(number: int) -> float:
-    """Of the stake on single rounds: 1 / (k ln(k)^2), k from 2 up, adds up to less than 2.11."""
-    return 1 / (2.11 * (number + 1) * math.log(number + 1) ** 2)
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,7 @@ class CanaryEvidence:
     present: str = ""
     """The coins of the newest canaries."""
     scores: tuple[float, ...] = ()
+    """[canaries]: logarithms of likelihood ratios, but for a factor."""
     releases: int = 0
     passes: int = 1
     """Of the newest round."""
@@ -83,10 +79,6 @@ class CanaryEvidence:
         """[canaries]"""
         return np.array([one == "1" for one in self.present])
 
-    def by_canary(self) -> Floats:
-        """[canaries]: logarithms of likelihood ratios, but for a factor."""
-        return np.array(self.scores)
-
     def after(self, found: CanaryScores, *, round_: int, multiplier: float, steps: int) -> Self:
         """With one more round of noise with this multiplier. Canaries with other coins are new
         ones: each of them is scored by its own releases alone."""
@@ -97,7 +89,9 @@ class CanaryEvidence:
         own = {name: getattr(found, name) / variance for name in ("product", "weight", "squares")}
         fit.add(**own, numbers=found.numbers)
         alone = known_noise_e_value(SignalFit(**own, numbers=found.numbers), claimed=CLAIMED)
-        singly = self.singly + _share_of_round(self.looks + 1) * (alone - 1)
+        # Of the stake on single rounds: 1 / (k ln(k)^2), k from 2 up, adds up to less than 2.11.
+        k = self.looks + 2
+        singly = self.singly + 1 / (2.11 * k * math.log(k) ** 2) * (alone - 1)
         together = known_noise_e_value(fit, claimed=CLAIMED)
         e_value = TOGETHER * together + (1 - TOGETHER) * singly
         crossed = round_ if e_value >= ENOUGH_ALONE else None

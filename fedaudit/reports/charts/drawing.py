@@ -123,9 +123,7 @@ class Chart:
 
 def joined(parts: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def drawn(*parts: Markup, height: float, width: float = WIDTH) -> Drawing:

@@ -45,8 +45,7 @@ def decides_nothing(groups: Tallies) -> bool | None:
     None without counts."""
     if not groups:
         return None
-    counts = _counts(groups[min(groups)]).sum(axis=0)
-    tp, fp, tn, fn = counts.tolist()
+    tp, fp, tn, fn = _counts(groups[min(groups)]).sum(axis=0).tolist()
     constant = max(tp + fn, tn + fp)
     return bool(tp + tn <= constant or tp + fp == 0 or tn + fn == 0)
 

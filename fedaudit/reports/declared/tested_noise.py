@@ -8,6 +8,7 @@ no proof.
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from fedaudit.privacy.declared.canary_evidence import (
@@ -189,7 +190,7 @@ def _bounds(
         all_clear=_no_all_clear(power),
         e_value=found.e_value,
     )
-    scores, coins, curve = found.by_canary(), found.coins, law.curve()
+    scores, coins, curve = np.array(found.scores), found.coins, law.curve()
     by_curve = most_powerful_guesses(
         law,
         len(coins),

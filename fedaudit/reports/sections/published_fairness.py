@@ -126,8 +126,7 @@ def _validation_limits(material: ReportMaterial) -> list[str]:
 
 
 def _group_limits(material: ReportMaterial) -> list[str]:
-    fairness = material.spec.fairness
-    if not fairness.sensitive:
+    if not material.spec.fairness.sensitive:
         return ["No sensitive attribute was named: nothing here says how groups fare."]
     found = [
         "Rates and gaps are pooled over the scored rows: a client with many rows counts for more "

@@ -155,8 +155,7 @@ class Rounding:
             values = np.array(
                 [np.nan if (one := getattr(group, column)) is None else one for group in groups]
             )
-            gaps = spread(values, self._shown, self._reference)
-            value = float(gaps[int(ratio)])
+            value = float(spread(values, self._shown, self._reference)[int(ratio)])
             found[name] = (None, "a group lacks the figure once counts are rounded")
             if np.isfinite(value):
                 found[name] = (without_dust(value), self._exact.metrics[name].reason)

@@ -55,8 +55,7 @@ def test_an_experiment_starts_from_it_and_one_without_it_is_refused(api: Api) ->
     stored = api.submit(started())
     assert stored["spec"]["model"]["start"] == {"artifact": ID}
     assert api.submit(spec())["spec_hash"] != stored["spec_hash"]
-    deleted = api.request("DELETE", f"/v1/artifacts/{ID}")
-    assert deleted.status_code == 204
+    assert api.request("DELETE", f"/v1/artifacts/{ID}").status_code == 204
     assert api.post("/v1/experiments", json=started()).status_code == 422
 
 

@@ -115,8 +115,7 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     api, plan = api_on_both, plan_of(central())
     curve = plan.curve("final_model", plan.steps)
     federation_id = api.submit(central())["federation_id"]
-    total = composed_epsilon(3 * curve, DELTA)
-    found = set_total(api, federation_id, total)
+    found = set_total(api, federation_id, composed_epsilon(3 * curve, DELTA))
     assert found["reserved"] == pytest.approx(composed_epsilon(curve, DELTA))
     api.submit(central(), headers={"Idempotency-Key": "second"})
     # Another delta in the spec: the budget counts at its own.
@@ -147,8 +146,7 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     ],
 )
 def test_what_an_epsilon_cannot_count_is_refused(api, value, named):
-    federation_id = api.submit(central())["federation_id"]
-    set_total(api, federation_id, 1e6)
+    set_total(api, api.submit(central())["federation_id"], 1e6)
     before = api.counts()
     response = api.post("/v1/experiments", json=value)
     assert response.status_code == 409
@@ -159,8 +157,7 @@ def test_what_an_epsilon_cannot_count_is_refused(api, value, named):
 
 
 def test_a_trusted_server_has_no_place_in_a_budget_before_the_server(api: Api) -> None:
-    federation_id = api.submit(central())["federation_id"]
-    set_total(api, federation_id, 1e6, observer="server")
+    set_total(api, api.submit(central())["federation_id"], 1e6, observer="server")
     assert "server" in api.post("/v1/experiments", json=central()).json()["detail"]
     api.submit(local())
 

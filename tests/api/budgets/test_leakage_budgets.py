@@ -99,8 +99,7 @@ def test_a_radius_without_a_clip_is_refused_by_both_figures(api: Api) -> None:
     [(run(), "adaptive"), (central(), "counted as an epsilon"), (bare(), "without noise")],
 )
 def test_what_the_theorem_has_no_sum_for_is_refused(api, value, named):
-    id_ = api.submit(run(**FIXED))["federation_id"]
-    put(api, id_, figure="log_ratio", total=1e6)
+    put(api, api.submit(run(**FIXED))["federation_id"], figure="log_ratio", total=1e6)
     assert named in refused(api, value)["detail"]
 
 

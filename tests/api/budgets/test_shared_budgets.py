@@ -234,8 +234,7 @@ def test_the_page_says_whose_total_and_whose_spending_it_shows(api: Api) -> None
     assert owner.put(**LEAKAGE, total=9).status_code == 200
     for project in (owner, other):
         assert project.submit(metric()).status_code == 202
-    browser = signed_in(api)
-    text = browser.get(f"/federations/{other.federation_id}").text
+    text = signed_in(api).get(f"/federations/{other.federation_id}").text
     for words in (
         "every project of this service",
         "Of other projects: 0 spent",
@@ -303,7 +302,6 @@ def test_a_total_that_names_its_clients_refuses_all_others(api: Api, figure: str
 
 
 def test_a_key_of_clients_is_worded_as_it_is_shown(api: Api) -> None:
-    project = Project(api, "owner").register()
-    answer = project.put(**LEAKAGE, total=1, unit_key="client")
+    answer = Project(api, "owner").register().put(**LEAKAGE, total=1, unit_key="client")
     assert answer.status_code == 422
     assert [one["pointer"] for one in answer.json()["errors"]] == ["/unit_key"]

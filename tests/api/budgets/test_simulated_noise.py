@@ -55,8 +55,7 @@ def test_an_owner_forbids_simulation(api: Api) -> None:
 
 
 def test_a_run_without_noise_does_not_pass_for_secret_noise(api: Api) -> None:
-    id_ = api.submit(run("release"))["federation_id"]
-    put(api, id_, "forbidden")
+    put(api, api.submit(run("release"))["federation_id"], "forbidden")
     problem = api.post("/v1/experiments", json={**run("release"), **BARE})
     assert problem.status_code == 409
     assert "privacy.mechanism" in problem.json()["detail"]
@@ -82,8 +81,7 @@ def test_a_release_budget_names_the_simulations_that_it_does_not_count(api: Api)
     body = api.submit(run("simulation"))
     id_ = body["federation_id"]
     assert body["warnings"] == []
-    found = release_budget(api, id_, 1e-3)
-    [left_out] = found["uncounted"]
+    [left_out] = release_budget(api, id_, 1e-3)["uncounted"]
     assert (left_out["mechanism"], left_out["runs"]) == ("laplace-l2", 1)
     assert "simulated" in left_out["why"]
     assert api.post("/v1/experiments", json=run("release")).status_code == 409

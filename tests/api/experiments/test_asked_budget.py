@@ -73,8 +73,7 @@ def test_stored_spec_ledger_and_report_stay_within_it(signing_api: Api) -> None:
 def test_a_downloaded_spec_is_accepted_and_a_false_claim_is_not(api: Api) -> None:
     stored = api.submit(asking())["spec"]
     assert api.submit(stored)["spec"] == stored
-    by_command = parse_spec(asking()).model_dump(mode="json")
-    assert api.submit(by_command)["spec"] == stored
+    assert api.submit(parse_spec(asking()).model_dump(mode="json"))["spec"] == stored
     privacy = {**stored["privacy"], "noise_multiplier": stored["privacy"]["noise_multiplier"] / 2}
     answer = api.post("/v1/experiments", json={**stored, "privacy": privacy})
     assert answer.status_code == 422

@@ -77,8 +77,7 @@ def test_bisecting_a_cell_by_validation_answers_teaches_nothing(api: Api, known:
         case _:
             federation = put_below_sources(api)
             body = {**registration(federation={**COLUMNS, **federation})}
-            made = api.post("/v1/federations", json=body).json()
-            make_ready(api, made["id"])
+            make_ready(api, api.post("/v1/federations", json=body).json()["id"])
     answers = {
         (answer.status_code, answer.text)
         for categories in bisections()
@@ -147,8 +146,7 @@ def test_a_registered_file_is_used_as_registered_or_not_at_all(api, where, chang
 def test_a_fault_of_the_data_is_quoted_to_readers_of_data_alone(api: Api) -> None:
     wrong = declaring(["1", "2"], {})["federation"]
     del wrong["validation_fraction"]
-    made = registered(api, registration(federation=wrong))
-    value = declaring(["1", "2"], made)
+    value = declaring(["1", "2"], registered(api, registration(federation=wrong)))
     value["fairness"]["minimum_group_size"] = 2
     quoted = validated(api, value, *READER).json()["errors"]
     assert [fault["message"] for fault in quoted] != [REDACTED]

@@ -158,8 +158,7 @@ def test_a_file_that_is_named_by_its_path_has_the_policy_of_its_content(api: Api
     (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
     value = asking({"id": ""})
     value["federation"] = {**value["federation"], "id": None, "path": "incomes.csv"}
-    federation_id = api.submit(value)["federation_id"]
-    set_policy(api, federation_id, minimum_group_size=31)
+    set_policy(api, api.submit(value)["federation_id"], minimum_group_size=31)
     assert "31" in refused(api, value)["/fairness/minimum_group_size"]
 
 
@@ -305,8 +304,7 @@ def test_the_policy_is_read_set_and_taken_back(api: Api) -> None:
     ids=str,
 )
 def test_a_policy_that_contradicts_itself_is_refused(api, policy, pointer):
-    id_ = api.submit()["federation_id"]
-    answer = put(api, id_, policy)
+    answer = put(api, api.submit()["federation_id"], policy)
     if pointer is None:
         assert answer.status_code == 200
         return

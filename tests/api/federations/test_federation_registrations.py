@@ -77,8 +77,7 @@ def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> No
     id_ = upload(api)["id"]
     make_ready(api, id_)
     assert put(api, id_, registration()).status_code == 200
-    other = registration(federation={"target": "age"})
-    assert put(api, id_, other).status_code == 202
+    assert put(api, id_, registration(federation={"target": "age"})).status_code == 202
     make_ready(api, id_)
     finished(api, spec_of({"id": id_}))
     refused = put(api, id_, registration())

@@ -78,8 +78,7 @@ def test_a_part_of_a_table_is_known_and_other_rows_are_not(api: Api) -> None:
     assert first["id"] in half["warnings"][0]
     [back] = api.get(f"/v1/federations/{first['id']}").json()["warnings"]
     assert "nearly all rows" in back
-    others = [row.replace("c", "d") for row in ROWS]
-    assert register(api, table(others))["warnings"] == []
+    assert register(api, table([row.replace("c", "d") for row in ROWS]))["warnings"] == []
 
 
 def test_a_deletion_takes_the_sketch_and_leaves_what_was_found(api: Api) -> None:

@@ -267,8 +267,7 @@ def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -
     path.write_bytes(CONTENT + b"c1,a,1,2\n")
     assert "no longer" in _faults(api.post("/v1/experiments", json=changed))["/federation/id"]
     path.unlink()
-    faults = _faults(api.post("/v1/experiments", json=changed))
-    assert list(faults) == ["/federation/id"]
+    assert list(_faults(api.post("/v1/experiments", json=changed))) == ["/federation/id"]
 
 
 def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api: Api) -> None:

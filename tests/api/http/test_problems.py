@@ -131,8 +131,7 @@ def test_a_large_body_is_refused_by_its_length(live: tuple[Api, str]) -> None:
     api, url = live
     before = api.counts()
     with http(url, api.key) as client:
-        content = b"[" + b" " * LARGE
-        response = client.post("/v1/experiments", content=content, headers=JSON)
+        response = client.post("/v1/experiments", content=b"[" + b" " * LARGE, headers=JSON)
     _is_problem(response, 413, "payload-too-large")
     assert api.counts() == before
 

@@ -155,8 +155,7 @@ def test_lists_and_gates_show_nothing_of_another_project(api: Api) -> None:
     )
     assert response.status_code == 404
     # The same data in another project is another federation, with a budget of its own.
-    theirs = api.submit(key=foreign)
-    assert theirs["federation_id"] != body["federation_id"]
+    assert api.submit(key=foreign)["federation_id"] != body["federation_id"]
 
 
 def test_a_revoked_key_opens_nothing(api: Api) -> None:

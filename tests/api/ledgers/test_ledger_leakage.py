@@ -133,8 +133,7 @@ def test_a_round_without_bound_takes_no_smaller_reservation_with_it(api, federat
     ],
 )
 def test_terms_say_what_a_federation_counts(api: Api, change: Any, pointer: str) -> None:
-    body = {**TERMS, "federation_id": "0" * 36, **change}
-    answer = api.post("/v1/ledgers", json=body)
+    answer = api.post("/v1/ledgers", json={**TERMS, "federation_id": "0" * 36, **change})
     assert answer.status_code == 422
     assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
 
@@ -179,8 +178,7 @@ def test_what_trainers_declare_is_told_apart_from_what_runs_here_spent(api: Api)
     federation = experiment["federation_id"]
     with api.database.write() as session:
         spent = Budgets(session, api.project_id, price=composed_epsilon)
-        rounds = {"final_model": plan_of(run).steps}
-        assert spent.draw_epsilon(experiment["id"], rounds)
+        assert spent.draw_epsilon(experiment["id"], {"final_model": plan_of(run).steps})
     before = set_total(api, federation, 100.0, book="release")
     assert (before["declared"], before["spent"] > 0) == (0.0, True)
     assert "as declared by the trainer" not in signed_in(api).get(f"/federations/{federation}").text

@@ -138,7 +138,7 @@ def test_a_federations_budget_is_charged(api_on_both: Api, rounds: int) -> None:
     # What ran all the same is booked, room or not; another ledger finds none.
     post(api, ledger, declared(rounds + 1, ["a"]))
     assert _budget(api, path)["spent"] > total
-    other = opened_with(api, federation)
+    other = api.post("/v1/ledgers", json={**LOCAL, "federation_id": federation})
     assert other.status_code == 409
     assert other.json()["type"] == "/problems/budget-exhausted"
 
@@ -150,11 +150,6 @@ def _budget(api: Api, path: str) -> Any:
         if (one["book"], one["figure"], one["observer"]) == ("release", "epsilon", "server")
     ]
     return found
-
-
-def opened_with(api: Api, federation: str) -> Any:
-    """The answer to a ledger that charges a federation."""
-    return api.post("/v1/ledgers", json={**LOCAL, "federation_id": federation})
 
 
 URL = "https://hooks.example.org/fedaudit"

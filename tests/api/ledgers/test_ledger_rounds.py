@@ -110,8 +110,7 @@ def test_noise_by_distance_is_heuristic_and_has_no_epsilon(api: Api) -> None:
     for other, event in ((ledger, GAUSSIAN), (opened(api), by_distance)):
         answer = post(api, other, declared(2, ["a"], event))
         assert answer.json()["errors"][0]["pointer"] == "/rounds/0/event/kind"
-    found = api.get(f"/v1/ledgers/{ledger}").json()
-    assert found["epsilon"] == []
+    assert api.get(f"/v1/ledgers/{ledger}").json()["epsilon"] == []
     report = api.get(f"/v1/ledgers/{ledger}/report").json()
     guarantee, privacy = report["guarantee"], report["privacy"]
     assert (guarantee["kind"], guarantee["label"]) == ("declared", "heuristic")

@@ -228,7 +228,14 @@ def test_entries_that_were_signed_and_cut_off_are_missed(api: Api) -> None:
 def test_a_ledger_of_before_goes_on_and_says_what_its_chain_did_not_cover(api: Api) -> None:
     ledger = opened(api)
     post(api, ledger, declared(1, ["a"], groups=GROUPS))
-    _as_before(api, ledger)
+    with api.database.read() as session:
+        entry = session.scalars(select(Ledger).where(Ledger.experiment_id == ledger)).one()
+    head = link(genesis(ledger), bytes(entry.digest), entry.clusters)
+    entries = Ledger.experiment_id == ledger
+    change(api, Ledger, entries, link=head, declaration=None)
+    stored = {"head": head.hex(), "reservations": None}
+    change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, **stored)
+    change(api, DeclaredLedger, DeclaredLedger.id == ledger, head=head, secret=None)
     assert sign(api) == 1
     post(api, ledger, declared(2, ["a"]))
     assert sign(api) == 1
@@ -241,18 +248,6 @@ def test_a_ledger_of_before_goes_on_and_says_what_its_chain_did_not_cover(api: A
     change(api, DeclaredRoundRow, *first, groups=BETTER)
     post(api, ledger, declared(3, ["a"]))
     assert sign(api) == 0
-
-
-def _as_before(api: Api, ledger: str) -> None:
-    """The ledger of one round as it was stored before chains held declarations."""
-    with api.database.read() as session:
-        entry = session.scalars(select(Ledger).where(Ledger.experiment_id == ledger)).one()
-    head = link(genesis(ledger), bytes(entry.digest), entry.clusters)
-    entries = Ledger.experiment_id == ledger
-    change(api, Ledger, entries, link=head, declaration=None)
-    stored = {"head": head.hex(), "reservations": None}
-    change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, **stored)
-    change(api, DeclaredLedger, DeclaredLedger.id == ledger, head=head, secret=None)
 
 
 def test_rounds_come_in_while_a_report_is_made(api_on_both, monkeypatch):

@@ -19,8 +19,7 @@ TOKEN = "a-token-of-a-scraper-0123456789"
 
 def test_units_experiments_and_the_outbox_are_counted(api_on_both: Api) -> None:
     api = api_on_both
-    done = api.submit()
-    finish(api, done["id"])
+    finish(api, api.submit()["id"])
     waiting = api.submit(spec(seed=8))
     lost = api.submit(spec(seed=9))
     lost_id, late_id = (api.stored(one["id"]).unit_id for one in (lost, waiting))

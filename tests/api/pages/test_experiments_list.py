@@ -21,8 +21,7 @@ def test_a_row_says_cost_guarantee_gap_utility_and_outcome(api: Api) -> None:
     with api.database.write() as session:
         session.execute(update(Experiment).where(Experiment.id == ended).values(accuracy=0.875))
     api.submit(spec(name="waiting", privacy={"radius": 1.0, "clip": 1.0}))
-    browser = signed_in(api)
-    text = browser.get("/").text
+    text = signed_in(api).get("/").text
     assert _names(text) == ["waiting", "ended"]
     waiting, done = text.split("</tr>")[1:3]
     assert "guarantee-formal" in waiting

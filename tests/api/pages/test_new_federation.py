@@ -172,8 +172,7 @@ def test_nobody_else_sees_it_and_it_needs_the_scope(api: Api) -> None:
 
 
 def test_a_form_from_elsewhere_stores_nothing(api: Api) -> None:
-    visitor = signed_in(api)
-    assert send(visitor, csrf="0" * 64).status_code == 403
+    assert send(signed_in(api), csrf="0" * 64).status_code == 403
     assert files_of(api) == []
 
 

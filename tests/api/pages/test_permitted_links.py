@@ -63,8 +63,7 @@ def test_every_link_leads_somewhere(
 ) -> None:
     monkeypatch.setattr(PagePrinter, "pdf", printed)
     api, ids, ledger, sweep = filled
-    visitor = signed_in(api, *scopes)
-    seen = dict(_crawl(visitor, "/"))
+    seen = dict(_crawl(signed_in(api, *scopes), "/"))
     expected = 403 if scopes == ("ledger:read",) else 200
     assert seen.pop("/") == expected
     assert {path: status for path, status in seen.items() if status >= 400} == {}

@@ -34,8 +34,7 @@ def test_a_key_has_a_person_whom_lists_show(api: Api) -> None:
 
 
 def test_a_key_that_can_do_nothing_is_refused(api: Api) -> None:
-    asked = {"name": "ada", "scopes": ["reports:sign"]}
-    answer = api.post("/v1/api-keys", json=asked)
+    answer = api.post("/v1/api-keys", json={"name": "ada", "scopes": ["reports:sign"]})
     assert answer.status_code == 422
     [fault] = answer.json()["errors"]
     assert (fault["pointer"], "add reports:read" in fault["message"]) == ("/scopes", True)

@@ -9,8 +9,7 @@ from tests.api.stored_reports import Reports, gaps, leaks, spends
 
 def compared(api: Api, *ids: str, **options: Any) -> Any:
     """The answer for these experiments."""
-    parameters = {"experiment_id": list(ids), **options}
-    return api.get("/v1/comparisons", params=parameters)
+    return api.get("/v1/comparisons", params={"experiment_id": list(ids), **options})
 
 
 def test_figures_specs_and_fronts_side_by_side(api: Api) -> None:

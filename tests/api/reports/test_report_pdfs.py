@@ -52,8 +52,7 @@ def pages(api: Api, path: str) -> int:
     found = api.get(f"/v1{path}")
     assert (found.status_code, found.content[:4]) == (200, b"%PDF"), found.text
     count = len(PdfReader(io.BytesIO(found.content)).pages)
-    same = signed_in(api).get(path)
-    assert len(PdfReader(io.BytesIO(same.content)).pages) == count
+    assert len(PdfReader(io.BytesIO(signed_in(api).get(path).content)).pages) == count
     return count
 
 

@@ -23,8 +23,7 @@ def _index(api: Api) -> tuple[list[Any], list[Any]]:
         of_then = [dict(row) for row in figures.mappings() if row["figure"] not in LATER]
         found = of_then, [dict(row) for row in reports.mappings()]
     for report in found[1]:
-        summary = report["summary"]
-        report["summary"] = None if summary is None else "known"
+        report["summary"] = None if report["summary"] is None else "known"
     return found
 
 

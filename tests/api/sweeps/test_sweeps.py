@@ -219,8 +219,7 @@ def test_a_run_that_losses_ended_counts_with_all_planned_rounds(api: Api) -> Non
             held = {one.observer: 1 for one in budgets.held(id_, "epsilon")}
             assert budgets.settle_epsilon(id_, held)
         for id_, status in ((early, "succeeded"), (cancelled, "cancelled")):
-            row = session.get(Experiment, id_)
-            row.status = status
+            session.get(Experiment, id_).status = status
     costs = api.get(path).json()["costs"]
     plan = plan_of(central())
     [of_model] = [one for one in costs["epsilon"] if one["observer"] == "final_model"]

@@ -51,8 +51,7 @@ def _stored(api: Api, *, inputs: dict[str, Any], rounds: int = ROUNDS) -> str:
         ledger = LedgerRepository(session)
         ledger.insert(id_, api.project_id, rows)
         ledger.put_totals(id_, api.project_id, releases=releases, refusals=0, withheld=0)
-        row = session.get(Experiment, id_)
-        row.rounds_done = rounds
+        session.get(Experiment, id_).rounds_done = rounds
     return id_
 
 

@@ -242,8 +242,7 @@ def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api) -> None:
     assert all("leakage" in reason for reason in page["reasons"].values())
     empty = api.get(f"/v1/experiments/{api.submit()['id']}/privacy-ledger").json()
     assert empty["reasons"].keys() == {"salt"}
-    with_delta = [{"delta": 1e-5, "adjacency": "replace-one"}]
-    assert page_reasons(with_delta, salt=bytes(32)) == {}
+    assert page_reasons([{"delta": 1e-5, "adjacency": "replace-one"}], salt=bytes(32)) == {}
 
 
 def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> None:

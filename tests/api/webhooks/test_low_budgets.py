@@ -20,8 +20,7 @@ def _told(api: Api, webhook: Any) -> list[dict[str, Any]]:
 
 def test_a_crossing_is_told_once_and_again_after_the_budget_had_recovered(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
-    first = api.submit(run(**FIXED))
-    id_ = first["federation_id"]
+    id_ = api.submit(run(**FIXED))["federation_id"]
     put(api, id_, total=3.3 * WORST, **FIXED)
     api.submit(run(**FIXED))
     assert _told(api, webhook) == []

@@ -54,8 +54,7 @@ def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(
     dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url, events=["experiment.finished", "gate.failed"])
     body = api.submit(spec(gates=[{"figure": "leakage_max", "op": "le", "value": 0.5}]))
-    document = finish(api, body["id"])
-    assert document["gate_outcome"] == "insufficient_evidence"
+    assert finish(api, body["id"])["gate_outcome"] == "insufficient_evidence"
     receiver.answers = [500, 302, 503]
     states = [[one["state"] for one in deliver(api, dispatcher, webhook)] for _ in range(3)]
     assert states[-1] == ["delivered", "delivered"]

@@ -34,7 +34,8 @@ def deliver(api: Api, dispatcher: WebhookDispatcher, webhook: Any) -> list[dict[
     """Make one attempt at all that waits, however long it would wait."""
     before = {one["id"]: one["attempts"] for one in deliveries(api, webhook)}
     waits = [one["id"] for one in deliveries(api, webhook) if one["state"] == "waiting"]
-    hurry(api)
+    with api.database.write() as session:  # as if every pause between attempts were over
+        session.execute(update(WebhookDelivery).values(available_at=seconds_from_now()))
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         dispatcher.dispatch_due()
@@ -46,9 +47,3 @@ def deliver(api: Api, dispatcher: WebhookDispatcher, webhook: Any) -> list[dict[
             return deliveries(api, webhook)
         time.sleep(0.01)
     raise AssertionError(f"gave up waiting for {deliveries(api, webhook)}")
-
-
-def hurry(api: Api) -> None:
-    """As if every pause between attempts were over."""
-    with api.database.write() as session:
-        session.execute(update(WebhookDelivery).values(available_at=seconds_from_now()))

@@ -73,8 +73,7 @@ def test_an_honest_run_that_is_attacked_20_times_gets_no_alarm(entropy: None) ->
 
 @pytest.mark.parametrize("privacy", [{}, {"noise": "release"}, FEW])
 def test_a_run_ends_in_the_round_in_which_its_noise_proves_too_small(entropy, privacy):
-    stop = {**CANARIES, "stop": True}
-    report = played(stop, share=0.5, **privacy).report
+    report = played({**CANARIES, "stop": True}, share=0.5, **privacy).report
     rounds, utility = report["utility"]["rounds"], report["utility"]
     assert 1 < rounds < ROUNDS
     assert utility["stopped_by"] == "audit"

@@ -76,8 +76,7 @@ def test_the_exponent_is_the_one_of_the_report(fixed: AttackedRun) -> None:
 
 
 def test_an_adaptive_radius_hides_nothing_once_updates_are_small() -> None:
-    run = attacked_run(cell(linear_spec(**WELL_APART)))
-    section, _ = attack(run)
+    section, _ = attack(attacked_run(cell(linear_spec(**WELL_APART))))
     assert [result.noise_multiplier for result in section.results] == pytest.approx(
         [0.1, 1 / 3, 1, 3, 10]
     )

@@ -79,8 +79,7 @@ def test_the_same_seed_gives_the_same_attack() -> None:
 
 def test_what_is_attacked_belongs_to_training_clients() -> None:
     cell = small_cell()
-    spec = GradientLeakageSpec(images=12)
-    images = draw_images(cell, spec, CounterSource(3))
+    images = draw_images(cell, GradientLeakageSpec(images=12), CounterSource(3))
     owners = cell.federation.client_of[images.rows.ravel()]
     assert set(owners) == set(attackable_clients(cell))
     assert len(set(images.rows.ravel())) == 12
@@ -116,8 +115,7 @@ def test_confidential_files_hold_a_line_and_a_picture_of_every_image() -> None:
     lines = list(csv.DictReader(io.StringIO(outcome.files["images.csv"].decode())))
     assert len(lines) == 8
     bare = [float(line["mse"]) for line in lines if line["noise_multiplier"] == "0.0"]
-    section = outcome.section
-    assert np.median(bare) == section.model_dump()["results"][0]["mse"]
+    assert np.median(bare) == outcome.section.model_dump()["results"][0]["mse"]
     assert outcome.files["reconstructions.png"].startswith(b"\x89PNG")
 
 

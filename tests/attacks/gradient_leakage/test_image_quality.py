@@ -38,8 +38,7 @@ def test_flat_images_are_alike_as_their_brightness_is() -> None:
 
 def test_one_window_by_hand() -> None:
     """Images of the size of a window have one: weighted means, variances and a covariance."""
-    random = np.random.default_rng(1)
-    first, second = random.random((2, 11, 11))
+    first, second = np.random.default_rng(1).random((2, 11, 11))
     ramp = np.exp(-0.5 * (np.arange(-5, 6) / 1.5) ** 2)
     weights = np.outer(ramp, ramp) / ramp.sum() ** 2
     means = [(weights * one).sum() for one in (first, second)]

@@ -101,7 +101,6 @@ def test_a_statistic_that_overflowed_is_left_out() -> None:
     shadows, target, member = logits()
     statistic = shadows.statistic.copy()
     statistic[0], statistic[1] = np.inf, np.nan
-    spoilt = ShadowObservations(shadows.trained, statistic)
-    scores = likelihood_ratios(target, spoilt)
+    scores = likelihood_ratios(target, ShadowObservations(shadows.trained, statistic))
     assert np.isfinite(scores).all()
     assert roc_auc_score(member, scores) == pytest.approx(BEST, abs=0.03)

@@ -104,8 +104,7 @@ def test_noise_hides_them_and_nothing_contradicts_the_claim() -> None:
 def test_members_of_few_clients_raise_no_alarm(memorised: AttackedRun) -> None:
     # The run's ledger claims what the noise would give, and its model was trained without any: many
     # members are found, but one row of each of 30 clients is too few to tell by.
-    claims = overfitted(privacy=NOISED)
-    section, _, _ = attack(replace(claims, result=memorised.result))
+    section, _, _ = attack(replace(overfitted(privacy=NOISED), result=memorised.result))
     assert section.tpr_at_fpr[1].tpr > section.claim.rates[1].tpr_max
     assert section.alarm is None
 

@@ -129,8 +129,7 @@ def test_records_with_budgets_keep_them_in_shadow_runs() -> None:
     assert len(pairs) > 50
     assert all(before == after for before, after in pairs)
     # Records that never enter a step are neither members nor others.
-    trained = trained_rows(one)
-    assert trained[rows.place].tolist() == rows.member.tolist()
+    assert trained_rows(one)[rows.place].tolist() == rows.member.tolist()
     section, _, _ = attack(attacked_run(one))
     assert (section.claim.unit, section.claim.steps) == ("record", 1)
 

@@ -35,8 +35,7 @@ def charge_every_other_round(real: Any, self: Any, played: Any) -> Any:
     assert len(played) == 1
     if played.round[0] % 2:
         return real(self, played)
-    recorded = real(copy.deepcopy(self), played)
-    return replace(recorded, written=[[]])
+    return replace(real(copy.deepcopy(self), played), written=[[]])
 
 
 @violation(coins, "accounting", "epsilon of the ledger", at=(LedgerContext, "epsilons"))

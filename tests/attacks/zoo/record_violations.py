@@ -52,8 +52,7 @@ def exchange_rates(real: Any, self: Any, *given: Any, **named: Any) -> NDArray[n
 def look_at_everybody(real: Any, budgets: NDArray[np.float64], run: Any) -> Any:
     """A record's rate follows from how many records there are."""
     found = real(budgets, run)
-    share = 1 - 1 / len(budgets)
-    return found._replace(rates=share * found.rates)
+    return found._replace(rates=(1 - 1 / len(budgets)) * found.rates)
 
 
 @violation(

@@ -38,8 +38,7 @@ def do_not_clip(patch: pytest.MonkeyPatch) -> None:
 def measure_in_single_precision(_: Any, vectors: Tensor, *, clip: Tensor) -> tuple[Tensor, Tensor]:
     """Norms are float32, and some pass the clip by their rounding."""
     lengths = torch.linalg.vector_norm(vectors, dim=-1)
-    share = (clip.float() / lengths).clamp(max=1.0)
-    return vectors * share[..., None], lengths.isfinite()
+    return vectors * (clip.float() / lengths).clamp(max=1.0)[..., None], lengths.isfinite()
 
 
 @violation(central, "noise", "noise of runs side by side", at=(TrustedServer, "draw"))

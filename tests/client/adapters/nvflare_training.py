@@ -105,8 +105,7 @@ def trained(asked: dict[str, Any]) -> dict[str, Any]:
     ended: dict[str, Any] = {"ledger": ledger.id, "error": None}
     place = str(work / "simulated")
     if isinstance(job, FedJob):
-        status = job.simulator_run(place, clients=SITES)
-        ended["error"] = status or None
+        ended["error"] = job.simulator_run(place, clients=SITES) or None
     else:
         try:
             job.execute(SimEnv(clients=SITES, workspace_root=place))

@@ -72,8 +72,7 @@ def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(
     for ledger in (honest, halved):
         verified = client.ledger_verification(ledger.id)
         assert verified["valid"], verified
-    page = render_declared(client.ledger_report(halved.id))
-    assert "contradict" in page
+    assert "contradict" in render_declared(client.ledger_report(halved.id))
     assert "power" in render_declared(client.ledger_report(honest.id))
     earlier = {name: one for name, one in reports[0].items() if name not in ("tests", "answer")}
     assert "What was tested" not in render_declared(earlier)

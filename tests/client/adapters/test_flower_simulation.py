@@ -72,8 +72,7 @@ def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
 
 def test_only_clients_with_room_are_asked_and_failures_are_charged(there, training):
     api, _ = there
-    budget = {"epsilon": library([3.0] * 3) * (1 + 1e-9)}
-    ledger = opened(api, {**LOCAL, "budget": budget})
+    ledger = opened(api, {**LOCAL, "budget": {"epsilon": library([3.0] * 3) * (1 + 1e-9)}})
     post(api, ledger, *(declared(one, ["silo-1"], EVENT) for one in (1, 2)))
     told, trained = training(ledger=ledger, event=EVENT, failing=[2])
     assert told["error"] is None

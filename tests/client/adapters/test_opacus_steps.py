@@ -68,8 +68,7 @@ def test_epsilon_is_that_of_opacus(api: Api, client: Client) -> None:
         assert (shown["rounds"], shown["population"]) == (3, 64)
         found.append(epsilon(api, ledger.id))
     assert isinstance(by_rdp.engine.accountant, RDPAccountant)
-    orders = list(RDP_ORDERS)
-    theirs = by_rdp.engine.accountant.get_epsilon(1e-5, alphas=orders)
+    theirs = by_rdp.engine.accountant.get_epsilon(1e-5, alphas=list(RDP_ORDERS))
     assert found[0] == pytest.approx(theirs, rel=1e-9)
     # What `prv` gives is its estimate and 0.01, within which the truth lies.
     assert found[1] == pytest.approx(by_prv.engine.get_epsilon(1e-5) - 0.01, abs=0.01)

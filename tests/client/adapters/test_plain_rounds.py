@@ -116,5 +116,4 @@ def test_a_round_that_breaks_is_charged_unless_it_was_withdrawn(api, client, wit
     [note] = broken.value.__notes__
     told = "no client is charged" if withdrawn else "declared and charged: 1 asked, 0 sent"
     assert told in note
-    room = reserve(api, ledger.id, 2, ["a"])
-    assert room["admitted"] == (["a"] if withdrawn else [])
+    assert reserve(api, ledger.id, 2, ["a"])["admitted"] == (["a"] if withdrawn else [])

@@ -76,8 +76,7 @@ def test_clients_of_different_length_lie_one_after_the_other(tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", ["<f4", ">f4", "<f8", "<f2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_floats_are_kept_as_they_are(tmp_path: Path, kind: str, order: Any) -> None:
-    rng = np.random.default_rng(3)
-    x = np.asarray(rng.random((5, 3, 4, 2)).astype(kind), order=order)
+    x = np.asarray(np.random.default_rng(3).random((5, 3, 4, 2)).astype(kind), order=order)
     writer = np.array([0, 1, 0, 1, 1])
     federation = load_npz(tmp_path, npz(**arrays(5, x=x, writer=writer)))
 
@@ -220,8 +219,7 @@ def test_sensitive_attributes_that_cannot_be_used(tmp_path, attribute, edges, wh
     fairness = Fairness(
         sensitive=["group"], edges={} if edges is None else {"group": [float(e) for e in edges]}
     )
-    content = npz(**arrays(group=attribute))
-    pointer, message = refuse(tmp_path, content, fairness=fairness)
+    pointer, message = refuse(tmp_path, npz(**arrays(group=attribute)), fairness=fairness)
     assert pointer == where
     assert says in message
 

@@ -70,8 +70,7 @@ def test_one_other_number_makes_all_of_them_floats(tmp_path: Path) -> None:
     other = np.array([[0.5, 0.1, 0, 1]])
     users = {"a": (every.tolist(), [0] * 64), "b": (other.tolist(), [1])}
     federation = load_leaf(tmp_path, leaf(users))
-    rows = rows_of(federation)
-    assert rows.values.dtype == np.float32
+    assert rows_of(federation).values.dtype == np.float32
     assert np.array_equal(pixels_of(federation, 0), every.astype(np.float32))
     assert np.array_equal(pixels_of(federation, 1), other.astype(np.float32))
 
@@ -198,8 +197,7 @@ def test_files_that_are_not_leaf(tmp_path: Path, content: bytes, says: str) -> N
 
 def test_a_user_in_two_shards(tmp_path: Path) -> None:
     content = zipped({"0.json": leaf(GOOD), "1.json": leaf({"b": GOOD["b"]})})
-    message = refuse(tmp_path, content)
-    assert "('1.json') has a user 'b', whom '0.json' has too" in message
+    assert "('1.json') has a user 'b', whom '0.json' has too" in refuse(tmp_path, content)
 
 
 def test_a_fault_in_a_shard_names_the_shard(tmp_path: Path) -> None:

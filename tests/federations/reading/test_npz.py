@@ -282,8 +282,7 @@ def test_directories_of_64_bits_and_comments(tmp_path: Path) -> None:
     content = zipped({"a.npy": npy(UINT8, b"abcd")})
     wide = content[:-22] + b"PK\x06\x07" + bytes(16) + content[-22:]
     assert "more than 1000 files" in refuse(tmp_path, wide)
-    commented = content[:-2] + b"\x02\x00hi"
-    assert "without a comment" in refuse(tmp_path, commented)
+    assert "without a comment" in refuse(tmp_path, content[:-2] + b"\x02\x00hi")
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.99])

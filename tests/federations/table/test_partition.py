@@ -93,8 +93,7 @@ def test_shards_are_runs_of_sorted_rows_and_every_client_has_its_number(clients,
     target = np.random.default_rng(3).normal(size=rows)
     dealt, _ = deal_rows(asked, target, classes=0, seed=5)
 
-    along = dealt.codes[np.argsort(target, kind="stable")]
-    runs = 1 + np.count_nonzero(np.diff(along))
+    runs = 1 + np.count_nonzero(np.diff(dealt.codes[np.argsort(target, kind="stable")]))
     assert runs <= clients * per_client
     counts = np.bincount(dealt.codes)
     assert counts.max() - counts.min() <= per_client
@@ -117,8 +116,7 @@ def test_a_large_alpha_gives_nearly_equal_shares_of_every_class() -> None:
 def test_a_small_alpha_concentrates_classes() -> None:
     """Of shares from Dirichlet(0.001) over 20 clients the largest is below 0.9 in 1 class of 60 or
     fewer; that most of seven are is a matter of 1 in 10^6 seeds, and the seed is fixed."""
-    held = shares(dirichlet(20, 0.001), 40_000)
-    assert np.median(held.max(axis=1)) > 0.9
+    assert np.median(shares(dirichlet(20, 0.001), 40_000).max(axis=1)) > 0.9
 
 
 def test_shares_have_the_moments_of_the_distribution() -> None:

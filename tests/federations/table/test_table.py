@@ -80,8 +80,7 @@ def test_a_numeric_sensitive_attribute_may_be_a_feature_too(load: Load) -> None:
 
 
 def test_classes_are_ordered_by_number_where_all_are_numbers(load: Load) -> None:
-    data = "hospital,x,cost\na,1,10\na,1,9\nb,1,-1\nb,1,10\n"
-    federation = load(CLASSIFIER, data=data)
+    federation = load(CLASSIFIER, data="hospital,x,cost\na,1,10\na,1,9\nb,1,-1\nb,1,10\n")
 
     assert federation.classes == ("-1", "9", "10")
     assert federation.raw_target.tolist() == [2, 1, 0, 2]
@@ -320,8 +319,7 @@ def test_a_profile_counts_the_same_groups(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_joined_is_named(refuse, tmp_path, data, changes, where, message):
-    faults = refuse(joined(**changes), data=data)
-    assert message in faults[f"/federation/join{where}"]
+    assert message in refuse(joined(**changes), data=data)[f"/federation/join{where}"]
     (tmp_path / "data.csv").write_text(data)
     value = registration({"join": {"race": {**RACE, **changes}}}, fairness=BY_RACE)
     assert message in refused(tmp_path, value)[f"/federation/join{where}"]

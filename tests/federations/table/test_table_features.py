@@ -41,8 +41,7 @@ def asked(*columns: Any, **federation: Any) -> dict[str, Any]:
 
 
 def rows_of(load: Load, changes: dict[str, Any], data: str = PAINS) -> list[list[float]]:
-    federation = load(changes, data=data)
-    return federation.features.tolist()
+    return load(changes, data=data).features.tolist()
 
 
 def test_a_categorical_feature_is_a_column_per_declared_category(load: Load) -> None:
@@ -119,8 +118,7 @@ def test_missing_values_count_in_numbers_of_parquet_too(load: Load, sources: Pat
     table = pa.table({"hospital": [1, 1, 2], "x": [-9.0, 5.0, None], "cost": [1, 2, 3]})
     pq.write_table(table, sources / "data.csv")
     x = {"name": "x", "missing": "constant", "fill": 0.5}
-    federation = load(asked(x, missing_values=["-9"]))
-    assert federation.features[:, 0].tolist() == [0.5, 5, 0.5]
+    assert load(asked(x, missing_values=["-9"])).features[:, 0].tolist() == [0.5, 5, 0.5]
 
 
 def test_missing_values_of_a_sensitive_attribute_are_in_no_group(load: Load) -> None:

@@ -118,23 +118,6 @@ def test_the_next_word_gives_a_number_nearby(bits: int) -> None:
         assert np.abs(wide_normals(after) - here)[near].max() <= 2.0**-39
 
 
-@pytest.mark.parametrize("n", [1, 13, LONG])
-def test_noise_depends_on_seed_round_and_client_alone(n: int) -> None:
-    seeds = np.array([7, 8], dtype=np.uint64).reshape(-1, 1)
-    together = unit_gaussian(
-        CounterSource(seeds), n=n, round_=np.array([[1], [2]]), counters=np.array([[5, 9], [9, 3]])
-    )
-    alone = unit_gaussian(CounterSource(8), n=n, round_=2, counters=9)
-    assert np.array_equal(together[1, 0], alone)
-    drawn = {
-        unit_gaussian(CounterSource(seed), n=n, round_=round_, counters=client).tobytes()
-        for seed in (7, 8)
-        for round_ in (1, 2)
-        for client in (5, 9)
-    }
-    assert len(drawn) == 8
-
-
 @pytest.mark.parametrize("n", [11, LONG])
 def test_secret_noise_is_never_the_same(n: int) -> None:
     first, second = (draw(EntropySource(), n, 2) for _ in range(2))

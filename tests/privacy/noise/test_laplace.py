@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedaudit.privacy.leakage import epsilon, log_ratio_bound
+from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import Sanitiser, _marsaglia_tsang, unit_gamma, unit_laplace
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
 
@@ -150,16 +151,19 @@ def test_a_gamma_number_tries_again_until_it_is_accepted() -> None:
 # -- keys ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 11, 40])
-def test_noise_depends_on_seed_round_and_client_alone(n: int) -> None:
+UNITS = [(unit_laplace, n) for n in (1, 2, 11, 40)] + [(unit_gaussian, n) for n in (1, 13, 40_001)]
+
+
+@pytest.mark.parametrize(("unit", "n"), UNITS)
+def test_noise_depends_on_seed_round_and_client_alone(unit, n):
     seeds = np.array([7, 8], dtype=np.uint64).reshape(-1, 1)
-    together = unit_laplace(
+    together = unit(
         CounterSource(seeds), n=n, round_=np.array([[1], [2]]), counters=np.array([[5, 9], [9, 3]])
     )
-    alone = unit_laplace(CounterSource(8), n=n, round_=2, counters=9)
+    alone = unit(CounterSource(8), n=n, round_=2, counters=9)
     assert np.array_equal(together[1, 0], alone)
     drawn = {
-        unit_laplace(CounterSource(seed), n=n, round_=round_, counters=client).tobytes()
+        unit(CounterSource(seed), n=n, round_=round_, counters=client).tobytes()
         for seed in (7, 8)
         for round_ in (1, 2)
         for client in (5, 9)

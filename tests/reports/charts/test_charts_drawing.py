@@ -59,8 +59,7 @@ def plot(*lines, rounds=None, **options):
 )
 def test_a_line_chart_lies_within_its_box(values, name):
     lines = [Line(name, tuple(values)), Line("b", (None,) * 30)]
-    drawing = line_chart(plot(*lines, best_round=1))
-    assert within(drawing)
+    assert within(line_chart(plot(*lines, best_round=1)))
 
 
 @settings(max_examples=15)

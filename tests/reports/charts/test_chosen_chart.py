@@ -88,8 +88,7 @@ def test_values_that_are_no_numbers_stand_side_by_side() -> None:
         Point(at, {"model": name}, {"accuracy": Measured(0.1 * at, None, None)}, front=False)
         for at, name in enumerate(("mlp", "<b>", "linear"), start=1)
     ]
-    found = offers(named, ["accuracy"])
-    asked = chosen(named, found, {}, preferred="noise_multiplier")
+    asked = chosen(named, offers(named, ["accuracy"]), {}, preferred="noise_multiplier")
     assert asked is not None
     chart = chosen_chart(named, asked)
     assert chart is not None

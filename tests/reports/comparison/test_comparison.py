@@ -58,8 +58,7 @@ def values(found):
 
 @pytest.fixture
 def of_each_kind(material):
-    found = documents(material)
-    return [named(id_, document) for id_, document in found.items()]
+    return [named(id_, document) for id_, document in documents(material).items()]
 
 
 @pytest.fixture
@@ -123,8 +122,7 @@ def test_epsilons_at_other_deltas_have_rows_of_their_own(material):
 
 
 def test_spec_differences_are_paths_with_every_value(of_each_kind):
-    found = compare(of_each_kind)
-    paths = {one.path: one.values for one in found.spec_differences}
+    paths = {one.path: one.values for one in compare(of_each_kind).spec_differences}
     assert "seed" not in paths
     assert "name" not in paths
     mechanisms = [one.value for one in paths["privacy.mechanism"]]
@@ -251,8 +249,7 @@ def test_who_lacks_a_figure_is_left_out_with_the_reason(material):
 
 def test_losses_of_different_kinds_are_kept_apart(material):
     document = assemble(material())
-    training = {**document["spec"]["training"], "loss": "mse"}
-    mean = assemble(material({"training": training}))
+    mean = assemble(material({"training": {**document["spec"]["training"], "loss": "mse"}}))
     found = compare([named("one", document), named("mean", mean)])
     assert [one.loss for one in found.fronts] == ["rmse", "mse"]
     assert values(row(found, "validation_loss", loss="rmse"))[1] is None
@@ -367,8 +364,7 @@ def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):
 
 
 def test_a_cost_that_nothing_bounds_is_called_so(material):
-    known = documents(material)
-    found = compare([variant(one, name) for name, one in known.items()])
+    found = compare([variant(one, name) for name, one in documents(material).items()])
     place = [one.id for one in found.experiments].index("nothing")
     costs = ("leakage_max", "leakage_median", "leakage_per_release", "epsilon_max")
     for row in found.figures:
@@ -414,8 +410,7 @@ def rows_of(*specs):
 
 
 def test_a_gate_has_a_row_for_each_setting_that_differs():
-    strict = {**GATE, "value": 0.05}
-    found = rows_of({"gates": [GATE, COST]}, {"gates": [strict, COST]})
+    found = rows_of({"gates": [GATE, COST]}, {"gates": [{**GATE, "value": 0.05}, COST]})
     assert found == {"gates[0].value": ("0.1", "0.05")}
 
 

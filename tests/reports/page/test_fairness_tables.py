@@ -44,8 +44,7 @@ def test_a_gap_stands_beside_its_interval(section):
 
 def test_a_missing_figure_has_its_reason_in_the_note(material):
     parts = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
-    section = assemble(material(parts))["fairness"][0]
-    for table in tables_of(section)[:2]:
+    for table in tables_of(assemble(material(parts))["fairness"][0])[:2]:
         assert table.empty
         assert table.reasons
         assert all(row[-1] for row in table.rows)

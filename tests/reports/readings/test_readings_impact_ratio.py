@@ -44,10 +44,13 @@ ADULT: dict[str, Any] = {
 }
 
 
-def _write_adult(path: Path) -> None:
-    """600 people of 20 occupations: men earn more, 70 are of small races, 9 told no race."""
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small table like UCI Adult: 600 people of 20 occupations, of whom men earn
+    more, 70 are of small races and 9 gave no race."""
+    folder = tmp_path_factory.mktemp("sources")
     draw = random.Random(11)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with (folder / "adult.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["occupation", "age", "education", "sex", "race", "income"])
         for row in range(600):
@@ -59,13 +62,6 @@ def _write_adult(path: Path) -> None:
             education = min(16, draw.randint(4, 13) + 3 * (sex == "Male") + (race == "White"))
             income = age / 60 + education / 16 + draw.gauss(0, 0.2) > 1.3
             table.writerow([row % 20, age, education, sex, race, ">50K" if income else "<=50K"])
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small table like UCI Adult."""
-    folder = tmp_path_factory.mktemp("sources")
-    _write_adult(folder / "adult.csv")
     return folder
 
 

@@ -122,8 +122,7 @@ def test_of_many_hypotheses_the_nearest_and_the_farthest_are_told(material):
     between = report["privacy"]["between_hypotheses"]
     assert [(pair["first"], pair["second"]) for pair in between["pairs"]] == [(2, 3), (0, 7)]
     assert between["pairs_in_all"] == 28
-    text = render(report)
-    assert "the nearest and the farthest of 28 pairs" in text
+    assert "the nearest and the farthest of 28 pairs" in render(report)
 
 
 def test_any_two_datasets_may_choose_a_pair_that_is_not_listed(material):
@@ -179,8 +178,7 @@ def checked(report, *, radii=RADII, inputs=None):
     totals = LedgerTotals(60, best_round=report["utility"]["best_round"])
     totals.best_radii = radii
     inputs = inputs or mechanism_of(spec).inputs(n=3)
-    checks = between_checks(spec, report, totals, inputs)
-    return {one.name: one.outcome for one in checks}
+    return {one.name: one.outcome for one in between_checks(spec, report, totals, inputs)}
 
 
 def changed(report, **figures):

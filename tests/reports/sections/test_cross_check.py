@@ -227,8 +227,7 @@ def test_the_document_and_the_page_have_it(material) -> None:
     assert "not handed over" in report["fairness"][0]["cross_check_reason"]
     assert "Not computed a second time: the rows were not handed over" in render(report)
     counts = made.result.fairness
-    rows = {"group": rows_of(counts["group"].sum(0))}
-    twice = cross_checked(report, rows, counts=counts)
+    twice = cross_checked(report, {"group": rows_of(counts["group"].sum(0))}, counts=counts)
     Report.model_validate(twice)
     assert report["fairness"][0]["cross_check"] is None, "the report given is left as it is"
     page = render(twice)

@@ -45,8 +45,7 @@ def test_losses_are_in_the_unit_of_the_validation_loss(material):
 
 def test_a_suppressed_group_shows_no_loss(material):
     spec = {"fairness": {"sensitive": ["group"], "minimum_group_size": 150, "favourable": None}}
-    section = section_of(with_scores(material, spec))
-    for group in section["groups"]:
+    for group in section_of(with_scores(material, spec))["groups"]:
         assert group["suppressed"]
         assert group["loss"] is None
         assert "fewer than 150" in group["reasons"]["loss"]

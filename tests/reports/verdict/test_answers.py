@@ -183,8 +183,7 @@ def test_a_release_names_the_gap_that_may_be_wide_and_that_no_gate_judges(materi
 
 
 def test_an_answer_that_was_signed_before_gaps_counted_still_follows(material) -> None:
-    bound = [PASSING["gates"][1]]
-    wide = with_gap(material, low=0.2, high=0.33, value=0.27, gates=bound)
+    wide = with_gap(material, low=0.2, high=0.33, value=0.27, gates=[PASSING["gates"][1]])
     assert answer_of({**wide, "answer": {"outcome": "release", "reasons": []}}).outcome == "release"
     again = {**wide, "answer": answer_of(wide).model_dump(mode="json")}
     assert answer_of(again) == answer_of(wide)

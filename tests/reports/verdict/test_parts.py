@@ -200,8 +200,7 @@ def test_a_bound_that_is_not_in_force_or_not_proven_is_measured_as_what_it_would
 
 
 def test_without_a_guarantee_the_cost_is_unbounded_and_never_none(material):
-    none = {"privacy": {"mechanism": "none"}}
-    parts = assemble(material(none))["verdict_parts"]
+    parts = assemble(material({"privacy": {"mechanism": "none"}}))["verdict_parts"]
     assert parts["cost"].startswith("There is no privacy guarantee, so the cost is unbounded:")
     assert parts["next"].startswith("Choose a privacy mechanism")
 

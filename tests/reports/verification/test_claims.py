@@ -165,8 +165,7 @@ def test_only_checks_that_passed_are_properties_of_the_verification(evidence):
 
 def test_a_bundle_keeps_claims_and_a_damaged_line_is_a_fault(evidence, tmp_path: Path) -> None:
     path = tmp_path / "bundle.zip"
-    content = b"".join(bundle_chunks(evidence["model"], ()))
-    path.write_bytes(content)
+    path.write_bytes(b"".join(bundle_chunks(evidence["model"], ())))
     with opened_bundle(path) as found:
         assert (list(found.claims), found.faults) == (list(evidence["model"].claims), [])
 

@@ -147,8 +147,7 @@ def test_another_mechanism_is_found(material, name, change):
 
 def test_inputs_that_change_from_entry_to_entry_are_found(material):
     def change(entry):
-        inputs = replace(entry.inputs, delta=1e-5 / entry.round)
-        return replace(entry, inputs=inputs)
+        return replace(entry, inputs=replace(entry.inputs, delta=1e-5 / entry.round))
 
     assert checked(*with_plan(material, "central"), change)[0] == "fail"
 

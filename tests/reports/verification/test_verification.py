@@ -17,7 +17,7 @@ from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.rows import entry_of
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.verification.verification import Verification, verify
-from tests.reports.signed_run import ID, KEY, SignedRun, signed_run
+from tests.reports.signed_run import ID, KEY, NAMES, SignedRun, signed_run
 
 
 def judged(path: Path, *trusted: SigningKey) -> Verification:
@@ -148,21 +148,6 @@ def test_moved_added_and_repeated_rows_are_found(run: SignedRun, tmp_path: Path)
         assert "ledger.order" in found
 
 
-def chained_anew(run: SignedRun) -> None:
-    """What an attacker without the key can do: all digests and links, recomputed."""
-    from dataclasses import replace
-
-    from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-    from fedaudit.ledger.rows import entry_of
-    from tests.reports.signed_run import ID, NAMES
-
-    head, encoder = genesis(ID), EntryEncoder(NAMES)
-    for number, row in enumerate(run.rows):
-        digest = encoder.digest(entry_of(row))
-        head = link(head, digest, row.clusters)
-        run.rows[number] = replace(row, digest=digest, link=head)
-
-
 @pytest.mark.parametrize(
     ("change", "figure"),
     [
@@ -175,7 +160,12 @@ def test_a_ledger_that_was_written_anew_contradicts_checkpoints_and_report(
     run: SignedRun, tmp_path: Path, change: Callable[[SignedRun], None], figure: str | None
 ) -> None:
     change(run)
-    chained_anew(run)
+    # What an attacker without the key can do: all digests and links, recomputed.
+    head, encoder = genesis(ID), EntryEncoder(NAMES)
+    for number, row in enumerate(run.rows):
+        digest = encoder.digest(entry_of(row))
+        head = link(head, digest, row.clusters)
+        run.rows[number] = replace(row, digest=digest, link=head)
     found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
     assert "something was changed after entry 3" in found["checkpoints.chain"]
     assert "report.chain_head" in found

@@ -1,6 +1,8 @@
 """The server's clustering against scikit-learn and against a plain Lloyd's loop, and its sums."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,6 +143,17 @@ def test_fewer_distinct_uploads_than_hypotheses_come_to_an_end(distinct: int) ->
     assert torch.isfinite(found.hypotheses).all()
 
 
+def stacked(seeds: list[int], draw: Callable[[np.random.Generator], Any]) -> torch.Tensor:
+    return torch.from_numpy(np.stack([draw(np.random.default_rng(seed)) for seed in seeds]))
+
+
+def cells_of(seeds: list[int], *, k: int, clients: int, n: int) -> list[torch.Tensor]:
+    """Hypotheses [cells, k, n], uploads [cells, clients, n], and whose of them are there."""
+    theta = stacked(seeds, lambda random: random.normal(size=(k, n))).float()
+    uploads = stacked(seeds, lambda random: random.normal(size=(clients, n))).float()
+    return [theta, uploads, stacked(seeds, lambda random: random.random(clients) < 0.8)]
+
+
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(0, 2**31), min_size=2, max_size=6),
@@ -150,16 +163,8 @@ def test_fewer_distinct_uploads_than_hypotheses_come_to_an_end(distinct: int) ->
 )
 def test_cells_do_not_touch_each_other(seeds: list[int], k: int, more: int, relocate: bool) -> None:
     """Also where one needs more iterations than another, and clusters run empty."""
-    theta, uploads = (
-        torch.from_numpy(
-            np.stack([np.random.default_rng(seed).normal(size=size) for seed in seeds])
-        ).float()
-        for size in ((k, 2), (k + more, 2))
-    )
+    theta, uploads, present = cells_of(seeds, k=k, clients=k + more, n=2)
     theta = theta * 5
-    present = torch.from_numpy(
-        np.stack([np.random.default_rng(seed).random(k + more) < 0.8 for seed in seeds])
-    )
     together = k_means(theta, uploads, present, relocate=relocate)
     for row in range(len(seeds)):
         one = slice(row, row + 1)
@@ -209,19 +214,9 @@ def test_large_problems_take_another_way_to_the_same_place() -> None:
 )
 def test_long_vectors_are_clustered_alike(seeds, k, more, relocate):
     """Whatever is too long for temporaries of all uploads goes to the same clusters."""
-    theta, uploads = (
-        torch.from_numpy(
-            np.stack([np.random.default_rng(seed).normal(size=size) for seed in seeds])
-        ).float()
-        for size in ((k, 3), (k + more, 3))
-    )
-    present = torch.from_numpy(
-        np.stack([np.random.default_rng(seed).random(k + more) < 0.8 for seed in seeds])
-    )
+    theta, uploads, present = cells_of(seeds, k=k, clients=k + more, n=3)
     uploads[~present] = 0
-    chosen = torch.from_numpy(
-        np.stack([np.random.default_rng(seed).integers(0, k, k + more) for seed in seeds])
-    )
+    chosen = stacked(seeds, lambda random: random.integers(0, k, k + more))
     found = []
     for longest in (1 << 12, 0):
         with pytest.MonkeyPatch.context() as patch:

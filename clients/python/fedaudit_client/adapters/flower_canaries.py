@@ -78,8 +78,7 @@ class CanaryReplies:
             if isinstance(record, ArrayRecord):
                 sizes = np.cumsum([one.size for one in self._arrays])[:-1]
                 parts = zip(self._arrays, np.split(values, sizes), strict=True)
-                shaped = [part.reshape(one.shape) for one, part in parts]
-                fresh = ArrayRecord(shaped)
+                fresh = ArrayRecord([part.reshape(one.shape) for one, part in parts])
                 records[name] = ArrayRecord(dict(zip(record.keys(), fresh.values(), strict=True)))
             else:
                 records[name] = record

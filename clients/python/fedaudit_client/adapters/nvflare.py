@@ -85,7 +85,18 @@ class FedauditRounds(Widget):
                 if fl_ctx.get_prop(AppConstants.AGGREGATION_ACCEPTED, False):
                     self._accepted(fl_ctx)
             case AppEventType.AFTER_AGGREGATION:
-                self._aggregated()
+                if self._asked:
+                    self._settle()
+                elif self._sent:
+                    # A site that got a task is charged for it, so this round is the last.
+                    number = self._opened().next_round
+                    self._asked = sorted(self._sent)
+                    self._settle()
+                    raise RoundRefused(
+                        number,
+                        f"it ran, but not as the task {self.task!r}, so it was not reserved; "
+                        "name its task by `task`",
+                    )
             case EventType.ABOUT_TO_END_RUN:
                 self._settle()
             case EventType.END_RUN if self._client is not None:
@@ -156,21 +167,6 @@ class FedauditRounds(Widget):
             result = FLModelUtils.from_shareable(fl_ctx.get_prop(AppConstants.TRAINING_RESULT))
             counts = taken_counts(dict(result.metrics or {}))
         self._answered[name] = counts
-
-    def _aggregated(self) -> None:
-        """Raises RoundRefused after a round that was not reserved, which is the last: a site that
-        got a task is charged for it."""
-        if self._asked:
-            self._settle()
-        elif self._sent:
-            number = self._opened().next_round
-            self._asked = sorted(self._sent)
-            self._settle()
-            raise RoundRefused(
-                number,
-                f"it ran, but not as the task {self.task!r}, so it was not reserved; "
-                "name its task by `task`",
-            )
 
     def _settle(self) -> None:
         """Declare the round that is open: all who were asked are charged, for the server may have
