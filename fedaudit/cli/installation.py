@@ -4,7 +4,6 @@ import ctypes
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -380,7 +379,8 @@ def _set_aside(log: Path) -> None:
         source.seek(-_MAX_LOG_BYTES, os.SEEK_END)
         kept = os.open(log.with_suffix(".log.1"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(kept, "wb") as target:
-            shutil.copyfileobj(source, target)
+            # No more: the process writes on.
+            target.write(source.read(_MAX_LOG_BYTES))
     os.truncate(log, 0)
 
 

@@ -83,7 +83,7 @@ def test_values_side_by_side_and_ranges(api: Api) -> None:
         ({"grid": {"seed.x": [1]}}, "/grid/seed.x", "has no place in the base"),
         ({"grid": {NU: []}}, f"/grid/{NU}", "at least 1 item"),
         ({"grid": {NU: [1, 3, 1.0]}}, f"/grid/{NU}", "has 1.0 twice"),
-        ({"grid": {"": [1]}}, "/grid/", "at least 1 character"),
+        ({"grid": {"": [1]}}, "/grid/", "is empty"),
         (
             {"grid": {NU: {"start": 0, "stop": 1, "count": 2, "scale": "log"}}},
             f"/grid/{NU}",
