@@ -134,7 +134,7 @@ def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys:
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     event.listen(engine, "checkout", _refuse_ended)
-    # Of the dialect: with one listener of its own a connection looks for all others as well.
+    # Of the dialect: a connection with its own listener searches all others as well.
     event.listen(engine, "do_execute", _choose_form)
     event.listen(engine, "do_executemany", copy_rows)
     event.listen(engine, "handle_error", _map_timeout_to_operational_error, retval=True)

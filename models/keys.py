@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             person=_person(options),
         )
     except (RuntimeError, ValueError, SQLAlchemyError) as error:
-        # A database's own text has the statement and a link, for whoever wrote the statement.
+        # A database's own text has the statement and a link, for its author.
         sys.stderr.write(f"no key was made: {getattr(error, 'orig', None) or error}\n")
         return 1
     sys.stdout.write(json.dumps(made) + "\n")

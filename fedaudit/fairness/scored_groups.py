@@ -174,7 +174,7 @@ class SetsBeside:
     def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
         """How many rows of each of these each of the sets has, and how many of those are `among`
         some: [ones, sets] each."""
-        # Few of them have rows in one word: each of its turns looks at one more.
+        # Few of them have rows in one word: each turn of the loop checks one more.
         line = InLine(ones)
         order = np.argsort(line.places, kind="stable")
         own = np.repeat(np.arange(len(ones)), line.lengths)[order]
