@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from fedaudit.fairness.scored_groups import (
-    Book,
     DisclosedRows,
     DisclosureDecision,
     Numbered,
+    RememberedSets,
     RowSet,
     ScoredGroups,
     SetsBeside,
@@ -49,7 +49,7 @@ _COUNTED_BEFORE = (
     "out, or hold out other people by another `seed`"
 )
 
-Opened = dict[tuple[str, str], Book]
+Opened = dict[tuple[str, str], RememberedSets]
 """By the key and the numbering of a memory: its sets as they were read last."""
 
 
@@ -84,19 +84,19 @@ class Memory:
     def earlier(self, session: Session) -> Held:
         """What was disclosed before."""
         disclosed, counts = DisclosureRepository(session), self.count(session)
-        books = []
+        remembered = []
         for key, count in counts.items():
-            books.append(self._book(key))
-            if len(books[-1].sets) != count:
-                books[-1].add(
+            remembered.append(self._sets(key))
+            if len(remembered[-1].sets) != count:
+                remembered[-1].add(
                     DisclosedRows(
                         RowSet.from_bytes(one.bits, digest=one.digest),
                         RowSet.from_bytes(one.favourable_bits, digest=one.favourable_digest),
                     )
                     for one in disclosed.sets(key, numbering=self._numbering)
-                    if (one.digest, one.favourable_digest) not in books[-1].sets
+                    if (one.digest, one.favourable_digest) not in remembered[-1].sets
                 )
-        return Held(self.rows, SetsBeside(*books), counts)
+        return Held(self.rows, SetsBeside(*remembered), counts)
 
     def count(self, session: Session) -> dict[str, int]:
         """How many sets were disclosed before, by the key of a memory; never fewer later."""
@@ -106,7 +106,7 @@ class Memory:
 
     def opened_with(self, sets: Sequence[DisclosedRows]) -> None:
         """Notes what was added to it."""
-        self._book(self.key).add(sets)
+        self._sets(self.key).add(sets)
 
     def add(self, session: Session, sets: Sequence[DisclosedRows]) -> None:
         """Remembers what is disclosed. Lock `locks` before."""
@@ -117,8 +117,8 @@ class Memory:
             self.key, numbering=self._numbering, sets=stored, anchors=self.anchors
         )
 
-    def _book(self, key: str) -> Book:
-        return self.opened.setdefault((key, self._numbering), Book())
+    def _sets(self, key: str) -> RememberedSets:
+        return self.opened.setdefault((key, self._numbering), RememberedSets())
 
     @property
     def _numbering(self) -> str:

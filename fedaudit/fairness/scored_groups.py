@@ -125,7 +125,7 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
-class InLine:
+class JoinedSets:
     """Sets one after the other: [words] each."""
 
     def __init__(self, sets: Sequence[RowSet]) -> None:
@@ -135,20 +135,20 @@ class InLine:
         self.words = np.concatenate([np.zeros(0, np.uint64), *(one.words for one in sets)])
 
 
-class Book:
+class RememberedSets:
     """Sets that were disclosed, to which others are added."""
 
     def __init__(self, sets: Iterable[DisclosedRows] = ()) -> None:
         self.sets: dict[tuple[str, str], DisclosedRows] = {}
         """By their keys."""
-        self.lines: list[InLine] = []
+        self.lines: list[JoinedSets] = []
         self.add(sets)
 
     def add(self, sets: Iterable[DisclosedRows]) -> None:
         """Those that it has not yet."""
         new = {one.key: one for one in sets if one.key not in self.sets}
         self.sets |= new
-        self.lines.append(InLine([one.rows for one in new.values()]))
+        self.lines.append(JoinedSets([one.rows for one in new.values()]))
 
 
 _WORDS_AT_ONCE = 1 << 20
@@ -157,9 +157,9 @@ _WORDS_AT_ONCE = 1 << 20
 class SetsBeside:
     """Sets in one array, with which others are compared many times as fast as one by one."""
 
-    def __init__(self, *books: Book) -> None:
-        lines = [InLine([]), *(line for book in books for line in book.lines)]
-        self.sets = [one for book in books for one in book.sets.values()]
+    def __init__(self, *remembered: RememberedSets) -> None:
+        lines = [JoinedSets([]), *(line for one in remembered for line in one.lines)]
+        self.sets = [one for known in remembered for one in known.sets.values()]
         self.sizes = np.array([one.rows.rows for one in self.sets], dtype=np.int64)
         """[sets]: rows of each."""
         lengths = np.concatenate([one.lengths for one in lines])
@@ -175,7 +175,7 @@ class SetsBeside:
         """How many rows of each of these each of the sets has, and how many of those are `among`
         some: [ones, sets] each."""
         # Few of them have rows in one word: each turn of the loop checks one more.
-        line = InLine(ones)
+        line = JoinedSets(ones)
         order = np.argsort(line.places, kind="stable")
         own = np.repeat(np.arange(len(ones)), line.lengths)[order]
         own_words = line.words[order]

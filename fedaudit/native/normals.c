@@ -101,7 +101,8 @@ INLINE int64_t side_by_side(Place *from, int64_t left, int64_t *at)
     return size;
 }
 
-/* Normal numbers [rows][2][half] of as many words. */
+/* Normal numbers [rows][2][half] of as many words, whose place they may take: pairs are read before they are
+   written. */
 KERNEL void fedaudit_normals(const uint64_t *words, int64_t rows, int64_t half, double *numbers)
 {
     uint64_t radii[PAIRS] = {0}, angles[PAIRS] = {0};

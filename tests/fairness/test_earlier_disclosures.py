@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from fedaudit.fairness import scored_groups
 from fedaudit.fairness.joint_disclosure import Population, decide_together
 from fedaudit.fairness.scored_groups import (
-    Book,
     Comparison,
     DisclosedRows,
     Neighbourhood,
+    RememberedSets,
     RowClients,
     RowSet,
     SetsBeside,
@@ -34,11 +34,11 @@ def judged(numbers, favourable=()) -> DisclosedRows:
 
 
 def any_near(near: Neighbourhood, one: DisclosedRows, others) -> bool:
-    return Comparison([one], SetsBeside(Book(others)), near).any_near(one)
+    return Comparison([one], SetsBeside(RememberedSets(others)), near).any_near(one)
 
 
 def conflicting(own, earlier, near) -> set[str]:
-    return scored_groups.conflicting(own, SetsBeside(Book(earlier)), near)
+    return scored_groups.conflicting(own, SetsBeside(RememberedSets(earlier)), near)
 
 
 def people(clients) -> RowClients:
