@@ -326,7 +326,8 @@ class SiloRecords:
     """Records whose gradients an audit replaces."""
 
     def batches(self, taken: Bools) -> Iterator[RecordBatch]:
-        """The records that take part in each step, of `budget_uses` [steps, silos, rows]."""
+        """The records that take part in each step, of `budget_uses` [steps, silos, rows].
+        The features of one are overwritten by the next."""
         rows, sizes = sampled_rows(taken)
         # Padding may point at any record: the first of all.
         within = np.arange(rows.shape[-1]) < sizes[..., None]
