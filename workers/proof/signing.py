@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.audit_log import AuditChain, SignedHead
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.encoding import genesis, salt_hash
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
@@ -24,11 +25,9 @@ from fedaudit.ledger.statements import (
     CLAIMS_ALGORITHM,
     DATABASE,
     WORKER,
-    AuditChain,
     Checkpoint,
     Envelope,
     PublicKey,
-    SignedHead,
     SigningKey,
     link_of,
 )
