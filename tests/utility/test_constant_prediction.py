@@ -102,17 +102,30 @@ def test_outcomes_are_counted_by_the_hypothesis_that_predicted_them():
     assert found.rows_by_group["sex"].tolist() == [1, 2]
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.floats(-9, 9, width=32)), min_size=1, max_size=30),
-    st.floats(-9, 9),
-)
-def test_no_other_number_has_a_smaller_mean_of_root_means(pairs, other):
-    client, target = zip(*pairs, strict=True)
-    rows = rows_of(client, target)
-    shape = LossShape(row="squared", classes=0, root_mean=True, by_client=True)
-    best = validation_loss(shape, rows, best_constant(rows, shape).values)
-    assert best <= validation_loss(shape, rows, (rows.target - other) ** 2) + 1e-6
+_TRIPLES = st.tuples(st.integers(0, 3), st.integers(0, 2), st.floats(-9, 9, width=32))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(_TRIPLES, min_size=1, max_size=30), st.floats(-9, 9), st.booleans(), st.booleans())
+def test_no_other_number_of_a_hypothesis_has_a_smaller_mean_of_root_means(
+    triples, other, of_clients, by_client
+):
+    client, chosen, target = map(np.array, zip(*triples, strict=True))
+    rows = rows_of(client, target, hypothesis=client if of_clients else chosen)
+    shape = LossShape(row="squared", classes=0, root_mean=True, by_client=by_client)
+    values = best_constant(rows, shape).values
+    best = validation_loss(shape, rows, values)
+    for own in np.unique(rows.hypothesis):
+        changed = np.where(rows.hypothesis == own, (rows.target - other) ** 2, values)
+        assert best <= validation_loss(shape, rows, changed) + 1e-6
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_every_client_of_a_large_federation_has_a_constant_of_its_own(classes):
+    client = np.repeat(np.arange(100_000), 3)
+    rows = rows_of(client, client % 3 if classes else client, hypothesis=client)
+    shape = LossShape(row="squared", classes=classes, root_mean=not classes, by_client=True)
+    assert best_constant(rows, shape).values.max() == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("classes", [0, 2])
