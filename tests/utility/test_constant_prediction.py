@@ -151,16 +151,17 @@ def test_a_model_of_one_constant_a_hypothesis_is_no_better_than_the_constants(cl
     assert over.degenerate is False
 
 
-def test_luck_on_few_clients_is_not_shown():
-    useful = 0
-    for seed in range(200):
+@pytest.mark.parametrize("clients", [10, 20])
+def test_luck_on_few_clients_is_not_shown_and_a_gain_is(clients: int) -> None:
+    def shown(right: float, seed: int) -> bool:
         random = np.random.default_rng(seed)
-        target = (random.random(300) < 0.5).astype(float)
-        predicted = (random.random(300) < 0.5).astype(float)
+        target = (random.random(clients * 130) < 0.5).astype(float)
+        predicted = np.where(random.random(len(target)) < right, target, 1 - target)
         values = np.where(predicted == target, 0.6, 0.8)
-        rows = rows_of(np.repeat(np.arange(10), 30), target, predicted, values)
+        rows = rows_of(np.repeat(np.arange(clients), 130), target, predicted, values)
         shape = LossShape(row="log", classes=2, root_mean=False, by_client=True)
-        compared = compare_with_constant(rows, shape)
-        useful += judge_comparison(compared).degenerate is False
+        return judge_comparison(compare_with_constant(rows, shape)).degenerate is False
+
     # At 2.5 %, 15 or more of 200 come about in fewer than one of a thousand repetitions.
-    assert useful < 15
+    assert sum(shown(0.5, seed) for seed in range(200)) < 15
+    assert sum(shown(0.58, seed) for seed in range(20)) > 15
