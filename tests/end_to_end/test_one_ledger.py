@@ -3,7 +3,6 @@
 Every mechanism is compared with the service in `test_service_equals_local.py`.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,12 +37,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 
 
 @pytest.fixture(scope="module")
-def places(
-    sources: Path,
-    service: Service,
-    production: dict[str, str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[list[Place]]:
+def places(sources, service, production, tmp_path_factory):
     """`fedaudit up` by itself, and on Postgres and a broker, where the real data are as well."""
     environment = clean_environment(FEDAUDIT_SOURCES_DIR=str(sources), **production)
     with running(data_dir=tmp_path_factory.mktemp("production"), environment=environment) as other:

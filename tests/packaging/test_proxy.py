@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 from ipaddress import ip_network
 from pathlib import Path
@@ -111,9 +110,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def proxied(
-    environment: dict[str, str], tmp_path: Path
-) -> Iterator[tuple[httpx.Client, int, str, Path]]:
+def proxied(environment, tmp_path):
     """A client of the API behind nginx, the port, a key and where nginx logs.
 
     Its time limits are shortened.

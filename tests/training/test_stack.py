@@ -367,9 +367,7 @@ def stopping_round(found: dict[int, float], patience: int) -> int | None:
 @pytest.mark.parametrize(
     ("patience", "every", "validation_clients"), [(1, 1, None), (2, 3, 9), (5, 1, 9), (5, 3, None)]
 )
-def test_patience_ends_training_after_that_many_validations(
-    patience: int, every: int, validation_clients: int | None
-) -> None:
+def test_patience_ends_training_after_that_many_validations(patience, every, validation_clients):
     stopping = {"validate_every": every, "validation_clients": validation_clients}
     changes = {"training__rounds": 200, "privacy__noise_multiplier": 5.0}
     endless, _ = train(groups_spec(training__stopping=stopping, **changes))

@@ -1,10 +1,8 @@
 """Signing in without a client's secret, at a provider that demands the proof of RFC 7636."""
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 import oidc_provider_mock._app as provider
-import pytest
 from authlib.oauth2.rfc7636 import CodeChallenge
 from oidc_provider_mock import User, run_server_in_thread
 
@@ -42,9 +40,7 @@ class _PublicGrant(provider.AuthorizationCodeGrant):
         super().validate_token_request()
 
 
-def test_a_client_without_a_secret_proves_that_it_asked(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_without_a_secret_proves_that_it_asked(sqlite_url, tmp_path, monkeypatch):
     monkeypatch.setattr(provider, "AuthorizationCodeGrant", _PublicGrant)
     ada = User(sub="ada-1", claims=PEOPLE["ada-1"])
     with run_server_in_thread(user_claims=[ada], require_nonce=True) as server:

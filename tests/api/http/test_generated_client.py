@@ -3,17 +3,12 @@
 import json
 import sys
 from importlib import import_module
-from pathlib import Path
 
-import pytest
-
-from tests.api.service import Api, finish
+from tests.api.service import finish
 from tests.client.generated import PACKAGE, bodies, generate, lost
 
 
-def test_it_sends_every_example_and_reads_the_answers(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_sends_every_example_and_reads_the_answers(api, tmp_path, monkeypatch):
     document = api.get("/openapi.json", key=None).json()
     generate(document, tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

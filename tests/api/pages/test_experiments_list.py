@@ -36,9 +36,7 @@ def test_a_row_says_cost_guarantee_gap_utility_and_outcome(api: Api) -> None:
     assert "checkbox" not in waiting
 
 
-def test_an_accuracy_has_no_bar_and_says_where_the_model_is_not_shown_to_be_useful(
-    api: Api,
-) -> None:
+def test_an_accuracy_has_no_bar_and_says_where_the_model_is_not_shown_to_be_useful(api):
     names = {"useless": ["model-decides-nothing"], "useful": ["gates-failed"], "earlier": None}
     for name, codes in names.items():
         ended = api.submit(spec(name=name))["id"]

@@ -2,10 +2,7 @@
 
 import html
 import re
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from api.shared.page_printer import PagePrinter
 from fedaudit.ledger.bundle import opened_bundle
@@ -24,9 +21,7 @@ def _links(page: str) -> set[str]:
     return {html.unescape(href) for href in re.findall(r'<a href="([^"]*)" download', page)}
 
 
-def test_every_file_of_a_report_is_what_the_api_says(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_file_of_a_report_is_what_the_api_says(api, tmp_path, monkeypatch):
     monkeypatch.setattr(PagePrinter, "pdf", printed)
     base = _finished(api)
     visitor = signed_in(api)

@@ -4,8 +4,6 @@ import io
 import json
 import zipfile
 
-import pytest
-
 from api.shared.page_printer import PagePrinter
 from fedaudit.reports.readings.readings import reading
 from tests.api.pages.browser import signed_in
@@ -59,9 +57,7 @@ def test_an_unknown_reading_is_refused_with_the_choices(api: Api) -> None:
         assert all(f"'{choice}'" in fault["message"] for choice in FORMS)
 
 
-def test_a_dossier_is_made_from_the_stored_report(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dossier_is_made_from_the_stored_report(api, monkeypatch):
     monkeypatch.setattr(PagePrinter, "pdf", lambda _self, _page: b"%PDF")
     id_ = api.submit()["id"]
     finish(api, id_)

@@ -150,9 +150,7 @@ def test_a_changed_multiplier_is_found_though_the_report_was_signed_again(tmp_pa
 
 
 @pytest.mark.parametrize(("asked", "failed"), [(4.0, []), (3.9, ["report.target_met"])])
-def test_a_target_that_the_noise_does_not_meet_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: float, failed: list[str]
-) -> None:
+def test_a_target_that_the_noise_does_not_meet_is_found(tmp_path, monkeypatch, asked, failed):
     # Six rounds of n / nu = 2 / 3.
     privacy = small_run.SPEC.privacy.model_copy(update={"target": LeakageTarget(leakage=asked)})
     monkeypatch.setattr(small_run, "SPEC", small_run.SPEC.model_copy(update={"privacy": privacy}))

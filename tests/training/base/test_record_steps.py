@@ -136,9 +136,7 @@ def test_a_round_is_what_a_plain_loop_makes_of_it() -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 150), min_size=1, max_size=5), st.integers(0, 2**31))
 @pytest.mark.parametrize("shape", [SMALL, LARGE], ids=str)
-def test_a_silo_does_not_notice_its_neighbours(
-    shape: DenseShape, sizes: list[int], seed: int
-) -> None:
+def test_a_silo_does_not_notice_its_neighbours(shape, sizes, seed):
     """To the last bit."""
     records = silos_of(sizes, width=shape.sizes[0], seed=seed)
     play = steps(shape, optimiser=RmsProp(0.01))
