@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from api import metrics as names
-from tests.api.metrics.scrapes import scrape
+from tests.api.metrics.test_metrics import scrape
 from tests.api.service import running_api, settings_for
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ import pytest
 
 from api.app import uploads_of
 from infrastructure.settings import Settings
-from tests.api.http.test_proxies import api_process, environment, sign_in
+from tests.api.http.test_connections import api_process, environment, sign_in
 from tests.api.service import SPEC
 from tests.packaging.compose import ROOT, resolved_services
 

@@ -2,7 +2,10 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,9 +14,39 @@ from openapi_spec_validator import validate
 from pydantic import BaseModel
 
 from api import openapi
+from api.app import create_app
 from fedaudit.spec.registration import parse_uploaded
-from tests.api.http.promised import PROMISED, promises
+from infrastructure.settings import Settings
 from tests.api.service import SPEC, Api, finish
+from tests.client.generated import PACKAGE, bodies, generate, lost
+
+PROMISED = Path(__file__).with_name("promised.json")
+
+
+def promises(document: dict[str, Any]) -> dict[str, Any]:
+    """The names of a document: each operation with its place and parameters, the fields of each
+    schema, and the fields without which a body is refused."""
+    sent, operations = set(), {}
+    for path, item in document["paths"].items():
+        for method, one in item.items():
+            names = [f"{part['in']} {part['name']}" for part in one.get("parameters", [])]
+            operations[one["operationId"]] = [f"{method.upper()} {path}", *sorted(names)]
+            for content in one.get("requestBody", {}).get("content", {}).values():
+                sent.add(content["schema"].get("$ref", "").rpartition("/")[2])
+    schemas = document["components"]["schemas"]
+    fields = {name: sorted(one.get("properties", ())) for name, one in sorted(schemas.items())}
+    needed = {name: sorted(schemas[name].get("required", ())) for name in sorted(sent - {""})}
+    return {"operations": operations, "fields": fields, "needed": needed}
+
+
+if __name__ == "__main__":
+    found = promises(create_app(Settings()).openapi())
+    lines = {
+        kind: ",\n".join(f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in names.items())
+        for kind, names in found.items()
+    }
+    whole = ",\n".join(f' "{kind}": {{\n{text}\n }}' for kind, text in lines.items())
+    PROMISED.write_text(f"{{\n{whole}\n}}\n", "utf-8")
 
 
 @pytest.fixture
@@ -181,3 +214,39 @@ def test_the_page_fetches_nothing_from_elsewhere(api: Api) -> None:
     assert "docs/assets/swagger-ui-bundle.js" in addresses
     assert '<a href="./">' in response.text
     assert "http" not in api.get("/docs/start.js", key=None).text
+
+
+# -- a client that openapi-python-client makes sends every example, and reads what is answered ----
+
+
+def test_it_sends_every_example_and_reads_the_answers(api, tmp_path, monkeypatch):
+    document = api.get("/openapi.json", key=None).json()
+    generate(document, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    models = import_module(f"{PACKAGE}.models")
+    found = [*bodies(document)]
+    assert len(found) > 50
+    for name, schema, body in found:
+        assert lost(body, getattr(models, schema).from_dict(body).to_dict()) == "", name
+
+    [spec] = [body for name, _, body in found if name == "submit_experiment"]
+    submitted = api.post("/v1/experiments", json=spec).json()
+    id_ = submitted["id"]
+    read = models.SubmittedBody.from_dict(submitted)
+    assert isinstance(read.spec, models.ExperimentSpec)
+    # What was answered is sent again as it is.
+    assert api.post("/v1/experiments", json=read.spec.to_dict()).status_code == 202
+    finish(api, id_)
+    for path, schema in {
+        f"/experiments/{id_}": "ExperimentBody",
+        f"/experiments/{id_}/report": "Report",
+        f"/experiments/{id_}/privacy-ledger": "LedgerPage",
+        f"/experiments/{id_}/fairness": "FairnessPage",
+        "/federations": "FederationPage",
+        "/reports": "ReportPage",
+    }.items():
+        # As Python writes times.
+        answer = json.loads(api.get(f"/v1{path}").text.replace('Z"', '+00:00"'))
+        assert lost(answer, getattr(models, schema).from_dict(answer).to_dict()) == "", path
+    for module in [name for name in sys.modules if name.startswith(PACKAGE)]:
+        del sys.modules[module]
