@@ -63,18 +63,9 @@ def test_every_cell_of_the_sweep_loads() -> None:
 
 def test_examples_are_there() -> None:
     assert {path.stem for path in EXAMPLES} >= {
-        "hospital",
-        "hospital-providers",
-        "synthetic-linear",
-        "synthetic-groups-k1",
-        "synthetic-groups-k2",
-        "federated-averaging",
-        "ifca",
-        "table-income",
-        "income-intersections",
-        "heart-disease",
-        "heart-disease-records",
-        "adult-occupation",
+        *("hospital", "hospital-providers", "synthetic-linear", "synthetic-groups-k1"),
+        *("synthetic-groups-k2", "federated-averaging", "ifca", "table-income"),
+        *("income-intersections", "heart-disease", "heart-disease-records", "adult-occupation"),
         "mnist",
     }
 

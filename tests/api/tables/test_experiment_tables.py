@@ -18,20 +18,8 @@ from models.values import RoundRow
 from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finished, play, spec
 
 COLUMNS = [
-    "round",
-    "release",
-    "subject_kind",
-    "subject",
-    "observer",
-    "component",
-    "outcome",
-    "epsilon",
-    "delta",
-    "adjacency",
-    "radius",
-    "leakage",
-    "leakage_total",
-    "guarantee",
+    *("round", "release", "subject_kind", "subject", "observer", "component", "outcome", "epsilon"),
+    *("delta", "adjacency", "radius", "leakage", "leakage_total", "guarantee"),
 ]
 
 

@@ -134,9 +134,7 @@ def test_another_mechanism_in_the_ledger_is_found(material, name, changes):
     ],
     ids=str,
 )
-def test_events_of_records_are_those_of_spec_and_report(
-    material, change, check, outcome
-):
+def test_events_of_records_are_those_of_spec_and_report(material, change, check, outcome):
     found, plan = with_plan(material, "records")
     kept = json.loads(plan.events_json)
     for repeated_events in kept.values():
