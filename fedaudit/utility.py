@@ -190,10 +190,11 @@ class _Parts:
         return np.asarray(self.size * (self.mean - numbers[self.hypothesis]) ** 2 + self.spread)
 
 
-_SWEEPS = 4
-"""Over the constants of all hypotheses, each improved with the others as they are."""
+_SWEEPS = 100
+"""At most, over the constants of all hypotheses, each improved with the others as they are."""
 _STEPS = 150
 _CLOSE = 1e-12
+_STILL = 1e-9
 
 
 def _smallest(rows: MeasuredRows, weights: Floats, start: Floats) -> Floats:
@@ -207,12 +208,15 @@ def _smallest(rows: MeasuredRows, weights: Floats, start: Floats) -> Floats:
     found, owners = start.copy(), parts.hypothesis
     own = [np.flatnonzero(owners == place) for place in range(len(found))]
     for _ in range(_SWEEPS):
+        before = found.copy()
         for place, chosen in enumerate(own):
             squares = parts.squares(found)
             squares[chosen] = 0.0
             rest = _added(parts.client, squares, kinds=rows.clients)
             mine = parts.only(chosen)
             found[place] = _lowest(mine, rest[mine.client], scale[mine.client], found)[place]
+        if np.abs(found - before).max() <= _STILL * np.ptp(parts.mean):
+            break
     return found
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, log_loss
@@ -107,6 +107,8 @@ _TRIPLES = st.tuples(st.integers(0, 3), st.integers(0, 2), st.floats(-9, 9, widt
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(_TRIPLES, min_size=1, max_size=30), st.floats(-9, 9), st.booleans(), st.booleans())
+@example([(0, 0, 0.0), (0, 0, 3.0), (0, 1, 5.0), (1, 0, 1.0), (1, 1, 0.0)], 1.0, False, True)
+@example([(0, 0, 0.0), (0, 0, 0.0), (0, 1, 5.0), (1, 0, 1.0), (1, 1, 0.0)], 1.0, False, True)
 def test_no_other_number_of_a_hypothesis_has_a_smaller_mean_of_root_means(
     triples, other, of_clients, by_client
 ):
