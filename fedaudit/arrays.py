@@ -1,5 +1,7 @@
 """Arrays by the type of their numbers, for signatures; what has one states its shape."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,3 +11,10 @@ Floats32 = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Ints16 = NDArray[np.int16]
 Ints32 = NDArray[np.int32]
+
+
+def renumbered(numbers: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    """The distinct ones of small numbers from 0, ascending, and the place of each in them: what
+    `np.unique` finds by sorting."""
+    present = np.bincount(numbers) > 0
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]

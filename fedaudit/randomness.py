@@ -16,7 +16,7 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import IntEnum, unique
 from itertools import pairwise
 from typing import Protocol
 
@@ -45,6 +45,7 @@ _CIPHER_BLOCK = 16
 _MAX_CIPHERS = 1024
 
 
+@unique
 class Purpose(IntEnum):
     """What numbers are drawn for; two purposes never share a number."""
 

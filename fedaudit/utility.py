@@ -8,8 +8,9 @@ better than any one of them, and still ignores the row that it predicts.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, assert_never
 
 import numpy as np
@@ -18,7 +19,6 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
 from fedaudit.fairness.ranking import Ranking, ScoredOutcomes, rank_rows
 from fedaudit.judgement import Gained, Judgement, judge_model
-from fedaudit.native.library import PredictedAlike, best_number
 
 RowLoss = Literal["squared", "log"]
 
@@ -77,18 +77,9 @@ class LossShape:
 
     def of_clients(self, values: Floats, rows: MeasuredRows) -> Floats:
         """Each client's loss from its rows' values [rows]: [clients]."""
-        return self.client_means(rows)(values)
-
-    def client_means(self, rows: MeasuredRows) -> Callable[[Floats], Floats]:
-        """`of_clients` of these rows, for many values."""
-        counts = np.bincount(rows.client, minlength=rows.clients)
-
-        def losses(values: Floats) -> Floats:
-            sums = np.bincount(rows.client, weights=values, minlength=rows.clients)
-            means: Floats = sums / counts
-            return np.sqrt(means) if self.root_mean else means
-
-        return losses
+        sums = np.bincount(rows.client, weights=values, minlength=rows.clients)
+        means: Floats = sums / np.bincount(rows.client, minlength=rows.clients)
+        return np.sqrt(means) if self.root_mean else means
 
     def row_weights(self, rows: MeasuredRows) -> Floats:
         """How much a row counts, [rows], adding up to 1."""
@@ -107,11 +98,6 @@ class LossShape:
 ConstantKind = Literal["majority", "mean", "number"]
 """`mean` of the targets; `number`, that with the smallest loss where this is not the mean."""
 
-_GOLDEN = (5**0.5 - 1) / 2
-_STEPS = 60
-_SWEEPS = 4
-"""Over the constants of all hypotheses, each improved with the others as they are."""
-
 
 @dataclass(frozen=True, eq=False)
 class ConstantPrediction:
@@ -126,105 +112,140 @@ class ConstantPrediction:
 
 def best_constant(rows: MeasuredRows, shape: LossShape) -> ConstantPrediction:
     """The best constants for the rows."""
+    own, weights = rows.hypothesis, shape.row_weights(rows)
     if shape.classes:
-        truth, weights = rows.target.astype(np.int64), shape.row_weights(rows)
-        values = np.zeros(len(truth))
-        for own in _of_hypotheses(rows):
-            if own.any():
-                shares = np.bincount(truth[own], weights=weights[own], minlength=shape.classes)
-                values[own] = _losses(shares / shares.sum(), truth[own], shape)
+        truth = rows.target.astype(np.int64)
+        shares = _counts(truth, rows, weights, kinds=shape.classes)
+        shares /= np.maximum(shares.sum(-1, keepdims=True), _TINY)
+        values = _losses(shares, own, truth, shape)
         return ConstantPrediction("majority", truth == most_frequent(truth, rows), values)
-    weights = shape.row_weights(rows)
-    found = np.array(
-        [
-            np.average(rows.target[own], weights=weights[own]) if own.any() else 0.0
-            for own in _of_hypotheses(rows)
-        ]
-    )
+    sums = np.bincount(own, weights=weights * rows.target)
+    found = sums / np.maximum(np.bincount(own, weights=weights), _TINY)
     kind: ConstantKind = "mean"
     if shape.root_mean:
-        found, kind = _smallest(rows, shape, found), "number"
-    return ConstantPrediction(kind, None, (rows.target - found[rows.hypothesis]) ** 2)
+        found, kind = _smallest(rows, shape.client_weights(rows), found), "number"
+    return ConstantPrediction(kind, None, (rows.target - found[own]) ** 2)
+
+
+_TINY = np.finfo(np.float64).tiny
 
 
 def most_frequent(values: Ints, rows: MeasuredRows, weights: Floats | None = None) -> Ints:
     """For each row, the most frequent of `values` [rows] over its hypothesis's rows, which count
     by their `weights` [rows]: [rows]."""
-    found = np.zeros(len(values), dtype=np.int64)
-    for own in _of_hypotheses(rows):
-        if own.any():
-            counted = None if weights is None else weights[own]
-            found[own] = np.bincount(values[own], weights=counted).argmax()
-    return found
+    counts = _counts(values, rows, weights, kinds=1 + int(values.max(initial=0)))
+    return np.asarray(counts.argmax(-1)[rows.hypothesis], dtype=np.int64)
 
 
-def _of_hypotheses(rows: MeasuredRows) -> list[Bools]:
-    return [rows.hypothesis == one for one in range(int(rows.hypothesis.max(initial=0)) + 1)]
+def _counts(values: Ints, rows: MeasuredRows, weights: Floats | None, *, kinds: int) -> Floats:
+    """[k, kinds]: how many rows of each hypothesis have each of `values`, by their weights."""
+    hypotheses = 1 + int(rows.hypothesis.max(initial=0))
+    place = rows.hypothesis * kinds + values
+    return _added(place, weights, kinds=hypotheses * kinds).reshape(hypotheses, kinds)
 
 
-def _losses(shares: Floats, truth: Ints, shape: LossShape) -> Floats:
-    """The loss of each row of true class [rows] under the probabilities [classes]."""
+def _losses(shares: Floats, own: Ints, truth: Ints, shape: LossShape) -> Floats:
+    """The loss of each row of true class [rows] under its own of the probabilities [k, classes]."""
+    right = shares[own, truth]
     match shape.row:
         case "log":
-            found: Floats = -np.log(shares[truth])
+            found: Floats = -np.log(right)
             return found
         case "squared":
             # Over all classes: (1 - p)^2 for the true one and p^2 for each of the others.
-            others = (shares**2).sum() - shares[truth] ** 2
-            return np.asarray(((1.0 - shares[truth]) ** 2 + others) / shape.classes)
+            others = (shares**2).sum(-1)[own] - right**2
+            return np.asarray(((1.0 - right) ** 2 + others) / shape.classes)
         case _:
             assert_never(shape.row)
 
 
-def _smallest(rows: MeasuredRows, shape: LossShape, found: Floats) -> Floats:
-    """The constants [k] with the smallest loss, which is convex in them."""
-    weights, mean = shape.client_weights(rows), shape.client_means(rows)
-    ends = float(rows.target.min()), float(rows.target.max())
-    total = weights.sum()
-    owners = [np.flatnonzero(own) for own in _of_hypotheses(rows)]
-    targets = [rows.target[own] for own in owners]
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The rows of one client that one hypothesis predicts, by what their sum of squares about any
+    number follows from. [parts] each."""
 
-    def improved(place: int, values: Floats) -> float:
-        """The best number at one place; `values` [rows], of the constants elsewhere as they are,
-        are overwritten at its rows."""
-        alike = PredictedAlike(
-            target=rows.target,
-            client=rows.client,
-            own=rows.hypothesis == place,
-            values=values,
-            weights=weights,
-        )
-        best = best_number(alike, low=ends[0], high=ends[1], golden=_GOLDEN, steps=_STEPS)
-        if best is not None:
-            return best
+    client: Ints
+    hypothesis: Ints
+    size: Floats
+    mean: Floats
+    spread: Floats
+    """The sum of squares about the mean."""
 
-        def loss(number: float) -> float:
-            values[owners[place]] = (targets[place] - number) ** 2
-            return float((mean(values) * weights).sum() / total)
+    @classmethod
+    def of(cls, rows: MeasuredRows) -> "_Parts":
+        """All parts of the rows."""
+        place = rows.client * (1 + rows.hypothesis.max(initial=0)) + rows.hypothesis
+        _, first, part = np.unique(place, return_index=True, return_inverse=True)
+        size = _added(part)
+        mean = _added(part, rows.target) / size
+        spread = _added(part, (rows.target - mean[part]) ** 2)
+        return cls(rows.client[first], rows.hypothesis[first], size, mean, spread)
 
-        return _minimum(loss, *ends)
+    def only(self, chosen: Ints | Bools) -> "_Parts":
+        """Some of them."""
+        return _Parts(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
-    found = found.copy()
-    for _ in range(1 if len(found) == 1 else _SWEEPS):
-        for place in range(len(found)):
-            found[place] = improved(place, (rows.target - found[rows.hypothesis]) ** 2)
+    def squares(self, numbers: Floats) -> Floats:
+        """Sums of squares about the number of each one's hypothesis, of `numbers` [k]."""
+        return np.asarray(self.size * (self.mean - numbers[self.hypothesis]) ** 2 + self.spread)
+
+
+_SWEEPS = 100
+"""At most, over the constants of all hypotheses, each improved with the others as they are."""
+_STEPS = 150
+_CLOSE = 1e-12
+_STILL = 1e-9
+
+
+def _smallest(rows: MeasuredRows, weights: Floats, start: Floats) -> Floats:
+    """The constants [k] with the smallest mean of the clients' root mean squares, which count by
+    their `weights` [clients]."""
+    parts = _Parts.of(rows)
+    # A root mean square is this much of the root of the sum.
+    scale: Floats = weights / np.sqrt(np.bincount(rows.client, minlength=rows.clients))
+    if len(parts.size) == rows.clients:  # no client has rows of two hypotheses
+        return _lowest(parts, np.zeros(rows.clients), scale[parts.client], start)
+    found, owners = start.copy(), parts.hypothesis
+    own = [np.flatnonzero(owners == place) for place in range(len(found))]
+    for _ in range(_SWEEPS):
+        before = found.copy()
+        for place, chosen in enumerate(own):
+            squares = parts.squares(found)
+            squares[chosen] = 0.0
+            rest = _added(parts.client, squares, kinds=rows.clients)
+            mine = parts.only(chosen)
+            found[place] = _lowest(mine, rest[mine.client], scale[mine.client], found)[place]
+        if np.abs(found - before).max() <= _STILL * np.ptp(parts.mean):
+            break
     return found
 
 
-def _minimum(loss: Callable[[float], float], low: float, high: float) -> float:
-    """Where a convex function is smallest between two ends, by golden section."""
-    inner = [high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)]
-    values = [loss(inner[0]), loss(inner[1])]
-    for _ in range(_STEPS):
-        if values[0] <= values[1]:
-            high = inner[1]
-            inner = [high - _GOLDEN * (high - low), inner[0]]
-            values = [loss(inner[0]), values[0]]
-        else:
-            low = inner[0]
-            inner = [inner[1], low + _GOLDEN * (high - low)]
-            values = [values[1], loss(inner[1])]
-    return (low + high) / 2
+def _lowest(parts: _Parts, rest: Floats, scale: Floats, start: Floats) -> Floats:
+    """The numbers [k] at which the sum of scale * sqrt(rest + squares) [parts] is smallest.
+
+    It is convex in each: Newton's method, within ends that are halved at every third step, up to a
+    slope of 1e-12 of the steepest possible.
+    """
+    own, numbers = parts.hypothesis, start.copy()
+    sums = partial(_added, own, kinds=len(start))
+    steepest = sums(scale * np.sqrt(parts.size))
+    low = np.full(len(start), parts.mean.min(initial=0.0))
+    high = np.full(len(start), parts.mean.max(initial=0.0))
+    width = high - low
+    for step in range(_STEPS):
+        gap = numbers[own] - parts.mean
+        least = rest + parts.spread
+        total = np.maximum(least + parts.size * gap**2, _TINY)
+        pull = scale * parts.size / np.sqrt(total)
+        slope, bend = sums(pull * gap), sums(pull * (least / total))
+        high, low = np.where(slope >= 0, numbers, high), np.where(slope <= 0, numbers, low)
+        done = (np.abs(slope) <= _CLOSE * steepest) | (high - low <= _CLOSE * width)
+        if done.all():
+            break
+        newton = numbers - slope / np.maximum(bend, _TINY)
+        inside = (low < newton) & (newton < high) & (step % 3 < 2)
+        numbers = np.where(done, numbers, np.where(inside, newton, (low + high) / 2))
+    return numbers
 
 
 NORMAL_95 = 1.959964
@@ -358,8 +379,12 @@ def _count(rows: MeasuredRows, which: Bools) -> Ints:
 
 
 def _sums(rows: MeasuredRows, values: Floats) -> Floats:
-    found = np.bincount(rows.client, weights=values, minlength=rows.clients)
-    return np.asarray(found, dtype=np.float64)
+    return _added(rows.client, values, kinds=rows.clients)
+
+
+def _added(places: Ints, values: Floats | None = None, *, kinds: int = 0) -> Floats:
+    """The sums of the values at each place, of at least so many: [places]; counts without any."""
+    return np.bincount(places, values, minlength=kinds).astype(np.float64, copy=False)
 
 
 def _gains(rows: MeasuredRows, constant: ConstantPrediction) -> dict[Gain, Floats]:

@@ -4,9 +4,10 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -14,7 +15,11 @@ from typer.testing import CliRunner
 
 from docs.reference import PAGES, commands
 from fedaudit.cli.main import app
+from fedaudit.privacy.mechanisms.registry import MECHANISMS
+from fedaudit.spec.attacks.attack_spec import AttackKind
 from fedaudit.spec.declared_ledgers import LedgerTerms
+from fedaudit.spec.gates import PLAIN_FIGURES
+from fedaudit.spec.metrics import FAMILIES, RATES
 from tests.house import ROOT
 
 DOCS = ROOT / "docs"
@@ -84,6 +89,20 @@ def test_cheap_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_terms_of_the_manual_are_terms() -> None:
     [terms] = re.findall(r"```yaml\n(name: .*?)```", (DOCS / "ledgers.md").read_text(), re.DOTALL)
     assert LedgerTerms.model_validate(yaml.safe_load(terms)).population == 1000
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("attacks.md", get_args(AttackKind)),
+        ("fairness.md", [*RATES, *(f"{family.name}_" for family in FAMILIES)]),
+        ("gates.md", PLAIN_FIGURES),
+        ("guarantees.md", [mechanism.facts.name for mechanism in MECHANISMS]),
+    ],
+)
+def test_a_page_names_all_that_it_is_about(page: str, names: Iterable[str]) -> None:
+    written = (DOCS / page).read_text("utf-8")
+    assert not [name for name in names if f"`{name}`" not in written]
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))

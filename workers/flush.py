@@ -15,14 +15,14 @@ from fedaudit.federations.federation import DataKey, Federation, data_key
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.columns import batches
+from fedaudit.ledger.columns import batches, entry_of
 from fedaudit.ledger.encoding import Row, genesis, salt_hash
 from fedaudit.ledger.ledger_context import (
     LedgerContext,
     build_metric_context,
     rebuild_ledger_context,
 )
-from fedaudit.ledger.rows import LedgerEntry, charges_report, entry_of, stored_fields
+from fedaudit.ledger.rows import LedgerEntry, charges_report, stored_fields
 from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of

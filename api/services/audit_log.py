@@ -13,7 +13,8 @@ from api.schemas.people import (
 )
 from api.services.lookups import list_page, note
 from api.shared.security import Call, Caller
-from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
+from fedaudit.ledger.audit_log import AuditChain, SignedHead
+from fedaudit.ledger.statements import Envelope, PublicKey
 from models.repositories import AuditLogRepository, SigningKeyRepository
 from models.tables.accounts import AuditHead
 

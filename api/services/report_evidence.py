@@ -14,11 +14,11 @@ from api.services.lookups import find_experiment, find_stored_report, names_of
 from api.shared.security import Caller
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.ledger.rows import UnreadableRow
-from fedaudit.ledger.statements import ChainedSignOff, Envelope, PublicKey
+from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import canonical_hash, check, unchecked, value_at
-from fedaudit.reports.later import statement_in, statement_of
+from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
@@ -285,8 +285,8 @@ def _is_as_found(row: LaterAttacks) -> bool:
     if row.envelope is None:
         return row.statement is None and row.alarms is None
     try:
-        signed, _ = statement_in(Envelope.from_dict(row.envelope))
-        stated = statement_of(row.statement)
+        signed, _ = LaterStatement.in_place(Envelope.from_dict(row.envelope))
+        stated = LaterStatement.of_fields(row.statement)
     except ValueError:
         return False
     place = (signed.experiment_id, signed.number, signed.report_hash, signed.ledger_hash)
@@ -299,7 +299,7 @@ def _is_as_signed(row: SignOff) -> bool:
     try:
         stated = Statement.of_fields(row.statement)
         if row.envelope is not None:
-            signed = ChainedSignOff.of(Envelope.from_dict(row.envelope)).sign_off
+            signed, _ = Statement.in_place(Envelope.from_dict(row.envelope))
             if signed != stated:
                 return False
     except ValueError:

@@ -23,10 +23,11 @@ from fedaudit.cli.output import (
     write_line,
 )
 from fedaudit.cli.remote import connected, is_id
+from fedaudit.ledger.audit_log import AuditChain, SignedHead
 from fedaudit.ledger.bundle import Evidence, NotABundleError, claim_lines, opened_bundle
 from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.run_log import tiles
-from fedaudit.ledger.statements import AuditChain, Envelope, PublicKey, SignedHead
+from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION

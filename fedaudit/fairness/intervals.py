@@ -294,25 +294,48 @@ def mean_limits(clustered: Clustered, part: Floats, whole: Floats, *, share: flo
 
 def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval]:
     """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by Student's
-    t. `are_shares`: whether a row gains 1, 0 or -1. Two clients of average size are then added, of
-    which one gains and one loses all rows (Bonett and Price 2012), so that rows which were never
-    decided differently leave something uncertain."""
+    t. `are_shares`: whether a row gains 1, 0 or -1. Two are then added, of which one gains and one
+    loses (Bonett and Price 2012), so that rows which were never decided differently leave something
+    uncertain: two clients of average size for the end away from 0, and for the end towards it two
+    that have as many rows as one independent row is worth."""
     gained, rows = clustered.totals.T
     worth = clustered.worth(np.array([0.0, 1.0]))
-    added = _over(rows, worth) if are_shares else np.zeros_like(rows)
-    of = rows + 2 * added
-    value = _over(gained, of)
-    squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
-    squares = np.maximum(0.0, squares) + 2 * added**2 * (1 + value**2)
-    error = up_to_two_digits(np.sqrt(_over(worth * squares, (worth - 1) * of**2)))
-    wide = -_student(worth, 1 - level) * np.where(worth >= MIN_WORTH_OF_GAIN, error, np.nan)
-    ends = zip((value - wide).tolist(), (value + wide).tolist(), strict=True)
+    far = near = np.zeros_like(rows)
+    if are_shares:
+        value, squares = _gain_squares(clustered, far)
+        far = _over(rows, worth)
+        # No row varies by less than if all that were decided differently were decided alike.
+        least = np.abs(value) * (1 - np.abs(value))
+        effect = _over(_over(worth * squares, (worth - 1) * rows), least)
+        near = np.where(effect > 0, np.clip(effect, 1.0, far), far)
+    ends = [_gain_ends(clustered, added, worth, share=1 - level) for added in (near, far)]
+    up = gained > 0
+    low, high = (np.where(way, *(one[end] for one in ends)) for end, way in enumerate((up, ~up)))
     return [
-        Interval(low, high, None)
-        if math.isfinite(low)
+        Interval(*found, None)
+        if math.isfinite(found[0])
         else Interval(None, None, "of too few clients to say how it varies")
-        for low, high in ends
+        for found in zip(low.tolist(), high.tolist(), strict=True)
     ]
+
+
+def _gain_squares(clustered: Clustered, added: Floats) -> tuple[Floats, Floats]:
+    """The gain of a row, and the sum of squares of what clients gain beyond it, when two clients
+    with so many rows each are added."""
+    gained, rows = clustered.totals.T
+    value = _over(gained, rows + 2 * added)
+    squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
+    return value, np.maximum(0.0, squares) + 2 * added**2 * (1 + value**2)
+
+
+def _gain_ends(
+    clustered: Clustered, added: Floats, worth: Floats, *, share: float
+) -> tuple[Floats, Floats]:
+    value, squares = _gain_squares(clustered, added)
+    rows = clustered.totals[:, 1] + 2 * added
+    error = up_to_two_digits(np.sqrt(_over(worth * squares, (worth - 1) * rows**2)))
+    wide = -_student(worth, share) * np.where(worth >= MIN_WORTH_OF_GAIN, error, np.nan)
+    return value - wide, value + wide
 
 
 def exact_limits(hits: float, trials: float, *, confidence: float) -> tuple[float, float]:

@@ -218,6 +218,12 @@ def columns_of_rows(rows: Iterable[StoredRow]) -> Iterator[EntryColumns]:
         yield EntryColumns.of_rows(same, inputs)
 
 
+def entry_of(row: StoredRow) -> LedgerEntry:
+    """The entry that one row holds. Raises as `columns_of_rows` does."""
+    [entries] = columns_of_rows([row])
+    return next(entries.entries())
+
+
 def _people(row: StoredRow) -> tuple[str, bool]:
     return row.subject_kind, charges_report(row.observer)
 

@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedaudit.arrays import Floats, Ints32
+from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, genesis, link
-from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, entry_of, place_of
+from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, place_of
 from fedaudit.privacy.accounting.privacy_events import (
     DECLARED,
     Composed,

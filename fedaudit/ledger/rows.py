@@ -15,7 +15,6 @@ from enum import IntEnum
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Floats, Ints16, Ints32
@@ -243,10 +242,6 @@ _HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
 _HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
-_AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
-_LEAST, _MOST = 1e-4, 1e16
-"""Between these Python writes a float without an exponent."""
-_DEL = b"\x7f"
 _OTHER_FORM = "is not in the form in which ledger lines are written"
 _NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
@@ -277,33 +272,8 @@ def _plain(text: object) -> str:
     return found if found.isprintable() else ascii(found)
 
 
-def entry_of(row: StoredRow) -> LedgerEntry:
-    """The entry that a row holds; of many rows `EntryColumns` holds all.
-
-    Raises ValueError or TypeError where its columns do not form one.
-    """
-    outcomes = np.asarray(row.outcomes)
-    if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
-        raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
-    inputs = MechanismParameters.from_dict(row.inputs)
-    return LedgerEntry(
-        round=row.round,
-        release=row.release,
-        subject_kind=row.subject_kind,
-        observer=row.observer,
-        inputs=inputs,
-        subjects=row.subjects,
-        outcomes=outcomes.astype(np.uint8),
-        radii=np.reshape(row.radii, inputs.radii_shape(len(row.subjects))),
-        releases=row.releases,
-        clusters=row.clusters,
-        epsilons=row.epsilons,
-        interrupted=row.interrupted,
-    )
-
-
 def stored_fields(entry: LedgerEntry) -> dict[str, Any]:
-    """The inverse of `entry_of`: what a row holds of an entry, beside its place in the chain."""
+    """What a row holds of an entry, beside its place in the chain."""
     names = ("round", "release", "subject_kind", "observer", "subjects", "outcomes", "releases")
     more = ("clusters", "epsilons", "interrupted")
     fields = {name: getattr(entry, name) for name in (*names, *more)}
@@ -343,10 +313,6 @@ def to_line(row: StoredRow) -> bytes:
         del value[_DECLARATION]
     else:
         value[_DECLARATION] = row.declaration.hex()
-    if _are_plain(row.radii, row.epsilons):
-        line = _quickly_encoded(value, _as_json(value["inputs"]))
-        if line is not None:
-            return line
     for name in _ARRAYS:
         value[name] = None if value[name] is None else listed(value[name])
     return _encoded(value)
@@ -364,7 +330,7 @@ class LineReader:
 
         Raises ValueError where the line is not, byte for byte, what `to_line` gives.
         """
-        value = _quickly_read(line) or _read(line)
+        value = _read(line)
         if tuple(value) not in (_FIELDS, _FIELDS[:-1]) or not _well_typed(value):
             raise ValueError(_OTHER_FORM)
         try:
@@ -395,46 +361,6 @@ def _read(line: bytes) -> dict[str, Any]:
     if not same:
         raise ValueError(_OTHER_FORM)
     return dict(value)
-
-
-def _quickly_read(line: bytes) -> dict[str, Any] | None:
-    """The same several times as fast; None where only `_read` can tell."""
-    try:
-        value = orjson.loads(line)
-        if (
-            not isinstance(value, dict)
-            or _quickly_encoded(value, _as_json(value["inputs"])) != line
-        ):
-            return None
-        numbers = [value[name] for name in _FLOATS if value[name] is not None]
-        plain = _are_plain(*(np.array(column, np.float64) for column in numbers))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return value if plain else None
-
-
-def _quickly_encoded(value: Mapping[str, Any], inputs: bytes) -> bytes | None:
-    """What `_encoded` gives of an object, arrays included, whose floats are plain besides those of
-    its `inputs`, which are encoded already. None where it holds anything that is written
-    otherwise."""
-    try:
-        line = orjson.dumps({**value, "inputs": orjson.Fragment(inputs)}, option=_AS_LINE)
-    except TypeError:
-        return None
-    # Python writes all but printable ASCII as escapes; of that orjson leaves DEL as it is.
-    return line if line.isascii() and _DEL not in line else None
-
-
-def _are_plain(*columns: Floats | None) -> bool:
-    """Whether all finite numbers have digits without an exponent, which every writer of the
-    shortest digits writes alike."""
-    for column in columns:
-        if column is not None:
-            sizes = np.abs(column)
-            plain = (sizes >= _LEAST) & (sizes < _MOST)
-            if not plain.all() and not (plain | (sizes == 0) | ~np.isfinite(sizes)).all():
-                return False
-    return True
 
 
 def listed(column: NDArray[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ show that its newest entries were deleted, a checkpoint that counts them does. A
 a person stated of one report, bound to it by its hash; each names the one before it, so only the
 newest can be left out unseen. An *erased-names* statement replaces the names of a ledger's
 clients (`fedaudit.ledger.audit.ErasingLedger`). An *erasure receipt* says what an erasure removed,
-what remains and why. The head of an audit log says how many entries it had at least.
+what remains and why.
 """
 
 import base64
@@ -293,7 +293,10 @@ class Statement:
 
     def sign(self, key: SigningKey) -> Envelope:
         """The statement in an envelope, signed by the service."""
-        payload = canonical_json({self._version_field(): VERSION, **self.fields()})
+        return self._signed(key, self.fields())
+
+    def _signed(self, key: SigningKey, fields: Mapping[str, Any]) -> Envelope:
+        payload = canonical_json({self._version_field(): VERSION, **fields})
         return Envelope.sign(self.payload_type(), payload, key)
 
     @classmethod
@@ -307,6 +310,10 @@ class Statement:
 
         Raises ValueError where it does not hold such a statement of this version.
         """
+        return cls.of_fields(cls._content(envelope))
+
+    @classmethod
+    def _content(cls, envelope: Envelope) -> dict[str, Any]:
         if envelope.payload_type != cls.payload_type():
             raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
         try:
@@ -314,22 +321,26 @@ class Statement:
         except (ValueError, RecursionError):
             raise ValueError("has a payload that is no JSON") from None
         if not isinstance(value, dict) or value.pop(cls._version_field(), None) != VERSION:
-            raise ValueError(f"is no {cls.NAME} of version {VERSION}")
-        return cls.of_fields(value)
+            raise ValueError(f"is no {cls._noun()} of version {VERSION}")
+        return value
 
     @classmethod
     def of_fields(cls, value: Any) -> Self:
         """The inverse of `fields`. Raises ValueError for a value of another form."""
         if not isinstance(value, dict) or set(value) != set(cls.__dataclass_fields__):  # type: ignore[attr-defined]
-            raise ValueError(f"lacks a field of a {cls.NAME}, or has another one")
+            raise ValueError(f"lacks a field of a {cls._noun()}, or has another one")
         try:
             found: Self = _adapter(cast(Any, cls)).validate_json(json.dumps(value), strict=True)
         except RecursionError:
-            raise ValueError(f"is no {cls.NAME}: its fields are nested too deeply") from None
+            raise ValueError(f"is no {cls._noun()}: its fields are nested too deeply") from None
         except ValidationError as error:
             field = ".".join(map(str, error.errors()[0]["loc"]))
-            raise ValueError(f"is no {cls.NAME}: {field} has another type or value") from None
+            raise ValueError(f"is no {cls._noun()}: {field} has another type or value") from None
         return found
+
+    @classmethod
+    def _noun(cls) -> str:
+        return cls.NAME
 
     @classmethod
     def _version_field(cls) -> str:
@@ -403,11 +414,51 @@ def growing_hashes(names: Sequence[str]) -> Iterator[str]:
         yield closed.hexdigest()
 
 
+class Chained(Statement):
+    """A statement about a report, which names the one of its kind before it."""
+
+    CALLED: ClassVar[str]
+    """It, with a place for its number."""
+    number: Number
+    report_hash: str
+
+    @property
+    def called(self) -> str:
+        """It in words, with its number."""
+        return self.CALLED.format(self.number)
+
+    def sign_after(self, before: Envelope | None, key: SigningKey) -> Envelope:
+        """It in its place, signed by the service. `before`: None for the first one, which follows
+        from the report."""
+        previous = self.report_hash if before is None else link_of(before)
+        return self._signed(key, {"previous": previous, **self.fields()})
+
+    @classmethod
+    def in_place(cls, envelope: Envelope) -> tuple[Self, str]:
+        """The statement in an envelope, and the hash of what it names before it; the signature is
+        not checked here. Raises ValueError as `of` does."""
+        value = cls._content(envelope)
+        previous = value.pop("previous", None)
+        if not isinstance(previous, str):
+            raise ValueError(f"is no {cls._noun()}: previous has another type or value")
+        return cls.of_fields(value), previous
+
+    @classmethod
+    def _noun(cls) -> str:
+        return cls.CALLED.replace(" {}", "")
+
+
+def link_of(envelope: Envelope) -> str:
+    """What the statement after this one names as its `previous`."""
+    return hashlib.sha256(envelope.payload).hexdigest()
+
+
 @dataclass(frozen=True, kw_only=True)
-class SignOff(Statement):
+class SignOff(Chained):
     """What one person stated of one report. Hashes are in hexadecimal."""
 
     NAME = "sign-off"
+    CALLED = "sign-off {}"
 
     experiment_id: str
     number: Number
@@ -433,33 +484,6 @@ class SignOff(Statement):
     def fields(self) -> dict[str, Any]:
         """What is stated, as JSON."""
         return {**asdict(self), "concerns": list(self.concerns)}
-
-
-@dataclass(frozen=True)
-class ChainedSignOff(Statement):
-    """A sign-off in its place: `previous` is the hash of the one before, or of the report."""
-
-    NAME = "sign-off"
-
-    sign_off: SignOff
-    previous: str
-
-    def fields(self) -> dict[str, Any]:
-        """Both, side by side."""
-        return {"previous": self.previous, **self.sign_off.fields()}
-
-    @classmethod
-    def of_fields(cls, value: Any) -> Self:
-        """The inverse of `fields`. Raises ValueError for a value of another form."""
-        previous = value.pop("previous", None)
-        if not isinstance(previous, str):
-            raise ValueError("is no sign-off: previous has another type or value")
-        return cls(SignOff.of_fields(value), previous)
-
-
-def link_of(envelope: Envelope) -> str:
-    """What the sign-off after this one names as its `previous`."""
-    return hashlib.sha256(envelope.payload).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -531,66 +555,3 @@ def what_remains(*, uploaded: bool, others: int) -> dict[str, str]:
     absent = {"source-file"} if uploaded else set()
     absent |= set() if others else {"other-projects"}
     return {name: why for name, why in _REMAINS.items() if name not in absent}
-
-
-_AUDIT_GENESIS = b"fedaudit-audit-log-genesis-1\x00"
-_AUDIT_LINK = b"fedaudit-audit-log-link-1\x00"
-_AUDIT_CONTENT = (
-    *("number", "at", "action", "subject", "origin"),
-    *("key_id", "key_name", "person", "details"),
-)
-
-
-@dataclass
-class AuditChain:
-    """The state of a project's audit log after the entries that were read so far.
-
-    The chain shows that no entry was altered, removed from the middle, put in between or moved
-    after its link was written. It cannot show that the newest entries were cut off, nor that the
-    whole log was written anew: a signed head that was kept elsewhere does.
-    """
-
-    project_id: str
-    entries: int = 0
-    link: str = ""
-    """In hexadecimal; by default that before the first entry."""
-
-    def __post_init__(self) -> None:
-        if not self.link:
-            start = hashlib.sha256(_AUDIT_GENESIS + self.project_id.encode("utf-8", "replace"))
-            self.link = start.hexdigest()
-
-    def read(self, entry: Mapping[str, Any]) -> None:
-        """The next entry, as `GET /v1/audit-log` shows it.
-
-        Raises ValueError where it does not follow, or is not what was linked.
-        """
-        try:
-            content = {name: entry[name] for name in _AUDIT_CONTENT}
-            number, stated = content["number"], entry["link"]
-            canonical = canonical_json(content)
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"entry {self.entries + 1} has another form") from None
-        if number != self.entries + 1:
-            raise ValueError(f"entry {self.entries + 1} is missing")
-        link = hashlib.sha256(_AUDIT_LINK + bytes.fromhex(self.link) + canonical).hexdigest()
-        if link != stated:
-            raise ValueError(f"entry {number} was altered, or one before it")
-        self.entries, self.link = number, link
-
-
-@dataclass(frozen=True, kw_only=True)
-class SignedHead(Statement):
-    """How many entries a project's audit log had at least, and the link of the last of them."""
-
-    NAME = "audit-log-head"
-
-    project_id: str
-    entries: Number
-    link: str
-    signed_at: str
-    """By the signer's clock, in UTC."""
-
-    @classmethod
-    def _version_field(cls) -> str:
-        return "audit_head_version"

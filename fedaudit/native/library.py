@@ -8,7 +8,6 @@ Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` th
 import logging
 import os
 from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.arrays import Bools, Ints
 
 INTERFACE = 6
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
@@ -51,7 +50,6 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "separation": [_F32, _F32, _P, _I64, *[_I] * 4, _F64],
     "count": [_F32, _I64, *[_I] * 3, _I64, _I64, _P, _F64, _I, _I, _I64, _I64],
     "near": [_P, _I, _I, _P, _I, _I64, _I, _I64, _P, _I, c_int32, c_int32, _P, _P],
-    "best_number": [_F64, _F64, _I64, _P, _I, _I64, _I, *[_F64] * 4, _I, *[_D] * 4, _I, _F64],
 }
 _log = logging.getLogger(__name__)
 _enabled = os.environ.get("FEDAUDIT_NATIVE", "on") != "off"
@@ -133,47 +131,6 @@ def call(kernel: Any, *given: Any) -> int:
 def line(values: Any, dtype: type[np.generic]) -> NDArray[Any]:
     """Values as a contiguous array of this type."""
     return np.ascontiguousarray(values, dtype=dtype)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PredictedAlike:
-    """Rows of which the `own` are predicted as one number, and their clients."""
-
-    target: Floats
-    client: Ints
-    own: Bools
-    """All three [rows]."""
-    values: Floats
-    """[rows]: the losses of the others."""
-    weights: Floats
-    """[clients]: how much a client's loss counts, the root of the mean of its rows' values."""
-
-
-def best_number(
-    rows: PredictedAlike, *, low: float, high: float, golden: float, steps: int
-) -> float | None:
-    """Where the weighted mean loss of the clients is smallest between two ends, by so many steps
-    of golden section; None without kernels."""
-    library = kernels()
-    if library is None:
-        return None
-    clients = len(rows.weights)
-    counts = np.bincount(rows.client, minlength=clients).astype(np.float64)
-    touched = np.zeros(clients, dtype=np.bool_)
-    touched[rows.client[rows.own]] = True
-    here = touched[rows.client]
-    sums = np.bincount(rows.client, weights=rows.values, minlength=clients)
-    terms = np.sqrt(sums / counts) * rows.weights
-    own, places = line(rows.own[here], np.bool_), np.flatnonzero(touched)
-    target, fixed, client = rows.target[here], rows.values[here], rows.client[here]
-    weights, found = line(rows.weights, np.float64), np.empty(1)
-    call(
-        library.fedaudit_best_number,
-        *(target, fixed, client, own, len(own), places, len(places)),
-        *(counts, weights, terms, sums, clients, float(weights.sum())),
-        *(low, high, golden, steps, found),
-    )
-    return float(found[0])
 
 
 Keys = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]

@@ -38,7 +38,6 @@ from fedaudit.federations.levels import number_in
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.records import validation_rows
 
 Keys = NDArray[np.uint64]
 
@@ -168,7 +167,7 @@ def _scored(cell: Cell) -> tuple[Ints, Bools]:
     """Where the rows lie in the federation's arrays, and whether their true outcome is
     favourable."""
     federation = cell.federation
-    held_out = validation_rows(cell.spec, federation)
+    held_out = cell.validation_rows
     place = held_out.place[held_out.scored]
     rules = outcome_rules(federation, cell.spec.fairness)
     if rules.ops:
@@ -191,7 +190,7 @@ def decide_clients(
 ) -> Disclosure:
     """Of which clients with scored rows, [clients of `scores`], those who may read the ledger see
     the accuracy, beside what the report discloses: `disclosures` by attribute."""
-    federation, held_out = cell.federation, validation_rows(cell.spec, cell.federation)
+    federation, held_out = cell.federation, cell.validation_rows
     place = held_out.place[held_out.scored]
     rules = outcome_rules(federation, cell.spec.fairness)
     judged = rules.rule_index[place] >= 0 if rules.ops else np.ones(len(place), dtype=np.bool_)

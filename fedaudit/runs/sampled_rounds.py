@@ -22,7 +22,6 @@ from fedaudit.native.library import NearGroup, NearRounds
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.records import validation_rows
 
 _TOGETHER = 4096
 """Earlier rounds that are compared at a time, which bounds the memory."""
@@ -138,7 +137,7 @@ class SampledRounds:
         """`whole`: what the report discloses, of all held-out clients; `size`: how many of them
         each round draws."""
         self._population, self._whole = held_out_groups(cell), whole
-        self._clients = validation_rows(cell.spec, cell.federation).clients
+        self._clients = cell.validation_rows.clients
         self._source, self._size = CounterSource(cell.spec.seed), size
         place = np.searchsorted(self._clients, self._population.clients)
         self._rows = {

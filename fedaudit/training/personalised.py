@@ -57,7 +57,6 @@ from fedaudit.training.base.records import (
     record_table,
     record_use_of,
     training_records,
-    validation_rows,
 )
 from fedaudit.training.base.rounds import (
     NEVER,
@@ -260,7 +259,7 @@ class PersonalisedRun:
             )
         self._groups = 0 if self._spending is None else len(self._spending.groups)
         self._records = training_records(spec, cell.federation)
-        self._held_out = validation_rows(spec, cell.federation)
+        self._held_out = cell.validation_rows
         self._device = prepared_device(device)
         self._round = PersonalisedRound(cell, self._records, use.plan, self._device)
         self._validator = RowValidator(cell, self._held_out, self._device)

@@ -22,7 +22,6 @@ from fedaudit.training.base.cell import (
     stack_key,
 )
 from fedaudit.training.base.cohort import Block, draw_block
-from fedaudit.training.base.records import validation_rows
 from fedaudit.training.base.rounds import (
     NEVER,
     Checkpoints,
@@ -259,7 +258,7 @@ class Stack:
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`, at its best hypotheses."""
         state, cell = self._state.of_cell(position), self._cells[position]
-        held_out = validation_rows(cell.spec, cell.federation)
+        held_out = cell.validation_rows
         figures = self._scored(position, state, per_client=True, tuned=True)
         if figures.final is None:
             raise RuntimeError("the last evaluation is made client by client")

@@ -44,7 +44,6 @@ from fedaudit.spec.metrics import (
     RATES,
     ROUND_METRICS,
     SCORE_METRICS,
-    SHARES,
     Rate,
     is_ratio,
 )
@@ -94,8 +93,6 @@ def test_a_gap_is_the_worst_of_its_familys_rates(counts):
 
 
 def test_a_rate_is_a_share_or_a_ratio_of_rows_apart():
-    assert all(rate.is_share for rate in RATES.values())
-    assert set(METRICS) < SHARES
     assert not TREATMENT.is_share
     with pytest.raises(ValueError, match="neither within the denominator nor apart"):
         Rate("mixed", ("true_positives", "false_positives"), ("true_positives",), "rows")
@@ -233,7 +230,7 @@ def test_a_group_without_positives_has_no_true_positive_rate():
     # A perfect classifier, and Fairlearn's gap is the largest there is.
     assert equal_opportunity(true, predicted, sensitive_features=group) == 1.0
     found = figures(perfect)
-    for metric in list(METRICS)[2:]:
+    for metric in (name for name in METRICS if name.startswith("equal")):
         assert found[metric].value is None
         assert "1 of the groups compared lacks" in found[metric].reason
     assert found["demographic_parity_difference"].value == 0.5

@@ -7,16 +7,9 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.audit import LedgerAudit, Places
-from fedaudit.ledger.columns import EntryColumns, misfits
+from fedaudit.ledger.columns import EntryColumns, entry_of, misfits
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import (
-    BundledRow,
-    LedgerEntry,
-    LineReader,
-    UnreadableRow,
-    entry_of,
-    to_line,
-)
+from fedaudit.ledger.rows import BundledRow, LedgerEntry, LineReader, UnreadableRow, to_line
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, layer_components
 
 ID = "01890000-0000-7000-8000-000000000000"

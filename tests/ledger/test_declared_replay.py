@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.declared import ChargedEntries, Replay, RoundsSoFar, declared_entries
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import BundledRow, entry_of
+from fedaudit.ledger.rows import BundledRow
 from fedaudit.privacy.declared.histories import Histories, charge_of, steps_of
 from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms
 

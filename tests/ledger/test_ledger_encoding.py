@@ -15,16 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.columns import ledger_lines
+from fedaudit.ledger.columns import entry_of, ledger_lines
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
-from fedaudit.ledger.rows import (
-    BundledRow,
-    LedgerEntry,
-    LineReader,
-    entry_of,
-    stored_fields,
-    to_line,
-)
+from fedaudit.ledger.rows import BundledRow, LedgerEntry, LineReader, stored_fields, to_line
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
     Component,

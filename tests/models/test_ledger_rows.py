@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from fedaudit.ledger.columns import ledger_lines
-from fedaudit.ledger.rows import entry_of
+from fedaudit.ledger.columns import entry_of, ledger_lines
 from models.database import Database
 from models.repositories import LedgerRepository
 from models.values import LedgerRow

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
+from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
-from fedaudit.ledger.rows import BundledRow, entry_of
+from fedaudit.ledger.rows import BundledRow
 from fedaudit.ledger.statements import Checkpoint, SigningKey, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble

@@ -142,7 +142,8 @@ def steps(document: Json, folder: Path) -> Iterator[tuple[Json, Json, Json]]:
             )
             yield before, advice, before
             return
-        document = changed(document, advice["changes"])
+        unchanged, document = document, changed(document, advice["changes"])
+        assert document != unchanged
         after = run(document, folder)
         yield before, advice, after
         before = after
@@ -231,11 +232,37 @@ def test_what_has_learnt_and_is_not_shown_is_measured_by_rows(tables: Path) -> N
     assert [(one.pointer, one.value) for one in changes] == [
         ("/federation/validation_unit", "record")
     ]
-    # Half of the clients are more than a fifth of them.
+    # Half of the clients are more than a fifth of them, and fewer then train.
     report["spec"]["federation"]["validation_fraction"] = 0.2
-    assert [one.pointer for one in better_model(report).changes] == [
-        "/federation/validation_fraction"
-    ]
+    for cohort in ({"sampling": "fixed", "clients": 40}, {"sampling": "fixed", "clients": 20}):
+        report["spec"]["training"]["cohort"] = cohort
+        changes = {one.pointer: one.value for one in better_model(report).changes}
+        least = {"/training/cohort/clients": 30} if cohort["clients"] > 30 else {}
+        assert changes == {"/federation/validation_fraction": 0.5, **least}
+
+
+def test_a_useful_model_whose_loss_still_falls_trains_longer_at_the_same_cost(tables: Path) -> None:
+    for privacy in (NONE, central(2, 0.1)):
+        document = spec("plain", privacy, 0.1)
+        if privacy is not NONE:
+            document["training"]["cohort"] = {"sampling": "poisson", "rate": 1}
+        before, advice, after = next(steps(document, tables))
+        assert before["utility"]["degenerate"] is False
+        assert "train with 60 rounds" in advice["text"]
+        assert after["utility"]["validation_loss"] < before["utility"]["validation_loss"]
+        assert cost(before) * 0.99 < cost(after) <= cost(before) or privacy is NONE
+
+
+def test_a_clients_budget_follows_the_noise_and_bars_no_client(tables: Path) -> None:
+    document = spec("plain", laplace(9.0, radius=1.0, clip=0.5, client_budget=1.0), 2.0, rounds=4)
+    before, advice, after = next(steps(document, tables))
+    assert {one["pointer"] for one in advice["changes"]} >= {"/privacy/client_budget"}
+    assert after["privacy"]["participations_max"] == before["privacy"]["participations_max"] > 0
+    document["privacy"]["client_budget"] = 0.5
+    _, advice, after = next(steps(document, tables))
+    assert "costs more than the client_budget of 0.5, so that no client took part" in advice["text"]
+    assert after["privacy"]["participations_max"] == 1
+    assert cost(after) <= 0.5
 
 
 def test_noise_of_records_is_a_cause_too(tables: Path) -> None:

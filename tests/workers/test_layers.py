@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from api.services.report_evidence import evidence_of
-from fedaudit.ledger.rows import entry_of
+from fedaudit.ledger.columns import entry_of
 from fedaudit.reports.report import Report
 from fedaudit.reports.verification.verification import verify
 from models.database import Database

@@ -184,7 +184,8 @@ class LaterAttacksRun(ClaimedUnit):
         id_, later = row.experiment_id, self._later(session)
         before = judged_later(report, later.sections(id_))
         newest = later.newest_envelope(id_)
-        envelope = statement.sign(key, after=None if newest is None else Envelope.from_dict(newest))
+        before_it = None if newest is None else Envelope.from_dict(newest)
+        envelope = statement.sign_after(before_it, key)
         raised = len(raised_alarms(statement.fields()))
         if not later.end(
             row.id,

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.audit_log import AuditChain, SignedHead
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.encoding import genesis, salt_hash
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
@@ -24,12 +25,9 @@ from fedaudit.ledger.statements import (
     CLAIMS_ALGORITHM,
     DATABASE,
     WORKER,
-    AuditChain,
-    ChainedSignOff,
     Checkpoint,
     Envelope,
     PublicKey,
-    SignedHead,
     SigningKey,
     link_of,
 )
@@ -405,7 +403,7 @@ class SignOffSigner(WaitingSigner):
             if any(getattr(sign_off, name) != getattr(row, name) for name in names):
                 raise ValueError("the row and its statement differ")
             self._check_report(session, row)
-            envelope = ChainedSignOff(sign_off, self._previous(session, row)).sign(self._key)
+            envelope = sign_off.sign_after(self._before(session, row), self._key)
             use_key(session, self._key)
             return SignOffRepository(session).put_envelope(row, envelope.as_dict())
 
@@ -417,18 +415,18 @@ class SignOffSigner(WaitingSigner):
         if envelope is not None:
             self._check_own(envelope, "the report")
 
-    def _previous(self, session: Session, row: SignOff) -> str:
+    def _before(self, session: Session, row: SignOff) -> Envelope | None:
         if row.number == 1:
-            return row.report_hash
+            return None
         before = SignOffRepository(session).get(row.experiment_id, row.number - 1)
         if before is None or before.envelope is None:
             raise ValueError("the sign-off before it is missing, or has no signature")
         envelope = Envelope.from_dict(before.envelope)
         self._check_own(envelope, "the sign-off before it")
-        chained = ChainedSignOff.of(envelope).sign_off
+        chained, _ = Statement.in_place(envelope)
         if (chained.experiment_id, chained.number) != (before.experiment_id, before.number):
             raise ValueError("the sign-off before it is not the one that was signed there")
-        return link_of(envelope)
+        return envelope
 
 
 class AuditLogSigner(WaitingSigner):

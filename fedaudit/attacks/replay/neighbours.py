@@ -52,7 +52,6 @@ from fedaudit.training.base.records import (
     record_use_of,
     split_of,
     training_records,
-    validation_rows,
 )
 from fedaudit.training.stacked.stack_round import build_draws
 
@@ -182,7 +181,7 @@ def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:
 
 def _held_out_rows(cell: Cell, client: int) -> Ints:
     """The rows of one unit that is held out: of this client, if any of its rows are."""
-    rows = validation_rows(cell.spec, cell.federation)
+    rows = cell.validation_rows
     own = client if client in rows.clients else rows.clients[0]
     of_client: Ints = rows.place[rows.clients[rows.client_of] == own]
     return of_client

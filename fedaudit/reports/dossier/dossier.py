@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.ledger.bundle import Evidence, key_fields
-from fedaudit.ledger.statements import ChainedSignOff, Envelope
+from fedaudit.ledger.statements import Envelope, SignOff
 from fedaudit.number_text import bound_text, figure_text, room_text
 from fedaudit.privacy.guarantees.cost_sentences import (
     GOAL,
@@ -24,7 +24,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
 )
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
-from fedaudit.reports.later import judged_later, statement_in
+from fedaudit.reports.later import LaterStatement, judged_later
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.readings.questions import given
 from fedaudit.reports.readings.reading import rendered
@@ -78,9 +78,9 @@ def dossier(found: Evidence) -> dict[str, Any]:
     the sections of a report."""
     # As the folder's file gives it back: in the order of its names, whole floats as integers.
     report = json.loads(canonical_json(found.report))
-    later = [statement_in(Envelope.from_dict(one))[0] for one in found.later_attacks]
+    later = [LaterStatement.in_place(Envelope.from_dict(one))[0] for one in found.later_attacks]
     judged = judged_later(report, [attack for one in later for attack in one.attacks])
-    people = [ChainedSignOff.of(Envelope.from_dict(one)).sign_off for one in found.sign_offs]
+    people = [SignOff.in_place(Envelope.from_dict(one))[0] for one in found.sign_offs]
     evidence = list(_evidence(report, found))
     criteria = _criteria(report, judged)
     answer = answer_of(judged)

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import Field
 
+from fedaudit.federations.split import validation_clients
 from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -32,7 +33,13 @@ from fedaudit.reports.sections.utility import known_ending
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, LaplaceL2, NoMechanism
+from fedaudit.spec.privacy import (
+    GaussianCentral,
+    GaussianLocal,
+    LaplaceL2,
+    NoMechanism,
+    RecordPersonalised,
+)
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort
 from fedaudit.utility import MIN_CLIENTS
@@ -41,9 +48,12 @@ PROPOSAL = "`fedaudit propose` drafts a whole experiment for a cost that is aske
 _REACH = 3.0
 """How far all rounds together have to be able to go, at least, where features are of order 1."""
 _FAR = 10 * _REACH
+_ONCE_MORE = 10.0
+"""How far all rounds may go for twice as many to be worth trying."""
 _WORTH_TRYING = 2.0
 """Times DROWNED: a run near the rule's edge may learn."""
 _ENOUGH = 0.7
+_STILL_FALLING = "the loss was still falling in the last rounds"
 _STILL = 1e-3
 """Of the loss at the start: who moved it less has hardly begun."""
 _LATE = 0.9
@@ -200,6 +210,9 @@ def _about(value: float) -> str:
 def better_model(report: Mapping[str, Any]) -> Advice:
     """For a run whose model is no better than a constant, or is not shown to be."""
     run = _Run(report, parse_admitted(report["spec"]))
+    budget = getattr(run.spec.privacy, "client_budget", None)
+    if budget is not None and not report["privacy"]["participations_max"]:
+        return _affordable(run, budget)
     if run.ratio >= DROWNED:
         return _against_noise(run)
     causes = [_too_long, _not_moved, _still_falling, _worse_than_constant]
@@ -208,6 +221,18 @@ def better_model(report: Mapping[str, Any]) -> Advice:
         if (found := cause(run)) is not None:
             return found
     return _against_noise(run) if run.ratio >= _PERHAPS * DROWNED else _no_setting(run)
+
+
+def _affordable(run: _Run, budget: float) -> Advice:
+    noise = float(f"{run.parameters / budget * 1.0005:.4g}")
+    text = f"A release costs more than the client_budget of {budget:g}, so that no client took part"
+    return _advice(run, f"{text}: train with a noise_multiplier of {noise:g}.", _noise(run, noise))
+
+
+def longer_training(report: Mapping[str, Any]) -> Advice | None:
+    """For a useful model that was still getting better."""
+    run = _Run(report, parse_admitted(report["spec"]))
+    return _more_rounds(run, _STILL_FALLING) if _falls(run) else None
 
 
 def better_threshold() -> Advice:
@@ -274,11 +299,33 @@ def _one_scale(run: _Run, why: str) -> Advice | None:
     return _free(run, f"{why}: bring features to one scale by `standardise: client`", changes)
 
 
-def _still_falling(run: _Run) -> Advice | None:
+def _falls(run: _Run) -> bool:
     known = run.utility["selection_loss"] is not None  # otherwise no loss chose the best round
-    if not known or run.utility["best_round"] < _LATE * run.utility["rounds"]:
+    return known and bool(run.utility["best_round"] >= _LATE * run.utility["rounds"])
+
+
+def _still_falling(run: _Run) -> Advice | None:
+    if not _falls(run):
         return None
-    return _longer_steps(run, "the loss was still falling in the last rounds")
+    return _longer_steps(run, _STILL_FALLING) or _more_rounds(run, _STILL_FALLING)
+
+
+def _more_rounds(run: _Run, why: str) -> Advice | None:
+    """Twice as many at the same cost, where all of them have not gone far and clients do not pay
+    for each that they take part in."""
+    alike = isinstance(run.spec.privacy, NoMechanism | GaussianCentral | RecordPersonalised)
+    if not alike or run.reach > _ONCE_MORE:
+        return None
+    changes: dict[str, Any] = {"training__rounds": 2 * run.spec.training.rounds}
+    said, after = f"{changes['training__rounds']} rounds", run.changed(**changes)
+    if after is not None and isinstance(run.spec.privacy, GaussianCentral):
+        noise = _needed_noise(after, run.cost or 0.0, "epsilon")
+        changes["privacy__noise_multiplier"] = noise
+        said, after = f"{said} and a noise_multiplier of {noise}", run.changed(**changes)
+    if after is None or after.ratio >= _PERHAPS * DROWNED:
+        return None
+    again = ", which costs what this run cost, again" if run.has_noise else ""
+    return _advice(run, f"{why[0].upper()}{why[1:]}: train with {said}{again}.", changes)
 
 
 def _worse_than_constant(run: _Run) -> Advice | None:
@@ -307,6 +354,8 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
         return _step(run, run.step_size / 10, f"the steps are too long, {why}")
     times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
     times = min(times, longest / run.length)
+    if _round_number(run.step_size * times) <= run.step_size:
+        return None
     return _step(run, run.step_size * times, f"the steps are too short, {why}")
 
 
@@ -320,7 +369,8 @@ def _has_learnt(run: _Run) -> bool:
 
 def _too_few(run: _Run) -> Advice | None:
     """Where the model seems better, and too few clients were held out to show it."""
-    utility, share = run.utility, run.spec.federation.validation_fraction
+    utility, training = run.utility, run.spec.training
+    share = run.spec.federation.validation_fraction
     clients, held_out = (run.report["data"][f"{name}clients"] for name in ("", "validation_"))
     if utility["degenerate"] is not None or not (utility.get("accuracy_over_baseline") or 0) > 0:
         return None
@@ -342,7 +392,11 @@ def _too_few(run: _Run) -> Advice | None:
         "the model seems better than a constant: hold out half of the clients in place of "
         f"{held_out}, to show it"
     )
-    found = _free(run, text, {"federation__validation_fraction": 0.5})
+    changes: dict[str, Any] = {"federation__validation_fraction": 0.5}
+    left, cohort = clients - validation_clients(clients, validation_fraction=0.5), training.cohort
+    if isinstance(cohort, FixedCohort) and cohort.clients > left:
+        changes["training__cohort__clients"] = left
+    found = _free(run, text, changes)
     return found.model_copy(update={"figure": "utility/accuracy_over_baseline_interval"})
 
 
@@ -413,24 +467,32 @@ def _for_less_noise(
     noise = getattr(now.spec.privacy, "noise_multiplier", None)
     if noise is None or not now.protects:
         return None
-    less = float(f"{noise * _ENOUGH * DROWNED / now.ratio:.2g}")
-    after = now.changed(**_noise(now, less))
-    if after is None or not after.protects or after.cost is None or now.cost is None:
+    less = float(f"{noise * _ENOUGH * min(1.0, DROWNED / now.ratio):.2g}")
+    moved = _noise(now, less)
+    after = now.changed(**moved)
+    if after is None or not after.protects or not after.cost or now.cost is None:
         return None
     also = f"{', '.join(words)}, and " if words else ""
+    budget = moved.get("privacy__client_budget")
+    room = "" if budget is None else f", and a client_budget of {budget:g}"
     text = (
-        f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}. That "
-        f"costs {at_most(after.cost, digits=3)} in the worst case in place of "
+        f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}{room}. "
+        f"That costs {at_most(after.cost, digits=3)} in the worst case in place of "
         f"{at_most(now.cost, digits=3)}; expect an accuracy that is little above a constant's."
     )
-    return _advice(now, text, {**changes, **_noise(now, less)})
+    return _advice(now, text, {**changes, **moved})
 
 
 def _noise(run: _Run, noise_multiplier: float) -> dict[str, Any]:
-    """A noise multiplier, in place of a target where the spec has one."""
-    found: dict[str, Any] = {"privacy__noise_multiplier": noise_multiplier}
-    if getattr(run.spec.privacy, "target", None) is not None:
+    """A noise multiplier, in place of a target where the spec has one. Less noise makes a release
+    cost more: the budget of a client then rises with it."""
+    privacy, found = run.spec.privacy, dict[str, Any](privacy__noise_multiplier=noise_multiplier)
+    if getattr(privacy, "target", None) is not None:
         found["privacy__target"] = None
+    if isinstance(privacy, LaplaceL2) and privacy.client_budget is not None:
+        times = privacy.noise_multiplier / noise_multiplier
+        if times > 1:
+            found["privacy__client_budget"] = math.ceil(privacy.client_budget * times * 1e3) / 1e3
     return found
 
 

@@ -342,9 +342,7 @@ def _beside_constant(report: Mapping[str, Any]) -> list[str]:
             f"{utility['baseline_loss']:.4g}."
         )
     if utility.get("improved") is False:
-        drowned = report["guarantee"]["kind"] != "none"
-        why = ": noise drowned what there was to learn" if drowned else ""
-        found.append(f"No round was better than the start{why}.")
+        found.append("No round was better than the start.")
     return found
 
 

@@ -17,6 +17,7 @@ from fedaudit.reports.verdict.advice import (
     SpecChange,
     better_model,
     better_threshold,
+    longer_training,
     smaller_cost,
 )
 from fedaudit.reports.verdict.release import (
@@ -162,6 +163,8 @@ def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
         useless = utility["degenerate"] is not False or utility.get("improved") is False
         if useless or known_ending(utility["stopped_by"]) == "diverged":
             yield better_model(report)
+        elif not report["guarantee"]["in_force"] and (longer := longer_training(report)):
+            yield longer
     if utility.get("too_good"):
         yield Advice(
             text="Make sure that no feature is the outcome in other words, or known only after it: "

@@ -10,7 +10,7 @@ from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.encoding import salt_hash
 from fedaudit.ledger.statements import (
     DATABASE,
-    ChainedSignOff,
+    Chained,
     Checkpoint,
     Envelope,
     ErasedNames,
@@ -31,7 +31,7 @@ from fedaudit.reports.checks import (
     unknown_key,
     value_at,
 )
-from fedaudit.reports.later import LaterStatement, judged_later, link_of_statement, statement_in
+from fedaudit.reports.later import LaterStatement, judged_later
 from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.reports.verification.declared_checks import is_declared
 
@@ -77,10 +77,8 @@ class Signed(Generic[T]):
         """The ids of the keys that the service signed them with."""
         return {one.key_id for one in self.envelopes}
 
-    def signatures(
-        self, keyring: Keyring, name: str, nouns: str, called: Callable[[T], str]
-    ) -> Check:
-        """The check that every one is readable and has a right signature."""
+    def signature_faults(self, keyring: Keyring, called: Callable[[T], str]) -> list[str]:
+        """Why not every one is readable and has a right signature."""
         faults = list(self.faults)
         for one, envelope in zip(self.items, self.envelopes, strict=True):
             key = keyring.get(envelope.key_id)
@@ -88,6 +86,13 @@ class Signed(Generic[T]):
                 faults.append(unknown_key(called(one), envelope.key_id))
             elif not key.verifies(envelope.signature, envelope.message):
                 faults.append(f"{called(one)} has a wrong signature: it was altered")
+        return faults
+
+    def signatures(
+        self, keyring: Keyring, name: str, nouns: str, called: Callable[[T], str]
+    ) -> Check:
+        """The check that every one is readable and has a right signature."""
+        faults = self.signature_faults(keyring, called)
         return check(
             f"{name}.signatures",
             not faults,
@@ -98,7 +103,44 @@ class Signed(Generic[T]):
 
 ReadLater = Signed[tuple[LaterStatement, str]]
 """Each with what it names as the one before it."""
-ReadSignOffs = Signed[ChainedSignOff]
+ReadSignOffs = Signed[tuple[SignOff, str]]
+C = TypeVar("C", bound=Chained)
+
+
+def read_chained(values: Sequence[object], kind: type[C]) -> Signed[tuple[C, str]]:
+    """The statements in these envelopes."""
+    return Signed.read(values, kind.in_place, what=kind.CALLED)
+
+
+def _chained_checks(
+    found: Signed[tuple[C, str]],
+    keyring: Keyring,
+    *,
+    name: str,
+    nouns: str,
+    faults: Sequence[str] = (),
+    gaps: bool = False,
+) -> Iterator[Check]:
+    """Of signatures and chain. `faults`: what else is wrong with the chain; `gaps`: numbers may be
+    left out."""
+    yield found.signatures(keyring, name, nouns, lambda one: one[0].called)
+    faults = list(faults)
+    expected, number = None, 0
+    for (one, before), envelope in zip(found.items, found.envelopes, strict=True):
+        placed = one.number > number if gaps else one.number == number + 1
+        if not placed or before != (expected or one.report_hash):
+            faults.append(
+                f"{one.called} does not follow from the one before it: one was removed, added, "
+                "moved or altered there"
+            )
+            break
+        expected, number = link_of(envelope), one.number
+    yield check(
+        f"{name}.chain",
+        not faults,
+        good="each follows from the one before it, and the first from the report",
+        bad="; ".join(faults[:_SHOWN]),
+    )
 
 
 def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
@@ -130,33 +172,12 @@ def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
     )
 
 
-def read_later(values: Sequence[object]) -> ReadLater:
-    """The statements on later attacks in these envelopes."""
-    return ReadLater.read(values, statement_in, what="statement {} on later attacks")
-
-
 def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iterator[Check]:
     """The checks, in the order in which they are reported; none where nothing was attacked."""
     if not evidence.later_attacks:
         return
-    yield found.signatures(keyring, "later_attacks", "statements", lambda one: _name(one[0]))
-    faults = []
-    expected, number = None, 0
-    for (one, before), envelope in zip(found.items, found.envelopes, strict=True):
-        # Numbers may be left out: requests for which nothing was tried have no statement.
-        if one.number <= number or before != (expected or one.report_hash):
-            faults.append(
-                f"{_name(one)} does not follow from the one before it: one was removed, added, "
-                "moved or altered there"
-            )
-            break
-        expected, number = link_of_statement(envelope), one.number
-    yield check(
-        "later_attacks.chain",
-        not faults,
-        good="each follows from the one before it, and the first from the report",
-        bad="; ".join(faults),
-    )
+    # Requests for which nothing was tried have no statement.
+    yield from _chained_checks(found, keyring, name="later_attacks", nouns="statements", gaps=True)
     report = evidence.report
     hashed = None if report is None else canonical_hash(report)
     own = (evidence.experiment_id, hashed, value_at(report, "integrity", "ledger_hash"))
@@ -173,10 +194,6 @@ def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iter
     )
 
 
-def _name(statement: LaterStatement) -> str:
-    return f"statement {statement.number} on later attacks"
-
-
 def sign_off_checks(
     evidence: Evidence, found: ReadSignOffs, keyring: Keyring, *, later: ReadLater
 ) -> Iterator[Check]:
@@ -184,42 +201,22 @@ def sign_off_checks(
     what attacks found after the report, which a sign-off after them has to state too."""
     if not evidence.sign_offs:
         return
-    yield found.signatures(
-        keyring, "sign_offs", "sign-offs", lambda one: f"sign-off {one.sign_off.number}"
-    )
-    sign_offs = [one.sign_off for one in found.items]
-    faults = [
-        f"sign-off {one.number} is about another experiment"
+    sign_offs = [one for one, _ in found.items]
+    others = [
+        f"{one.called} is about another experiment"
         for one in sign_offs
         if one.experiment_id != evidence.experiment_id
     ]
-    before: Envelope | None = None
-    for place, (one, envelope) in enumerate(
-        zip(found.items, found.envelopes, strict=True), start=1
-    ):
-        expected = one.sign_off.report_hash if before is None else link_of(before)
-        if one.sign_off.number != place or one.previous != expected:
-            faults.append(
-                f"sign-off {one.sign_off.number} does not follow from the one before it: one was "
-                "removed, added, moved or altered there"
-            )
-            break
-        before = envelope
-    yield check(
-        "sign_offs.chain",
-        not faults,
-        good="each follows from the one before it, and the first from the report",
-        bad="; ".join(faults[:_SHOWN]),
-    )
+    yield from _chained_checks(found, keyring, name="sign_offs", nouns="sign-offs", faults=others)
     hashed = None if evidence.report is None else canonical_hash(evidence.report)
-    others = [one.number for one in sign_offs if one.report_hash != hashed]
+    wrong = [one.number for one in sign_offs if one.report_hash != hashed]
     yield check(
         "sign_offs.report",
-        hashed is not None and not others,
+        hashed is not None and not wrong,
         good="each names the hash of this report",
         bad="there is no report that they could be about"
         if hashed is None
-        else f"another report was signed off: {', '.join(map(str, others[:_SHOWN]))}",
+        else f"another report was signed off: {', '.join(map(str, wrong[:_SHOWN]))}",
     )
     yield _concerns(evidence, sign_offs, later)
 
@@ -253,46 +250,28 @@ def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[li
             return
 
 
-@dataclass(frozen=True)
-class ReadErasure:
-    """The statement in place of the names, or what is wrong with it."""
-
-    statement: ErasedNames | None
-    envelope: Envelope | None
-    fault: str = ""
-
-    @property
-    def signers(self) -> list[str | None]:
-        """The key that the result depends on; None for a statement that cannot be read."""
-        return [None if self.envelope is None else self.envelope.key_id]
+_ERASED = "the statement on the erased names"
+ReadErasure = Signed[ErasedNames]
+"""The statement in place of the names; empty where it cannot be read."""
 
 
 def read_erasure(value: object) -> ReadErasure | None:
-    """The statement in an envelope, whose signature is checked later; None where there is none."""
-    if value is None:
-        return None
-    try:
-        envelope = Envelope.from_dict(value)
-        return ReadErasure(ErasedNames.of(envelope), envelope)
-    except ValueError as error:
-        return ReadErasure(None, None, f"the statement on the erased names {error}")
+    """The statement in an envelope; None where there is none."""
+    return None if value is None else ReadErasure.read([value], ErasedNames.of, what=_ERASED)
 
 
 def erasure_checks(found: ReadErasure, audit: LedgerAudit, keyring: Keyring) -> Iterator[Check]:
     """The checks, in the order in which they are reported; they replace that of the digests."""
-    statement, envelope = found.statement, found.envelope
-    if statement is None or envelope is None:
-        yield check("erasure.signature", False, good="", bad=found.fault)
-        return
-    what, key = "the statement on the erased names", keyring.get(envelope.key_id)
+    faults = found.signature_faults(keyring, lambda _: _ERASED)
     yield check(
         "erasure.signature",
-        key is not None and key.verifies(envelope.signature, envelope.message),
-        good=f"{what} has a right signature",
-        bad=unknown_key(what, envelope.key_id)
-        if key is None
-        else f"{what} has a wrong signature: it was altered",
+        not faults,
+        good=f"{_ERASED} has a right signature",
+        bad="; ".join(faults),
     )
+    if not found.items:
+        return
+    [statement] = found.items
     stated = (statement.entries, statement.chain_head, statement.ledger_hash)
     same = (
         stated == (audit.entries, audit.head.hex(), audit.ledger_hash)
@@ -417,7 +396,7 @@ def _hashes_of(evidence: Evidence) -> Collection[str | None]:
     """Those that a checkpoint may have: the names of a declared ledger grow with its rounds."""
     erasure = read_erasure(evidence.erased)
     if erasure is not None:
-        return {None if erasure.statement is None else erasure.statement.subjects_hash}
+        return {one.subjects_hash for one in erasure.items}
     try:
         if is_declared(evidence.spec):
             return set(growing_hashes(evidence.names))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.ledger.bundle import Evidence, Fault, NotABundleError, read_keys
-from fedaudit.ledger.statements import ChainedSignOff, Keyring, PublicKey
+from fedaudit.ledger.statements import Keyring, PublicKey, SignOff
 from fedaudit.reports.checks import Check, answer_check, canonical_hash, check, unchecked, value_at
 from fedaudit.reports.dossier.dossier import (
     DOCUMENT,
@@ -21,15 +21,11 @@ from fedaudit.reports.dossier.dossier import (
     SIGN_OFFS_FILE,
     dossier_files,
 )
+from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.report import check_gates
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.reports.verification.checkpoints import (
-    ReadSignOffs,
-    later_checks,
-    read_later,
-    sign_off_checks,
-)
+from fedaudit.reports.verification.checkpoints import later_checks, read_chained, sign_off_checks
 from fedaudit.reports.verification.verification import Verification, leaked_keys, verdict_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
@@ -77,8 +73,8 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
         faults=faults,
     )
     keyring = Keyring(trusted=trusted, carried=keys)
-    sign_offs = ReadSignOffs.read(evidence.sign_offs, ChainedSignOff.of, what="sign-off {}")
-    later = read_later(evidence.later_attacks)
+    sign_offs = read_chained(evidence.sign_offs, SignOff)
+    later = read_chained(evidence.later_attacks, LaterStatement)
     checks = [
         *_report_checks(evidence, keyring),
         *_bound(document, parsed, files),

@@ -12,7 +12,7 @@ from typing import Literal
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.columns import batches
-from fedaudit.ledger.statements import ChainedSignOff, Checkpoint, Keyring, PublicKey, SignOff
+from fedaudit.ledger.statements import Checkpoint, Keyring, PublicKey, SignOff
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
 from fedaudit.reports.checks import Check, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
@@ -22,13 +22,12 @@ from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verification.checkpoints import (
     ReadCheckpoints,
-    ReadSignOffs,
     checkpoint_checks,
     erasure_checks,
     evidence_checks,
     later_checks,
+    read_chained,
     read_erasure,
-    read_later,
     sign_off_checks,
 )
 from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
@@ -107,8 +106,8 @@ def verify(
     checks += of_ledger
     checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
     checks += of_report
-    sign_offs = ReadSignOffs.read(evidence.sign_offs, ChainedSignOff.of, what="sign-off {}")
-    later = read_later(evidence.later_attacks)
+    sign_offs = read_chained(evidence.sign_offs, SignOff)
+    later = read_chained(evidence.later_attacks, LaterStatement)
     checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
     checks += later_checks(evidence, later, keyring)
     checks += evidence_checks(evidence.report, later)
@@ -129,7 +128,7 @@ def verify(
         ledger_hash=audit.ledger_hash,
         chain_head=audit.head.hex(),
         signers=sorted({key for key in signers if key is not None}),
-        sign_offs=[one.sign_off for one in sign_offs.items],
+        sign_offs=[one for one, _ in sign_offs.items],
         later_attacks=[one for one, _ in later.items],
         subject="ledger" if declared else "experiment",
         beyond=_AS_DECLARED if declared else (),

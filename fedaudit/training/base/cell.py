@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import assert_never
 
 import numpy as np
@@ -23,6 +24,7 @@ from fedaudit.spec.parse import refuse_retired_training, refuse_small_clip
 from fedaudit.spec.privacy import NoisedUpdates
 from fedaudit.training.base.planted import Planted
 from fedaudit.training.base.records import (
+    ValidationRows,
     scored_fraction,
     split_of,
     training_records,
@@ -96,14 +98,19 @@ class Cell:
         if isinstance(self.spec.privacy, NoisedUpdates) and self.spec.privacy.is_unsolved:
             raise ValueError("the noise multiplier of privacy.target is not found yet")
 
-    @property
+    @cached_property
+    def validation_rows(self) -> ValidationRows:
+        """What is scored. Raises InvalidInputError where no row is held out."""
+        return validation_rows(self.spec, self.federation)
+
+    @cached_property
     def shape(self) -> NetworkShape:
         """The network's layers over this federation's features."""
         return network_shape(
             self.spec.model, features=self.federation.width, classes=len(self.federation.classes)
         )
 
-    @property
+    @cached_property
     def threshold(self) -> float | None:
         """The probability of the second of two classes above which it is predicted; None for other
         targets. Raises InvalidInputError where it is to be the base rate of rows of one class."""
@@ -242,7 +249,7 @@ class Splits:
 def split_cells(cells: Sequence[Cell]) -> Splits:
     """The splits of cells that can be stacked."""
     training = np.stack([split_of(cell.spec, cell.federation)[0] for cell in cells])
-    rows = [validation_rows(cell.spec, cell.federation) for cell in cells]
+    rows = [cell.validation_rows for cell in cells]
     spec, by_rows = cells[0].spec, cells[0].spec.federation.holds_out_rows
     every = scored_fraction(spec) is None and not (by_rows and spec.training.method.personalises)
     return Splits(
@@ -265,7 +272,7 @@ def cells_apart(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
         key = id(cell.federation), cell.spec.seed
         if key not in found:
             trains = training_records(cell.spec, cell.federation).place
-            scored = validation_rows(cell.spec, cell.federation).place
+            scored = cell.validation_rows.place
             found[key] = cell.federation.of_rows(trains), cell.federation.of_rows(scored)
         # A base rate is that of the rows that train, in both parts.
         decision = cell.spec.decision

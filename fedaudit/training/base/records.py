@@ -13,6 +13,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.arrays import renumbered
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out, scored_rows, split_clients, training_clients
@@ -101,7 +102,7 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
             validates = held_out(spec, federation)
             if federation.left_out is not None:
                 validates &= ~federation.left_out
-            clients = np.unique(federation.client_of[validates])
+            clients, _ = renumbered(federation.client_of[validates])
             if not len(clients):
                 raise _nothing("no record is held out", "raise `validation_fraction`")
             shown = validates

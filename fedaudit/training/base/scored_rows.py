@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16
+from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, renumbered
 from fedaudit.fairness.gaps import ClientScores, GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.fairness.ranking import ScoredOutcomes
@@ -407,7 +407,7 @@ def against_constant(
     federation = cell.federation
     counted = np.ones(len(place), dtype=np.bool_) if rows.scored is None else rows.scored
     # Clients without a scored row take no part in a loss over rows; numbered without gaps.
-    _, client = np.unique(federation.client_of[place[counted]], return_inverse=True)
+    _, client = renumbered(federation.client_of[place[counted]])
     outcome, true_outcome = _outcomes(cell, rows, place, counted)
     hypothesis = np.zeros(len(client), dtype=np.int64)
     if cell.spec.training.method.personalises:
@@ -523,7 +523,7 @@ def row_figures(cell: Cell, final: FinalGroups, place: Ints, *, by_client: bool)
 def _client_scores(federation: Federation, rows: ScoredRows, place: Ints) -> ClientScores:
     if rows.scored is not None:
         place = place[rows.scored]
-    clients, own = np.unique(federation.client_of[place], return_inverse=True)
+    clients, own = renumbered(federation.client_of[place])
     correct = None
     if federation.classes:
         predicted = rows.predictions if rows.scored is None else rows.predictions[rows.scored]

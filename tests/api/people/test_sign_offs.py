@@ -1,6 +1,7 @@
 """Sign-offs: who may, what is demanded, and that each is bound to its report and its place."""
 
 import copy
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,8 +13,10 @@ import pytest
 from sqlalchemy import delete, text, update
 
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.statements import ChainedSignOff, Envelope, SigningKey, to_base64
+from fedaudit.ledger.statements import Envelope, SigningKey, to_base64
+from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.verification.verification import Verification, verify
+from fedaudit.spec.canonical import canonical_json
 from models.tables.experiments import SignOff
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
@@ -59,7 +62,7 @@ def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
     [signed] = _listed(api, id_)
     envelope = Envelope.from_dict(signed["envelope"])
     assert KEY.public.verifies(envelope.signature, envelope.message)
-    assert ChainedSignOff.of(envelope).sign_off.person == "Ada"
+    assert Statement.in_place(envelope)[0].person == "Ada"
     assert _sign(api) == 0
     listed = api.get("/v1/reports?sign_off=approved").json()["items"][0]["sign_off"]
     assert (listed["person"], listed["number"]) == ("Ada", 1)
@@ -152,9 +155,8 @@ def _rewritten(
     envelope: dict[str, Any], key: SigningKey | None = None, **fields: Any
 ) -> dict[str, Any]:
     """With other content, under its old signature or signed anew."""
-    chained = ChainedSignOff.of(Envelope.from_dict(envelope))
-    previous = fields.pop("previous", chained.previous)
-    changed = ChainedSignOff(replace(chained.sign_off, **fields), previous).sign(key or KEY)
+    value = json.loads(Envelope.from_dict(envelope).payload) | fields
+    changed = Envelope.sign(Statement.payload_type(), canonical_json(value), key or KEY)
     if key is not None:
         return changed.as_dict()
     return {**envelope, "payload": to_base64(changed.payload)}

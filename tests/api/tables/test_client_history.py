@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import entry_of
 from models.repositories import LedgerRepository, SubjectSetRepository
 from models.repositories import ledger as stored_ledger
 from models.tables.experiments import Experiment

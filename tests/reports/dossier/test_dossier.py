@@ -52,7 +52,7 @@ def later_alarm(report: dict[str, Any]) -> dict[str, Any]:
         code_version="1",
         backend={},
     )
-    return statement.sign(KEY, after=None).as_dict()
+    return statement.sign_after(None, KEY).as_dict()
 
 
 def evidence(report: dict[str, Any], **more: Any) -> Evidence:

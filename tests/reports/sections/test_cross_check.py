@@ -6,7 +6,7 @@ from typing import Any
 import fairlearn
 import numpy as np
 import pytest
-from fairlearn.metrics import MetricFrame, false_positive_rate, selection_rate, true_positive_rate
+from fairlearn.metrics import MetricFrame
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 
@@ -14,12 +14,11 @@ from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import Report, assemble
-from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked
+from fedaudit.reports.sections.cross_check import _RATES, TOLERANCE, SecondFigures, cross_checked
 from fedaudit.reports.sections.fairness import FiguresDisagreeError, group_sections
-from fedaudit.spec.metrics import METRICS
+from fedaudit.spec.metrics import FAMILIES, METRICS, RATES
 from tests.fairness.disclosures import disclosed_counts
 
-RATES = ["selection_rate", "true_positive_rate", "false_positive_rate"]
 _KINDS = ((True, True), (False, True), (False, False), (True, False))  # true, predicted
 
 
@@ -108,26 +107,16 @@ def test_the_second_figures_are_those_of_a_metric_frame_of_the_rows() -> None:
     counts = np.random.default_rng(3).integers(1, 9, (5, 4))
     rows = rows_of(counts, classifier=True)
     section = section_of(counts, minimum=1, reference=None, classifier=True)
-    functions = {
-        "selection_rate": selection_rate,
-        "true_positive_rate": true_positive_rate,
-        "false_positive_rate": false_positive_rate,
-        "accuracy": accuracy_score,
-    }
+    functions = {**_RATES, "accuracy": accuracy_score}
     truth, predicted = (side.astype(int) for side in (rows.truth, rows.predicted))
     frame = MetricFrame(
         metrics=functions, y_true=truth, y_pred=predicted, sensitive_features=rows.groups
     )
-    odds = ["true_positive_rate", "false_positive_rate"]
-    expected = {
-        "demographic_parity_difference": frame.difference()["selection_rate"],
-        "demographic_parity_ratio": frame.ratio()["selection_rate"],
-        "equalized_odds_difference": frame.difference()[odds].max(),
-        "equalized_odds_ratio": frame.ratio()[odds].min(),
-        "equal_opportunity_difference": frame.difference()["true_positive_rate"],
-        "equal_opportunity_ratio": frame.ratio()["true_positive_rate"],
-        "accuracy_difference": frame.difference()["accuracy"],
-    }
+    difference, ratio = frame.difference(), frame.ratio()
+    expected = {"accuracy_difference": difference["accuracy"]}
+    for family in FAMILIES:
+        expected[f"{family.name}_difference"] = difference[list(family.rates)].max()
+        expected[f"{family.name}_ratio"] = ratio[list(family.rates)].min()
     by_group = {
         (name, f"g{place}"): frame.by_group.loc[place, name]
         for name in functions
@@ -232,8 +221,8 @@ def test_the_document_and_the_page_have_it(material) -> None:
     assert report["fairness"][0]["cross_check"] is None, "the report given is left as it is"
     page = render(twice)
     assert (
-        f"Fairlearn {fairlearn.__version__} computed 9 kinds of rates and gaps a second time from "
-        "the rows of the groups shown; they agree exactly. "
+        f"Fairlearn {fairlearn.__version__} computed {len(RATES) + len(METRICS)} kinds of rates "
+        "and gaps a second time from the rows of the groups shown; they agree exactly. "
     ) in page
     twice["fairness"][0]["cross_check"]["largest_difference"] = 2.2e-16
     assert "they agree to within 2e-16. " in render(twice)

@@ -13,8 +13,8 @@ import pytest
 import rfc8785
 
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
+from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import entry_of
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.verification.verification import Verification, verify
 from tests.reports.signed_run import ID, KEY, NAMES, SignedRun, signed_run

@@ -8,8 +8,8 @@ import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attacked_experiment
 from fedaudit.ledger.statements import Envelope
 from fedaudit.privacy.leakage import leakage
-from fedaudit.reports.later import statement_in, statement_of
-from fedaudit.reports.verification.checkpoints import evidence_checks, read_later
+from fedaudit.reports.later import LaterStatement
+from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
 from models.values import ReclaimedUnit
@@ -111,11 +111,11 @@ def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, e
 def test_statements_are_signed_and_each_names_the_one_before(api, looks, ended):
     first, second = (attack_later(api, ended, ATTACK) for _ in range(2))
     envelopes = [Envelope.from_dict(one["envelope"]) for one in (first, second)]
-    statements = [statement_in(envelope) for envelope in envelopes]
+    statements = [LaterStatement.in_place(envelope) for envelope in envelopes]
     assert [one.number for one, _ in statements] == [1, 2]
     assert statements[0][1] == statements[0][0].report_hash == first["report_hash"]
     assert statements[1][1] != statements[0][1]
-    assert statement_of(statements[0][0].fields()) == statements[0][0]
+    assert LaterStatement.of_fields(statements[0][0].fields()) == statements[0][0]
     checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
     assert "later_attacks.chain" in {one["name"] for one in checks if one["outcome"] == "pass"}
 
@@ -211,7 +211,7 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(api, looks)
         assert "fail" not in outcomes.values()
         for altered in ({"evidence": 1.0}, {"e_value": 1.5}, {"e_basis": "other"}):
             told = {"attacks": [*sections[:-1], {**sections[-1], **altered}]}
-            [judged] = evidence_checks(told, read_later([]))
+            [judged] = evidence_checks(told, ReadLater([], [], []))
             assert judged.outcome == "fail"
         alarms = sum(alarm for _, alarm in found[noise])
         assert (api.get(f"/v1/experiments/{id_}").json()["alarms"] or 0) == alarms
