@@ -14,11 +14,11 @@ from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
-from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words, is_unbounded
+from fedaudit.reports.report import section_rows
+from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
-from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures
-from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
+from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
@@ -70,8 +70,11 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
             "clients, rows": f"{data['clients']}, {data['rows']}",
         },
     )
-    yield "privacy", _privacy(report)
-    yield "utility", _utility(report)
+    rows, guarantee = section_rows(report), report["guarantee"]
+    figures = {name: _figures(own, guarantee) for name, own in rows.items()}
+    yield "privacy", {**_costs(report), **figures.pop("privacy")}
+    yield "utility", {**figures.pop("utility"), **_end(report["utility"])}
+    yield from ((name.replace("_", " "), further) for name, further in figures.items())
     if held_out := report.get("fairness_privacy"):
         force = "" if held_out["in_force"] else ", not in force"
         epsilon = _epsilon({**held_out, "value": held_out["epsilon"]})
@@ -90,9 +93,9 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
         yield "gates", {condition_text(gate): _brief_outcome(gate) for gate in report["gates"]}
 
 
-def _privacy(report: Report) -> dict[str, str]:
+def _costs(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
-    costs: dict[str, str] = {}
+    costs = {"guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"}
     if privacy["epsilon"]:
         costs["epsilon"] = "\n".join(map(_epsilon, privacy["epsilon"]))
         costs["a guess"] = level_words(
@@ -101,13 +104,7 @@ def _privacy(report: Report) -> dict[str, str]:
             kind=guarantee["kind"],
             in_force=guarantee.get("in_force"),
         )
-    everyone = charges_everyone(guarantee["mechanism"])
-    rows = figure_rows(Privacy, privacy, charges_everyone=everyone)
-    return {
-        "guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})",
-        **costs,
-        **_figures(rows, guarantee),
-    }
+    return costs
 
 
 _NAMES = ("AUC", "Brier")
@@ -135,15 +132,13 @@ def _epsilon(one: Mapping[str, Any]) -> str:
     return f"{value}, against {escape(observer_words(one['observer']))}"
 
 
-def _utility(report: Report) -> dict[str, str]:
-    utility = report["utility"]
+def _end(utility: Mapping[str, Any]) -> dict[str, str]:
     stopped_by = utility["stopped_by"]
-    figures = _figures(figure_rows(Utility, utility), report["guarantee"])
     # A newer service may know another reason.
-    figures["stopped by"] = ENDING_WORDS.get(stopped_by, stopped_by)
+    found = {"stopped by": ENDING_WORDS.get(stopped_by, stopped_by)}
     if utility.get("degenerate"):
-        figures["degenerate"] = f"yes: {escape(utility['reasons']['degenerate'])}"
-    return figures
+        found["degenerate"] = f"yes: {escape(utility['reasons']['degenerate'])}"
+    return found
 
 
 def _gap(metric: Mapping[str, Any]) -> str:

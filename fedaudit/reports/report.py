@@ -6,7 +6,7 @@ field's name, or in `reason` where the object holds one figure.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -16,7 +16,7 @@ from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
-from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection
+from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection, charges_everyone
 from fedaudit.reports.sections.held_out_privacy import FAIRNESS_PRIVACY, FairnessPrivacy
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.other_runs import (
@@ -30,12 +30,14 @@ from fedaudit.reports.sections.other_runs import (
 from fedaudit.reports.sections.outcome_words import with_words
 from fedaudit.reports.sections.part import (
     Answer,
+    FigureRow,
     GateOutcome,
     Part,
     Section,
     Values,
     VerdictParts,
     assembled,
+    figure_rows,
     section_checks,
 )
 from fedaudit.reports.sections.privacy import PRIVACY, Privacy
@@ -114,6 +116,21 @@ class Report(Part):
 def schema() -> dict[str, Any]:
     """The report's JSON schema."""
     return Report.model_json_schema(mode="serialization")
+
+
+def section_rows(report: Mapping[str, Any]) -> dict[str, list[FigureRow]]:
+    """Of a stored report the rows of each section that has figures with `Shown`: pages and the
+    command line have a table of them."""
+    everyone = charges_everyone(report["guarantee"]["mechanism"])
+    found = {
+        name: list(figure_rows(part, report[name], charges_everyone=everyone))
+        for name, field in Report.model_fields.items()
+        for part in (field.annotation, *get_args(field.annotation))
+        if isinstance(part, type)
+        and issubclass(part, Part)
+        and isinstance(report.get(name), Mapping)
+    }
+    return {name: rows for name, rows in found.items() if rows}
 
 
 OTHER_FORM = (

@@ -107,9 +107,7 @@ def suggestions(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_commented_field_is_accepted_alone_and_with_all_others(
-    tmp_path: Path, name: str
-) -> None:
+def test_every_commented_field_is_accepted_alone_and_with_all_others(tmp_path, name):
     text = proposal_yaml(proposed(tmp_path, TABLES[name]))
     lines, offered = text.split("\n"), suggestions(text)
     for taken in [offered, *([one] for one in offered)]:
@@ -221,9 +219,7 @@ def test_the_first_rows_alone_are_read_where_there_are_more(tmp_path: Path) -> N
         ("", {}, "/federation/path"),
     ],
 )
-def test_a_table_that_cannot_be_proposed_says_where(
-    tmp_path: Path, text: str, known: dict[str, str], pointer: str
-) -> None:
+def test_a_table_that_cannot_be_proposed_says_where(tmp_path, text, known, pointer):
     with pytest.raises(InvalidInputError) as refused:
         proposed(tmp_path, text, **known)
     assert [fault.pointer for fault in refused.value.errors] == [pointer]
@@ -239,9 +235,7 @@ _NAMES = st.sampled_from(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_whatever_a_table_holds_its_yaml_is_the_registration(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_whatever_a_table_holds_its_yaml_is_the_registration(tmp_path, data):
     head = data.draw(st.lists(_NAMES, min_size=3, max_size=6, unique=True))
     row = st.lists(_CELLS, min_size=len(head), max_size=len(head))
     rows = data.draw(st.lists(row, min_size=4, max_size=30))

@@ -28,13 +28,13 @@ from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
+from fedaudit.reports.report import section_rows
 from fedaudit.reports.sections.few_people import least_people
-from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
+from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows
-from fedaudit.reports.sections.privacy import Privacy
 from fedaudit.reports.sections.ranking import RankingFigures, misplaced_threshold
-from fedaudit.reports.sections.utility import ENDING_WORDS, Utility
+from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 
@@ -83,6 +83,7 @@ def render(
     attacks = shown.get("attacks") or []
     more = {
         "charts": charts_of(shown, series),
+        "rows": section_rows(shown),
         "attacks": attack_tables(attacks),
         "false_alarm_chance": false_alarm_chance(attacks),
         "later": later,
@@ -219,14 +220,11 @@ def page_environment() -> Environment:
         outcomes=_OUTCOMES,
         costs=COSTS,
         endings=ENDING_WORDS,
-        charges_everyone=charges_everyone,
         favourable_words=favourable_words,
         figure_rows=figure_rows,
         answer_of=answer_of,
         answer_words=ANSWER_WORDS,
         parts=PART_TITLES,
-        privacy_part=Privacy,
-        utility_part=Utility,
         ranking_part=RankingFigures,
         misplaced_threshold=misplaced_threshold,
         headline_metric=headline_metric,

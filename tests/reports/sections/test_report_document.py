@@ -7,8 +7,12 @@ from typing import Annotated
 import jsonschema
 import numpy as np
 import pytest
+from pydantic import create_model
 
+import fedaudit.reports.report as report_module
+from fedaudit.cli.summary import _sections
 from fedaudit.reports.audit_report import AuditReport
+from fedaudit.reports.page.html import render
 from fedaudit.reports.report import RUN, Report, assemble, report_hash, schema
 from fedaudit.reports.sections.part import Part, Reasons, Shown, figure_rows
 from fedaudit.reports.sections.predictions import AUDIT
@@ -248,6 +252,15 @@ def test_figures_that_an_earlier_report_lacks_are_left_out():
 def test_costs_of_everyone_are_labelled_so():
     [first, *_] = figure_rows(Example, VALUES, charges_everyone=True)
     assert first.label == "Cost of everyone"
+
+
+def test_a_section_with_shown_figures_is_on_the_page_and_of_the_command_line(material, monkeypatch):
+    fields = {"later_on": (Example | None, None)}
+    monkeypatch.setattr(report_module, "Report", create_model("Report", __base__=Report, **fields))
+    document = {**assemble(material()), "later_on": VALUES}
+    assert '<h2>Later on</h2></summary>\n<div id="later-on">' in render(document)
+    assert '<tr><th scope="row">Multiplier</th><td class="number">1.23456</td>' in render(document)
+    assert dict(_sections(document))["later on"]["multiplier"] == "1.23456"
 
 
 _FIXED = {"mechanism": "laplace-l2", "noise_multiplier": 3.0, "radius": 0.5, "clip": 0.2}
