@@ -199,9 +199,10 @@ def _has_classes(column: Column) -> bool:
 
 
 def _ends_in_classes(column: Column) -> bool:
-    """Whether it has classes, and neither names clients nor is sensitive."""
+    """Whether it has two classes, or named ones, and neither names clients nor is sensitive."""
     is_other = named(column.name, "client") is not None or sensitive_word(column) is not None
-    return _has_classes(column) and not is_other
+    counts = column.numeric and len(column.distinct) > 2
+    return _has_classes(column) and not (is_other or counts)
 
 
 def _named(columns: Sequence[Column], concept: Concept) -> list[Column]:
