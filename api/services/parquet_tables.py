@@ -3,63 +3,47 @@
 Imported only when such a file is requested, because pyarrow takes long to load.
 """
 
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel
 
+from api.schemas.experiment_tables import FairnessLine, LedgerLine, RoundBody
+from fedaudit.ledger.bundle import Sink
 from fedaudit.ledger.columns import Column, LedgerColumns, Words
 
-_TEXT, _INTEGER, _NUMBER = pa.string(), pa.int64(), pa.float64()
+_TEXT = pa.string()
+_PLAIN = {str: _TEXT, int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _ROWS_AT_ONCE = 10_000
 """Rows of a row group, at least; the last may have fewer."""
 _FEW = 100
 
 
-def _schema(**columns: pa.DataType) -> pa.Schema:
-    return pa.schema(columns)
+def _type_of(annotation: Any) -> pa.DataType:
+    """Of a field of a body; null is allowed everywhere."""
+    kind, parts = get_origin(annotation), get_args(annotation)
+    if kind is Literal:
+        return _TEXT
+    if kind is dict:
+        return pa.map_(_TEXT, _TEXT)
+    if parts:
+        first = _type_of(parts[0])
+        return pa.list_(first) if kind is list else first
+    return _PLAIN.get(annotation) or pa.struct(_fields(annotation))
 
 
-def _of(kind: pa.DataType, *names: str) -> dict[str, pa.DataType]:
-    return dict.fromkeys(names, kind)
+def _fields(body: type[BaseModel]) -> dict[str, pa.DataType]:
+    return {name: _type_of(field.annotation) for name, field in body.model_fields.items()}
 
 
+_BOUNDS = pa.struct(dict.fromkeys(("low", "high", "level"), pa.float64()))
 SCHEMAS = {
-    "ledger": _schema(
-        **_of(_INTEGER, "round", "release"),
-        **_of(_TEXT, "subject_kind", "subject", "observer", "component", "outcome"),
-        **_of(_NUMBER, "epsilon", "delta"),
-        adjacency=_TEXT,
-        **_of(_NUMBER, "radius", "leakage", "leakage_total"),
-        **_of(_TEXT, "guarantee", "reason"),
-    ),
-    "rounds": _schema(
-        round=_INTEGER,
-        **_of(_NUMBER, "selection_loss", "validation_loss", "accuracy"),
-        cluster_sizes=pa.list_(_INTEGER),
-        separation=_NUMBER,
-        collapsed=pa.bool_(),
-        **_of(_NUMBER, "leakage_median", "leakage_max", "epsilon_max"),
-        **_of(_NUMBER, "demographic_parity_difference", "equalized_odds_difference"),
-        equal_opportunity_difference=_NUMBER,
-        leakage_by_cluster=pa.list_(
-            pa.struct(
-                _of(_INTEGER, "cluster", "clients") | _of(_NUMBER, "leakage_median", "leakage_max")
-            )
-        ),
-        reasons=pa.map_(_TEXT, _TEXT),
-    ),
-    "fairness": _schema(
-        round=_INTEGER,
-        **_of(_TEXT, "attribute", "metric"),
-        value=_NUMBER,
-        reason=_TEXT,
-        interval=pa.struct(_of(_NUMBER, "low", "high", "level")),
-        interval_reason=_TEXT,
-    ),
+    "ledger": pa.schema(_fields(LedgerLine)),
+    "rounds": pa.schema(_fields(RoundBody)),
+    "fairness": pa.schema(_fields(FairnessLine) | {"interval": _BOUNDS}),
 }
 """The columns of each table and their types."""
 
@@ -101,12 +85,12 @@ class LedgerTables:
 
 def parquet(tables: Iterable[pa.Table], *, what: str) -> Iterator[bytes]:
     """The bytes of a file of these tables, row group by row group as they come."""
-    sink = _Sink()
+    sink = Sink()
     with pq.ParquetWriter(sink, SCHEMAS[what]) as writer:
         for table in _of_some_length(tables):
             writer.write_table(table)
-            yield sink.taken()
-    yield sink.taken()
+            yield sink.take()
+    yield sink.take()
 
 
 def _of_some_length(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -119,30 +103,3 @@ def _of_some_length(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
-
-
-class _Sink(io.RawIOBase):
-    """A file that is read while it is written, and keeps nothing that was already read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: list[bytes] = []
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        # A copy: the buffer is the writer's.
-        copy = bytes(data)
-        self._waiting.append(copy)
-        self._position += len(copy)
-        return len(copy)
-
-    def tell(self) -> int:
-        return self._position
-
-    def taken(self) -> bytes:
-        """The bytes written since the last call."""
-        waiting, self._waiting = self._waiting, []
-        return b"".join(waiting)

@@ -299,7 +299,7 @@ def bundle_chunks(evidence: Evidence, rows: Iterable[StoredRow]) -> Iterator[byt
 
     Raises ValueError for a part that has no canonical JSON.
     """
-    sink = _Sink()
+    sink = Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
         for name, content in _members(evidence):
             archive.writestr(_info(name), content)
@@ -392,23 +392,35 @@ def _info(name: str) -> zipfile.ZipInfo:
     return info
 
 
-class _Sink(io.RawIOBase):
-    """The output of zipfile; it cannot seek back, so sizes follow the members."""
+class Sink(io.RawIOBase):
+    """A file that is read while it is written, and keeps nothing that was read. It cannot seek
+    back, so that of a zip file sizes follow the members."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._parts: list[bytes] = []
+        self._position = 0
         self.size = 0
+        """Of what was not taken yet."""
 
     def writable(self) -> bool:
+        """It is."""
         return True
 
     def write(self, data: Any) -> int:
+        """Append a copy: the buffer is the writer's."""
         part = bytes(data)
         self._parts.append(part)
         self.size += len(part)
+        self._position += len(part)
         return len(part)
 
+    def tell(self) -> int:
+        """How many bytes were written in all."""
+        return self._position
+
     def take(self) -> bytes:
+        """The bytes written since the last call."""
         taken = b"".join(self._parts)
         self._parts, self.size = [], 0
         return taken

@@ -27,7 +27,7 @@ def first_link(project_id: str) -> str:
 
 def next_link(previous: str, entry: Mapping[str, Any]) -> str:
     """The link of an entry: the one before, and the entry as canonical JSON (RFC 8785).
-    Verification computes the same in `fedaudit.ledger.statements`, which shares no code with it."""
+    Verification computes the same in `fedaudit.ledger.audit_log`, which shares no code with it."""
     return hashlib.sha256(_LINK + bytes.fromhex(previous) + rfc8785.dumps(dict(entry))).hexdigest()
 
 

@@ -84,12 +84,8 @@ def test_without_a_mechanism_nothing_is_projected_and_each_null_says_why():
     assert found.leakage_worst_case is None
     assert found.leakage_expected is None
     assert set(found.reasons) == {
-        "leakage_worst_case",
-        "leakage_expected",
-        "log_ratio_worst_case",
-        "epsilon",
-        "budget_ends_in_round",
-        "noise_multiplier",
+        *("leakage_worst_case", "leakage_expected", "log_ratio_worst_case", "epsilon"),
+        *("budget_ends_in_round", "noise_multiplier"),
     }
 
 

@@ -87,9 +87,7 @@ MEMBER = {"kind": "membership", "method": "likelihood-ratio", "shadows": 64}
         (MEMBER, "variance", "global"),
     ],
 )
-def test_what_is_retired_is_read_and_not_attacked_with(
-    attack: dict[str, Any], field: str, value: Any
-) -> None:
+def test_what_is_retired_is_read_and_not_attacked_with(attack, field, value):
     document = changed(IMAGES, {"attacks": [{**attack, field: value}]})
     assert fault(document)[0] == f"/attacks/0/{field}"
     stored = parse_admitted(document)
