@@ -67,6 +67,17 @@ def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> No
     assert chosen.registration["federation"]["client_key"] == "RAC1P"
 
 
+def test_thousands_of_users_are_clients_and_classes_in_the_last_column_are_the_target(
+    tmp_path: Path,
+) -> None:
+    rows = [f"u{row // 3},{row % 71}.5,{row % 50},{'ny'[row % 4 > 0]}" for row in range(6_000)]
+    found = proposed(tmp_path, "\n".join(["user,income,x,clicked", *rows])).federation
+    assert (found["client_key"], found["target"]) == ("user", "clicked")
+    rows = [f"u{row},{row % 71}.5,{row % 9}" for row in range(6_000)]
+    alone = proposed(tmp_path, "\n".join(["user,income,x", *rows]))
+    assert "client_key" not in alone.federation
+
+
 def test_gaps_texts_and_missing_clients_get_their_rules(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["text-age"])
     federation = found.registration["federation"]
