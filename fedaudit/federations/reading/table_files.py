@@ -4,9 +4,9 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -285,32 +285,8 @@ MAX_COLUMNS = 10_100
 MAX_ROWS = 1_000_000_000
 """Hard cap on rows; Parquet metadata is untrusted."""
 _TOGETHER = 8 * 2**20
-
-
-class TableReader(Protocol):
-    """A file of one format whose column names have been read."""
-
-    names: list[str]
-    """The columns, in their order."""
-    rows: int | None
-    """The number of rows that the file declares; None where it declares none."""
-    note: str | None
-    """What a reader should know of how the file is read."""
-
-    def batches(self, columns: Sequence[int]) -> Iterator[Any]:
-        """Record batches of some columns (by position). Raises InvalidInputError."""
-
-
-class ColumnarFormat(NamedTuple):
-    """A format that names its columns itself, and is recognised by how a file starts."""
-
-    name: str
-    magic: bytes
-    read: Callable[[SourceFile], TableReader]
-
-
-COLUMNAR = (ColumnarFormat("Parquet", b"PAR1", ParquetFile),)
-"""Any other file is read as CSV."""
+_PARQUET = b"PAR1"
+"""How such a file starts; any other is read as CSV."""
 
 
 class TableFile:
@@ -323,14 +299,15 @@ class TableFile:
         """`header`: whether the first line of a CSV file names its columns."""
         self.source = source
         with source.open() as stream:
-            start = stream.read(max(len(one.magic) for one in COLUMNAR))
+            start = stream.read(len(_PARQUET))
         if not start:
             raise source.fault("is empty; name a CSV file with a header, or a Parquet file")
         self._file = self._reader(start, header=header)
         self.names = tuple(name.strip() for name in self._file.names)
         """Column names without surrounding blanks."""
         self.rows, self.note = self._file.rows, self._file.note
-        """As of `TableReader`."""
+        """How many rows the file declares, None where it declares none; and what a reader should
+        know of how it is read."""
         self._check_header()
 
     def read(self, names: Sequence[str]) -> TableRows:
@@ -379,21 +356,18 @@ class TableFile:
         if rows == 0:
             raise self.source.fault("has a header but no rows; add the data")
 
-    def _reader(self, start: bytes, *, header: bool) -> TableReader:
-        for name, magic, read in COLUMNAR:
-            if not start.startswith(magic):
-                continue
-            if self.source.compressed:
-                raise self.source.fault(
-                    f"is a {name} file within a gzip file; undo the gzip, {name} is compressed "
-                    "itself"
-                )
-            if not header:
-                raise error_at(
-                    "/federation/header", f"a {name} file names its columns itself; leave this out"
-                )
-            return read(self.source)
-        return CsvFile(self.source, header=header)
+    def _reader(self, start: bytes, *, header: bool) -> CsvFile | ParquetFile:
+        if start != _PARQUET:
+            return CsvFile(self.source, header=header)
+        if self.source.compressed:
+            raise self.source.fault(
+                "is a Parquet file within a gzip file; undo the gzip, Parquet is compressed itself"
+            )
+        if not header:
+            raise error_at(
+                "/federation/header", "a Parquet file names its columns itself; leave this out"
+            )
+        return ParquetFile(self.source)
 
     def _check_header(self) -> None:
         names = self.names
