@@ -35,6 +35,8 @@ ifeq ($(origin PYTHON),undefined)
 endif
 
 PYTEST_ARGS ?=
+# Half as many as there are processors beside one on each: tests wait for services that they start.
+TEST_PROCESSES ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
 # What `make mutation` changes, and for how long it judges changes.
 MUTATE ?= fedaudit/ledger
 MINUTES ?= 30
@@ -93,7 +95,7 @@ docs: $(ENVIRONMENT)
 	PYTHONPATH=. $(PYTHON) -m mkdocs build
 
 test: $(ENVIRONMENT)
-	$(PYTHON) -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -m "not slow" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-slow: $(ENVIRONMENT)
 	$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)

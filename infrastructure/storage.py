@@ -143,7 +143,9 @@ class _Folder:
     def local(self, key: str) -> Iterator[Path]:
         path = self._folder / key
         if not path.is_file():
-            raise StorageError("the stored file is not there any more")
+            raise StorageError(
+                f"the stored file {key} is not there any more; restore it, or upload it again"
+            )
         yield path
 
     def holds(self, key: str) -> bool:

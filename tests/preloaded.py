@@ -28,20 +28,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 _LIBRARIES = (
-    "fedaudit.cli.main",
-    "fedaudit.cli.run",
-    "fedaudit.cli.experiments",
-    "fedaudit.cli.reports",
-    "fedaudit.cli.verify",
-    "fedaudit_client.client",
-    "workers.app",
-    "workers.context",
-    "workers.flush",
-    "workers.eraser",
-    "workers.sweeper",
-    "workers.proof.signing",
-    "workers.proof.declared_signing",
-    "workers.webhooks",
+    *("fedaudit.cli.main", "fedaudit.cli.run", "fedaudit.cli.experiments", "fedaudit.cli.reports"),
+    *("fedaudit.cli.verify", "fedaudit_client.client", "workers.app", "workers.context"),
+    *("workers.flush", "workers.eraser", "workers.sweeper", "workers.proof.signing"),
+    *("workers.proof.declared_signing", "workers.webhooks"),
 )
 _FILES = 5
 """The request, the three standard files, and where the exit code goes."""

@@ -141,7 +141,11 @@ class FencedWriter:
                 limit = _STOPPING_OUTAGE_SECONDS if self._stopping() else _OUTAGE_SECONDS
                 if monotonic() - since > limit:
                     raise DatabaseAwayError(str(error)) from error
-                log.warning("database away; trying again", error=type(error).__name__)
+                log.warning(
+                    "database away; trying again",
+                    error=type(error).__name__,
+                    detail=str(getattr(error, "orig", error))[:300],
+                )
             self.again = True
             sleep(wait)
             wait = min(2 * wait, _MAX_WAIT_SECONDS)

@@ -393,7 +393,11 @@ def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
             pause = seconds
         except SQLAlchemyError as error:
             pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
-            log.warning("database away", error=type(error).__name__)
+            log.warning(
+                "database away",
+                error=type(error).__name__,
+                detail=str(getattr(error, "orig", error))[:300],
+            )
         except Exception:
             pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
             log.exception("tick failed")

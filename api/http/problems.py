@@ -204,7 +204,9 @@ def _http_problem(request: Request, error: HTTPException) -> ProblemError:
 
 
 def _outage(_request: Request, error: Exception) -> ProblemError:
-    log.error("database away", error=type(error).__name__, detail=str(error)[:300])
+    log.error(
+        "database away", error=type(error).__name__, detail=str(getattr(error, "orig", error))[:300]
+    )
     # As SQLite and Postgres say it.
     full = ("database or disk is full", "No space left on device")
     if any(words in str(error) for words in full):

@@ -22,6 +22,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.unit_key import unit_key_words
 from fedaudit.reports.page.style_sheets import SHARED, style_sheet
 from fedaudit.reports.sections.part import ANSWER_WORDS
+from fedaudit.spec.table import TABLE_FORMATS
 from models.vocabulary import Scope
 
 
@@ -151,6 +152,7 @@ def _environment() -> Environment:
         places=places,
         plural=wording.plural,
         new_once=new_once,
+        table_formats=TABLE_FORMATS,
     )
     return environment
 

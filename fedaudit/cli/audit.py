@@ -28,6 +28,7 @@ from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
+from fedaudit.spec.table import TABLE_FORMATS
 
 app = typer.Typer()
 _KEY_BYTES = 32
@@ -35,7 +36,7 @@ _KEY_BYTES = 32
 
 @app.command()
 def audit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet table.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"A {TABLE_FORMATS} table.")],
     *,
     truth: Annotated[str, typer.Option(metavar="COLUMN", help="What came about.")],
     sensitive: Annotated[

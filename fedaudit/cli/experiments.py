@@ -223,7 +223,7 @@ def follow(client: Client, experiment: Json) -> Json:
 
 def _exit_of(experiment: Json) -> ExitCode:
     if experiment["status"] != "succeeded":
-        reason = experiment.get("status_reason") or "no reason was given"
+        reason = experiment["status_detail"] or experiment["status_reason"] or "no reason was given"
         ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
         say(f"fedaudit: the experiment {ended} ({reason})")
         return ExitCode.FAILED

@@ -29,6 +29,7 @@ from fedaudit.number_text import bound_text, exact_text, room_text
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.labels import label_of
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
+from fedaudit.spec.table import TABLE_FORMATS
 
 Json = Mapping[str, Any]
 FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
@@ -230,7 +231,7 @@ def federations_add(
 
 @federations.command("scaffold")
 def federations_scaffold(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"A {TABLE_FORMATS} file.")],
     *,
     out: Annotated[
         Path | None, typer.Option(help="Where to write it, rather than to standard output.")

@@ -1,6 +1,6 @@
 """Data in a table: its columns, and clients for rows that name none."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -9,6 +9,10 @@ from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.labels import repeated_labels
 from fedaudit.spec.sources import CentredRange, FileSource, Range, Scales, SourceTraits, Statistics
 
+ColumnarFormat = Literal["Parquet"]
+"""Formats whose files name and type their columns themselves."""
+TABLE_FORMATS = " or ".join(("CSV", *get_args(ColumnarFormat)))
+"""What a table may be, in words."""
 Clients = Annotated[int, Field(ge=2, le=1_000_000)]
 _STANDARDISED: dict[Statistics, str | None] = {
     "none": None,
@@ -174,7 +178,7 @@ Features = Annotated[
 
 
 class Table(FileSource):
-    """Any CSV or Parquet file with features and a target."""
+    """Any table with features and a target."""
 
     source: Literal["table"]
     header: bool = True

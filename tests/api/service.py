@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,16 +173,13 @@ class Api:
             return row
 
 
-def all_operations() -> list[tuple[str, str]]:
+@cache
+def all_operations() -> tuple[tuple[str, str], ...]:
     """Method and path of every operation under /v1 in the application's document."""
     settings = Settings(database_url="sqlite:////nowhere/x.db", broker_url="filesystem:///nowhere")
     paths = create_app(settings).openapi()["paths"]
-    return sorted(
-        (method.upper(), path)
-        for path, operations in paths.items()
-        for method in operations
-        if path.startswith("/v1/")
-    )
+    found = ((method.upper(), path) for path, of in paths.items() for method in of)
+    return tuple(sorted(one for one in found if one[1].startswith("/v1/")))
 
 
 @contextmanager

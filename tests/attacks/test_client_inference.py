@@ -109,9 +109,7 @@ def test_a_share_of_each_clients_rows_is_all_that_it_has() -> None:
         ),
     ],
 )
-def test_where_nobody_is_outside_or_nothing_is_sent_it_is_refused(
-    changes: dict[str, Any], words: str
-) -> None:
+def test_where_nobody_is_outside_or_nothing_is_sent_it_is_refused(changes, words):
     with pytest.raises(InvalidInputError, match=words):
         parse_spec(groups_spec(attacks=[{"kind": "client-inference"}], **changes))
 
@@ -154,9 +152,7 @@ def test_on_large_data_no_client_drops_out(monkeypatch: pytest.MonkeyPatch) -> N
         assert np.all(np.diff(rows.place) > 0)
 
 
-def test_an_infinite_loss_of_one_participant_changes_no_other_score(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_infinite_loss_of_one_participant_changes_no_other_score(monkeypatch):
     run, observe = overfitted(), RowObserver.observe
     rows = choose_rows(run.run.cell, source_of(run.run.cell), models=1, share=0.1)
 

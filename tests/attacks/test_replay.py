@@ -181,9 +181,7 @@ def _smaller(noise: Floats) -> None:
         (_smaller, "size over rounds"),
     ],
 )
-def test_noise_that_depends_on_other_noise_is_seen(
-    change: Callable[[Floats], None], name: str
-) -> None:
+def test_noise_that_depends_on_other_noise_is_seen(change, name):
     noise = np.random.default_rng(8).standard_normal((96, 2, 6))
     change(noise)
     assert dict(dependence_law(noise))[name] < FALSE_ALARM / 100

@@ -1,6 +1,5 @@
 """A service for the audits of a file of tests, and its sources folder."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,7 @@ from tests.api.service import Api, running_api, settings_for
 
 
 @pytest.fixture(scope="module")
-def api(
-    sqlite_template: Path, signing_key_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Api]:
+def api(sqlite_template, signing_key_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
     database_file = folder / "service.db"
     database_file.write_bytes(sqlite_template.read_bytes())

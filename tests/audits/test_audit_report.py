@@ -66,9 +66,7 @@ def test_gaps_are_fairlearns(report: dict[str, Any]) -> None:
     assert report["utility"]["accuracy"] == pytest.approx((truth == predicted).mean())
 
 
-def test_every_missing_figure_has_a_reason_and_nothing_reads_like_a_guarantee(
-    report: dict[str, Any],
-) -> None:
+def test_every_missing_figure_has_a_reason_and_nothing_reads_like_a_guarantee(report):
     assert report["guarantee"]["kind"] == "none"
     for name in ("guarantee", "privacy", "utility"):
         section = report[name]

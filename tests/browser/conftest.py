@@ -17,13 +17,8 @@ from tests.cli.service import Service
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A browser of this size asks for updates, accounts and variations unless it is told not to.
 _QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
+    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
     "--disable-sync",
 )
 

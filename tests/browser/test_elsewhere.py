@@ -1,17 +1,13 @@
 """A person signs in at another site, and signs a report off in their own name."""
 
-from pathlib import Path
-
 from oidc_provider_mock import User, run_server_in_thread
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.api.elsewhere.providers import api_of
 from tests.api.service import finished, served
 
 
-def test_from_the_provider_to_a_sign_off(
-    browser: Browser, sqlite_url: str, tmp_path: Path, pictures: Path
-) -> None:
+def test_from_the_provider_to_a_sign_off(browser, sqlite_url, tmp_path, pictures):
     secret = tmp_path / "secret"
     secret.write_text("of the client")
     ada = User(sub="ada-1", claims={"name": "Ada Lovelace", "groups": ["travellers", "auditors"]})

@@ -132,3 +132,23 @@ def test_signing_out_ends_the_session(visit: Visit) -> None:
     visit.page.get_by_role("button", name="Sign out").click()
     visit.open("/federations")
     expect(visit.page.get_by_label("API key")).to_be_visible()
+
+
+# -- the interactive documentation in a browser ---------------------------------------------------
+
+
+def test_a_call_can_be_tried_from_the_documentation(visit: Visit) -> None:
+    visit.open("/docs")
+    page = visit.page
+    page.get_by_role("button", name="Authorize").first.click()
+    page.locator(".auth-container input").first.fill(visit.service.api_key)
+    page.locator(".auth-container").get_by_role("button", name="Apply credentials").click()
+    page.get_by_role("button", name="Close").first.click()
+
+    call = page.locator("[id$='list_experiments']")
+    call.locator(".opblock-summary-control").click()
+    call.get_by_role("button", name="Try it out").click()
+    call.get_by_role("button", name="Execute").click()
+    answer = call.locator(".live-responses-table .response")
+    expect(answer.locator(".response-col_status").first).to_contain_text("200")
+    expect(answer).to_contain_text('"items"')

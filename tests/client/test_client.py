@@ -132,9 +132,7 @@ def test_the_environment_configures(monkeypatch: pytest.MonkeyPatch) -> None:
     Client().close()
 
 
-def test_a_project_is_named_by_the_environment_or_the_call(
-    live: tuple[Api, Client], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_is_named_by_the_environment_or_the_call(live, monkeypatch):
     """A key opens one project: a call meant for another does nothing in this one."""
     api, client = live
     key = api.key_with("experiments:read", project="spät")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from api import metrics as names
-from tests.api.metrics.scrapes import scrape
+from tests.api.metrics.test_metrics import scrape
 from tests.api.service import running_api, settings_for
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +24,7 @@ OF_PROMETHEUS = {"up"}
 
 
 @pytest.fixture(scope="module")
-def exported(
-    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, set[frozenset[str]]]:
+def exported(sqlite_template, tmp_path_factory):
     """The labels of each figure that an API exports."""
     folder = tmp_path_factory.mktemp("deploy")
     (folder / "fedaudit.db").write_bytes(sqlite_template.read_bytes())

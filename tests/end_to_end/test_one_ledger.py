@@ -3,18 +3,121 @@
 Every mechanism is compared with the service in `test_service_equals_local.py`.
 """
 
-from collections.abc import Iterator
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import httpx
+import numpy as np
 import pytest
 import yaml
+from sqlalchemy import text
 
 from models.database import Database
 from tests.cli.service import Service, clean_environment, running
-from tests.end_to_end.ledger_checks import check_against_the_ledger
-from tests.end_to_end.running_specs import run_here, run_over_http
+from tests.preloaded import programs
 from tests.training.specs import groups_spec
+
+
+def figures_by_sql(database: Database, experiment_id: str) -> dict[str, Any]:
+    """The report's privacy figures, from nothing but the ledger's view."""
+    query = text(
+        """
+        SELECT max(leakage_total) AS leakage_max,
+               sum(CASE WHEN outcome = 'refused' THEN 1 ELSE 0 END) AS refusals,
+               sum(CASE WHEN outcome = 'withheld' THEN 1 ELSE 0 END) AS withheld,
+               max(round) AS rounds
+        FROM privacy_ledger WHERE experiment_id = :id
+        """
+    )
+    per_subject = text(
+        """
+        SELECT max(leakage_total) AS total, sum(CASE WHEN outcome = 'released' THEN 1 ELSE 0 END)
+               AS releases, max(leakage) AS each
+        FROM privacy_ledger WHERE experiment_id = :id GROUP BY subject
+        """
+    )
+    per_cluster = text(
+        """
+        SELECT cluster, count(*) AS clients, max(leakage_total) AS leakage_max
+        FROM (SELECT cluster, leakage_total,
+                     row_number() OVER (PARTITION BY subject ORDER BY round DESC) AS newest
+              FROM privacy_ledger WHERE experiment_id = :id AND outcome = 'released') AS releases
+        WHERE newest = 1 GROUP BY cluster ORDER BY cluster
+        """
+    )
+    with database.read() as session:
+        clusters = session.execute(per_cluster, {"id": experiment_id}).mappings().all()
+        figures = dict(session.execute(query, {"id": experiment_id}).mappings().one())
+        subjects = session.execute(per_subject, {"id": experiment_id}).mappings().all()
+    figures["participations_max"] = max(row["releases"] for row in subjects)
+    figures["subjects"] = [dict(row) for row in subjects]
+    figures["leakage_by_cluster"] = [dict(row) for row in clusters]
+    return figures
+
+
+def check_against_the_ledger(
+    database: Database, experiment_id: str, report: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    figures = figures_by_sql(database, experiment_id)
+    privacy, nu = report["privacy"], spec["privacy"]["noise_multiplier"]
+    n = report["data"]["parameters"]
+    for name in ("leakage_max", "refusals", "withheld", "participations_max"):
+        assert figures[name] == privacy[name], name
+    assert figures["rounds"] == report["utility"]["rounds"]
+    for subject in figures["subjects"]:
+        # Exactly, not approximately: the number of releases times n / nu.
+        assert subject["total"] == subject["releases"] * n / nu
+    totals = sorted(subject["total"] for subject in figures["subjects"])
+    totals = [0.0] * (report["data"]["training_clients"] - len(totals)) + totals
+    middle = len(totals) // 2
+    median = totals[middle] if len(totals) % 2 else (totals[middle - 1] + totals[middle]) / 2
+    assert median == pytest.approx(privacy["leakage_median"], rel=1e-15)
+    for name, quantile in privacy["leakage_quantiles"].items():
+        share = int(name.removeprefix("p")) / 100
+        assert np.quantile(totals, share) == pytest.approx(quantile, rel=1e-12), name
+    reported = [
+        {name: row[name] for name in ("cluster", "clients", "leakage_max")}
+        for row in privacy["leakage_by_cluster"]
+    ]
+    assert figures["leakage_by_cluster"] == reported
+
+
+FINISHED_SECONDS = 120
+
+
+def run_here(spec: dict[str, Any], sources: Path, out: Path) -> dict[str, Any]:
+    """The report of `fedaudit run`."""
+    finished = programs().run(
+        *("run", "-", "--json", "--out", str(out)),
+        stdin=json.dumps(spec),
+        env=clean_environment(FEDAUDIT_SOURCES_DIR=str(sources)),
+        cwd=out.parent,
+        timeout=FINISHED_SECONDS,
+    )
+    # 1: a gate of the spec failed; 3: it had no evidence, as over a model that decides nothing
+    assert finished.returncode in (0, 1, 3), finished.stderr
+    report: dict[str, Any] = json.loads(finished.stdout)
+    return report
+
+
+def run_over_http(service: Service, spec: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The experiment's id and its report."""
+    headers = {"Authorization": f"Bearer {service.api_key}"}
+    with httpx.Client(base_url=f"{service.url}/v1", headers=headers, timeout=30) as client:
+        submitted = client.post("/experiments", json=spec)
+        assert submitted.status_code == 202, submitted.text
+        identifier = submitted.json()["id"]
+        with client.stream(
+            "GET", f"/experiments/{identifier}/events", timeout=FINISHED_SECONDS
+        ) as events:
+            for _ in events.iter_lines():
+                pass
+        experiment = client.get(f"/experiments/{identifier}").json()
+        assert experiment["status"] == "succeeded", experiment
+        report: dict[str, Any] = client.get(f"/experiments/{identifier}/report").json()
+        return identifier, report
+
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -38,12 +141,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 
 
 @pytest.fixture(scope="module")
-def places(
-    sources: Path,
-    service: Service,
-    production: dict[str, str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[list[Place]]:
+def places(sources, service, production, tmp_path_factory):
     """`fedaudit up` by itself, and on Postgres and a broker, where the real data are as well."""
     environment = clean_environment(FEDAUDIT_SOURCES_DIR=str(sources), **production)
     with running(data_dir=tmp_path_factory.mktemp("production"), environment=environment) as other:

@@ -1,8 +1,7 @@
 """One spec, submitted to the service and run in this process: every figure is the same."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,12 +174,7 @@ class Served:
 
 
 @pytest.fixture(scope="module", params=list(SPECS))
-def both(
-    request: pytest.FixtureRequest,
-    sqlite_template: Path,
-    signing_key_file: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator["Both"]:
+def both(request, sqlite_template, signing_key_file, tmp_path_factory):
     """A spec's run in this process, and that of the service, with its database."""
     spec, folder = SPECS[request.param], tmp_path_factory.mktemp("service")
     here = run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)

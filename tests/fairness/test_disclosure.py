@@ -11,9 +11,25 @@ from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_ru
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, gaps, score_gaps
 from fedaudit.fairness.intervals import rate_intervals, score_intervals
 from fedaudit.fairness.suppression import IntersectionTable, combination_of, shown_groups
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
+from fedaudit.spec.parse import parse_spec
 from tests.fairness.disclosures import disclosed, disclosed_clients
-from tests.fairness.specs import GROUPS, spec
+from tests.spec.documents import HOSPITAL
+
+GROUPS = {
+    "sex": ("F", "M"),
+    "race": ("a", "b", "c"),
+    "sex_race": tuple(f"{sex} {race}" for sex in "FM" for race in "abc"),
+}
+
+
+def spec(**fairness: object) -> ExperimentSpec:
+    """By sex and race, of numbers above 7000 or as told."""
+    favourable = {"op": "ge", "value": 7000}
+    named = {"sensitive": ["sex", "race"], "favourable": favourable, **fairness}
+    return parse_spec({**HOSPITAL, "fairness": named})
+
 
 LYING = IntersectionTable((2, 3), ((0,), (1,)))
 

@@ -352,9 +352,7 @@ def test_many_values_ask_for_edges(refuse: Refuse) -> None:
 
 
 @given(st.lists(st.integers(0, 90), min_size=1, max_size=12), st.integers(1, 60))
-def test_pooled_sites_are_large_enough_and_leave_something_to_compare(
-    sizes: list[int], least: int
-) -> None:
+def test_pooled_sites_are_large_enough_and_leave_something_to_compare(sizes, least):
     pool = pooled_groups(np.array(sizes), least)
     apart = [size for place, size in enumerate(sizes) if size and place not in pool]
     if pool:

@@ -99,9 +99,7 @@ WRONG: list[tuple[int, str, str]] = [
 
 
 @pytest.mark.parametrize(("column", "cell", "says"), WRONG)
-def test_a_wrong_cell_is_named_by_row_and_column_as_in_loading(
-    sources: Path, column: int, cell: str, says: str
-) -> None:
+def test_a_wrong_cell_is_named_by_row_and_column_as_in_loading(sources, column, cell, says):
     rows = people(random.Random(2), rows=20, numeric=True)
     rows[2][2] = ""  # left out, and counted in row numbers all the same
     rows[7] = ["a", "1", "red", "F", "20", "0.5"]

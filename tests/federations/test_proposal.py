@@ -67,6 +67,17 @@ def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> No
     assert chosen.registration["federation"]["client_key"] == "RAC1P"
 
 
+def test_thousands_of_users_are_clients_and_classes_in_the_last_column_are_the_target(
+    tmp_path: Path,
+) -> None:
+    rows = [f"u{row // 3},{row % 71}.5,{row % 50},{'ny'[row % 4 > 0]}" for row in range(6_000)]
+    found = proposed(tmp_path, "\n".join(["user,income,x,clicked", *rows])).federation
+    assert (found["client_key"], found["target"]) == ("user", "clicked")
+    rows = [f"u{row},{row % 71}.5,{row % 9}" for row in range(6_000)]
+    alone = proposed(tmp_path, "\n".join(["user,income,x", *rows]))
+    assert "client_key" not in alone.federation
+
+
 def test_gaps_texts_and_missing_clients_get_their_rules(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["text-age"])
     federation = found.registration["federation"]
@@ -96,9 +107,7 @@ def suggestions(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_commented_field_is_accepted_alone_and_with_all_others(
-    tmp_path: Path, name: str
-) -> None:
+def test_every_commented_field_is_accepted_alone_and_with_all_others(tmp_path, name):
     text = proposal_yaml(proposed(tmp_path, TABLES[name]))
     lines, offered = text.split("\n"), suggestions(text)
     for taken in [offered, *([one] for one in offered)]:
@@ -210,9 +219,7 @@ def test_the_first_rows_alone_are_read_where_there_are_more(tmp_path: Path) -> N
         ("", {}, "/federation/path"),
     ],
 )
-def test_a_table_that_cannot_be_proposed_says_where(
-    tmp_path: Path, text: str, known: dict[str, str], pointer: str
-) -> None:
+def test_a_table_that_cannot_be_proposed_says_where(tmp_path, text, known, pointer):
     with pytest.raises(InvalidInputError) as refused:
         proposed(tmp_path, text, **known)
     assert [fault.pointer for fault in refused.value.errors] == [pointer]
@@ -228,9 +235,7 @@ _NAMES = st.sampled_from(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
-def test_whatever_a_table_holds_its_yaml_is_the_registration(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_whatever_a_table_holds_its_yaml_is_the_registration(tmp_path, data):
     head = data.draw(st.lists(_NAMES, min_size=3, max_size=6, unique=True))
     row = st.lists(_CELLS, min_size=len(head), max_size=len(head))
     rows = data.draw(st.lists(row, min_size=4, max_size=30))

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,7 @@ def object_store() -> Iterator[str]:
 
 
 @pytest.fixture(params=["file", "s3"])
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[str, Callable[[], list[str]]]:
+def place(request, tmp_path, monkeypatch):
     """A storage's URL, and what lies in it; the test runs once on each kind."""
     if request.param == "file":
         folder = tmp_path / "stored files"

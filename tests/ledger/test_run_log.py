@@ -20,13 +20,7 @@ KEYRING = Keyring(trusted=[KEY.public], carried=[])
 SPEC: dict[str, Any] = {"name": "a run", "gates": []}
 # The leaves and roots with which Certificate Transparency's logs are tested.
 LEAVES = [
-    "",
-    "00",
-    "10",
-    "2021",
-    "3031",
-    "40414243",
-    "5051525354555657",
+    *("", "00", "10", "2021", "3031", "40414243", "5051525354555657"),
     "606162636465666768696a6b6c6d6e6f",
 ]
 ROOTS = {
@@ -50,13 +44,8 @@ def test_tiles_hold_every_entry_and_lead_to_the_root() -> None:
     entries = [str(number).encode() for number in range(600)]
     files = dict(tiles(entries))
     assert list(files) == [
-        "tile/entries/000",
-        "tile/entries/001",
-        "tile/entries/002.p/88",
-        "tile/0/000",
-        "tile/0/001",
-        "tile/0/002.p/88",
-        "tile/1/000.p/2",
+        *("tile/entries/000", "tile/entries/001", "tile/entries/002.p/88", "tile/0/000"),
+        *("tile/0/001", "tile/0/002.p/88", "tile/1/000.p/2"),
     ]
     assert files["tile/entries/000"][:3] == b"\x00\x010"
     assert files["tile/0/000"][:32] == hashlib.sha256(b"\x000").digest()

@@ -9,9 +9,15 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from benchmarks.servers import free_port
 from models.database import Database
-from models.repositories import LedgerRepository, ProjectRepository
-from models.tables.accounts import Project
-from tests.models.rows import at_once, ledger_row, queued
+from models.repositories import (
+    ApiKeyRepository,
+    IdempotencyRepository,
+    LedgerRepository,
+    OutboxRepository,
+    ProjectRepository,
+)
+from models.tables.accounts import ApiKey, Project
+from tests.models.rows import add_project, at_once, ledger_row, queued
 
 
 def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> None:
@@ -172,3 +178,50 @@ def test_errors_do_not_tell_what_was_stored(database: Database) -> None:
         session.execute(text("INSERT INTO nowhere (counts) VALUES (:counts)"), {"counts": 4711})
     assert "nowhere" in str(raised.value)
     assert "4711" not in str(raised.value)
+
+
+# -- projects, keys, repeated requests, messages and duties ---------------------------------------
+
+
+def _key(database: Database) -> tuple[str, ApiKey, str]:
+    with database.write() as session:
+        project_id = add_project(session)
+        key, plain = ApiKeyRepository(session).create(
+            project_id=project_id, name="ci", scopes=["experiments:read"]
+        )
+    return project_id, key, plain
+
+
+def _take(database: Database, api_key_id: str, project_id: str, **changes: str) -> bool:
+    values = {"route": "POST /v1/experiments", "key": "k", "body_hash": "a" * 64}
+    values |= {"resource_id": "x", **changes}
+    with database.write() as session:
+        return IdempotencyRepository(session).add(
+            project_id=project_id, api_key_id=api_key_id, **values
+        )
+
+
+def test_of_simultaneous_repeats_one_does_the_work(database: Database) -> None:
+    project_id, key, _ = _key(database)
+    answers = at_once(lambda _: _take(database, key.id, project_id), 6)
+    assert sorted(answers) == [False] * 5 + [True]
+
+
+def test_messages_are_sent_in_order_and_wait_after_a_failure(database: Database) -> None:
+    with database.write() as session:
+        project_id = add_project(session)
+        outbox = OutboxRepository(session)
+        ids = [outbox.add(project_id, "unit.queued", {"unit_id": str(i)}) for i in range(4)]
+    with database.write() as session:
+        outbox = OutboxRepository(session)
+        due = outbox.pending(3)
+        assert [message.id for message in due] == ids[:3]
+        assert due[0].payload == {"unit_id": "0"}
+        outbox.mark_published(ids[:1])
+        outbox.postpone(ids[1], 60)
+    with database.write() as session:
+        outbox = OutboxRepository(session)
+        assert [message.id for message in outbox.pending()] == ids[2:]
+        outbox.postpone(ids[1], -1)
+        postponed = outbox.pending()[0]
+        assert (postponed.id, postponed.attempts) == (ids[1], 2)

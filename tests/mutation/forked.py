@@ -26,20 +26,8 @@ Verdict = Literal["killed", "survived", "timeout"]
 
 _MEMORY = 8 * 2**30
 _LIBRARIES = (
-    "numpy",
-    "scipy.stats",
-    "torch",
-    "pyarrow",
-    "pydantic",
-    "cryptography",
-    "dp_accounting",
-    "hypothesis",
-    "sqlalchemy",
-    "psycopg",
-    "redis",
-    "alembic",
-    "coverage",
-    "pytest",
+    *("numpy", "scipy.stats", "torch", "pyarrow", "pydantic", "cryptography", "dp_accounting"),
+    *("hypothesis", "sqlalchemy", "psycopg", "redis", "alembic", "coverage", "pytest"),
     "anyio.pytest_plugin",
 )
 

@@ -82,9 +82,7 @@ def problems(draw: st.DrawFn) -> tuple[DenseShape, Loss, int, int, int, int]:
 
 @settings(max_examples=30)
 @given(problems())
-def test_tiny_general_and_autograd_agree(
-    problem: tuple[DenseShape, Loss, int, int, int, int],
-) -> None:
+def test_tiny_general_and_autograd_agree(problem):
     shape, loss, cells, clients, rows, seed = problem
     random = torch.Generator().manual_seed(seed)
     k = 3
@@ -124,9 +122,7 @@ def test_tiny_general_and_autograd_agree(
 
 
 @pytest.mark.parametrize("network", [SmallDenseNetwork, BatchedNetwork])
-def test_the_gradient_of_an_rmse_is_zero_where_nothing_is_left_to_learn(
-    network: type[SmallDenseNetwork] | type[BatchedNetwork],
-) -> None:
+def test_the_gradient_of_an_rmse_is_zero_where_nothing_is_left_to_learn(network):
     shape = DenseShape((2, 1), intercept=True)
     theta = torch.tensor([1.0, -2.0, 0.5])[:, None, None]
     features = torch.tensor([[1.0, 2.0], [3.0, 4.0]])[..., None, None]
@@ -144,9 +140,7 @@ def test_the_gradient_of_an_rmse_is_zero_where_nothing_is_left_to_learn(
     st.integers(0, 2),
     st.integers(0, 2**31),
 )
-def test_folding_sums_in_an_order_of_its_own(
-    size: int, others: list[int], dim: int, seed: int
-) -> None:
+def test_folding_sums_in_an_order_of_its_own(size, others, dim, seed):
     dim = min(dim, len(others))
     shape = [*others[:dim], size, *others[dim:]]
     values = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
@@ -257,9 +251,7 @@ row_layers = st.one_of(
     behind=st.lists(row_layers, max_size=3),
     channels=st.integers(1, 2),
 )
-def test_outputs_and_gradients_are_those_of_the_torch_module(
-    over: list[dict[str, Any]], behind: list[dict[str, Any]], channels: int
-) -> None:
+def test_outputs_and_gradients_are_those_of_the_torch_module(over, behind, channels):
     shape = a_shape(Maps(7, 6, channels), *over, {"kind": "flatten"}, *behind)
     try:
         n = shape.n

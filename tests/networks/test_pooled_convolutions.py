@@ -33,9 +33,7 @@ CASES = [(3, 26, 26, 32, 64), (2, 4, 4, 16, 16), (1, 7, 16, 16, 48), (2, 9, 31, 
 @compiled
 @pytest.mark.parametrize("rectified", [True, False])
 @pytest.mark.parametrize(("rows", "height", "width", "inputs", "outputs"), CASES)
-def test_outputs_and_slopes_are_those_of_torch(
-    rows: int, height: int, width: int, inputs: int, outputs: int, rectified: bool
-) -> None:
+def test_outputs_and_slopes_are_those_of_torch(rows, height, width, inputs, outputs, rectified):
     sizes = rows, outputs, (height - 2) // 2, (width - 2) // 2
     given = drawn((rows, inputs, height, width), (outputs, inputs, 3, 3), (outputs,))
     (slopes,) = drawn(sizes)

@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 from ipaddress import ip_network
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from api.app import uploads_of
 from infrastructure.settings import Settings
-from tests.api.http.test_proxies import api_process, environment, sign_in
+from tests.api.http.test_connections import api_process, environment, sign_in
 from tests.api.service import SPEC
 from tests.packaging.compose import ROOT, resolved_services
 
@@ -111,9 +110,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def proxied(
-    environment: dict[str, str], tmp_path: Path
-) -> Iterator[tuple[httpx.Client, int, str, Path]]:
+def proxied(environment, tmp_path):
     """A client of the API behind nginx, the port, a key and where nginx logs.
 
     Its time limits are shortened.

@@ -64,22 +64,25 @@ def test_the_counter_is_block_client_round_purpose_and_the_key_the_seed() -> Non
         assert words[4 * block : 4 * block + 4].tolist() == _philox(key, counter)[0].tolist()
 
 
-def test_words_do_not_depend_on_what_they_are_drawn_beside() -> None:
-    seeds, rounds, clients = np.array([3, 0, 2**40], dtype=np.uint64), [1, 8], [0, 5, 999_999]
-    together = CounterSource(seeds.reshape(-1, 1, 1)).words(
-        purpose=Purpose.DIRECTION,
-        round_=np.reshape(rounds, (-1, 1)),
-        counters=np.array(clients),
-        count=13,
-    )
-    assert together.shape == (3, 2, 3, 13)
-    for (i, seed), (j, round_), (k, client) in itertools.product(
-        enumerate(seeds.tolist()), enumerate(rounds), enumerate(clients)
-    ):
-        alone = CounterSource(seed).words(
-            purpose=Purpose.DIRECTION, round_=round_, counters=client, count=13
+@pytest.mark.parametrize("kind", ["words", "wide_words"])
+def test_words_do_not_depend_on_what_they_are_drawn_beside(kind: str) -> None:
+    """One seed for many rows, rows of more blocks than are made at a time, and repeats."""
+    seeds, rounds, clients = np.array([3, 0, 3, 2**40], dtype=np.uint64), [1, 8], [0, 5, 999_999]
+    for count in (1, 13, 40_001):
+        together = getattr(CounterSource(seeds.reshape(-1, 1, 1)), kind)(
+            purpose=Purpose.DIRECTION,
+            round_=np.reshape(rounds, (-1, 1)),
+            counters=np.array(clients),
+            count=count,
         )
-        assert np.array_equal(together[i, j, k], alone)
+        assert together.shape == (4, 2, 3, count)
+        for (i, seed), (j, round_), (k, client) in itertools.product(
+            enumerate(seeds.tolist()), enumerate(rounds), enumerate(clients)
+        ):
+            alone = getattr(CounterSource(seed), kind)(
+                purpose=Purpose.DIRECTION, round_=round_, counters=client, count=count + 3
+            )
+            assert np.array_equal(together[i, j, k], alone[:count])
 
 
 def test_longer_draws_begin_with_the_shorter_ones() -> None:
@@ -91,13 +94,12 @@ def test_longer_draws_begin_with_the_shorter_ones() -> None:
         assert np.array_equal(short, long[:count])
 
 
-def test_seeds_purposes_rounds_and_clients_share_no_numbers() -> None:
+@pytest.mark.parametrize(("kind", "count"), [("words", 4), ("wide_words", 2)])
+def test_seeds_purposes_rounds_and_clients_share_no_numbers(kind: str, count: int) -> None:
     blocks = {
-        tuple(
-            CounterSource(seed)
-            .words(purpose=purpose, round_=round_, counters=client, count=4)
-            .tolist()
-        )
+        getattr(CounterSource(seed), kind)(
+            purpose=purpose, round_=round_, counters=client, count=count
+        ).tobytes()
         for seed in (0, 1, 2**32, 2**32 + 1, 2**53 - 1, 2**64 - 1)
         for purpose in Purpose
         for round_ in (0, 1, 1_000_000)
@@ -144,39 +146,6 @@ def test_wide_words_are_known_answers_of_aes(compiled: bool) -> None:
                 purpose=nothing, round_=0, counters=0, count=2 * block + 2
             )
             assert words[-2:].tobytes().hex() == expected
-
-
-def test_wide_words_do_not_depend_on_what_they_are_drawn_beside() -> None:
-    """One seed for many rows, rows of more blocks than are encrypted at a time, and repeats."""
-    seeds, rounds, clients = np.array([3, 0, 3, 2**40], dtype=np.uint64), [1, 8], [0, 5, 999_999]
-    for count in (1, 13, 40_001):
-        together = CounterSource(seeds.reshape(-1, 1, 1)).wide_words(
-            purpose=Purpose.DIRECTION,
-            round_=np.reshape(rounds, (-1, 1)),
-            counters=np.array(clients),
-            count=count,
-        )
-        assert together.shape == (4, 2, 3, count)
-        for (i, seed), (j, round_), (k, client) in itertools.product(
-            enumerate(seeds.tolist()), enumerate(rounds), enumerate(clients)
-        ):
-            alone = CounterSource(seed).wide_words(
-                purpose=Purpose.DIRECTION, round_=round_, counters=client, count=count + 3
-            )
-            assert np.array_equal(together[i, j, k], alone[:count])
-
-
-def test_wide_words_of_seeds_purposes_rounds_and_clients_differ() -> None:
-    found = {
-        CounterSource(seed)
-        .wide_words(purpose=purpose, round_=round_, counters=client, count=2)
-        .tobytes()
-        for seed in (0, 1, 2**32, 2**53 - 1, 2**64 - 1)
-        for purpose in Purpose
-        for round_ in (0, 1, 1_000_000)
-        for client in (0, 1, 999_999)
-    }
-    assert len(found) == 5 * len(Purpose) * 3 * 3
 
 
 def test_wide_uniforms_are_uniform_fine_near_0_and_below_1() -> None:

@@ -1,7 +1,6 @@
 """Proposed experiments, for synthetic shapes of federations."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -179,9 +178,7 @@ def test_clients_of_very_different_size_are_measured_by_rows_and_averaged_after_
         (ProposalAim(epsilon=1, unit="record"), 3_200),
     ],
 )
-def test_a_proposal_learns_from_a_made_up_table(
-    tmp_path: Path, aim: ProposalAim, largest: int
-) -> None:
+def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest):
     rows = [largest, *[40] * 79]
     shape = replace(
         facts(clients=80, features=4, scale=RANGE),

@@ -197,9 +197,7 @@ def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
         ),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_where_it_is(
-    document: dict[str, Any], path: str, value: Any, message: str
-) -> None:
+def test_a_value_that_does_not_fit_is_refused_where_it_is(document, path, value, message):
     found_pointer, found_message = fault(changed(document, {path: value}))
     assert found_pointer == "/" + path.replace(".", "/")
     assert message in found_message
@@ -293,9 +291,7 @@ def test_a_value_that_does_not_fit_is_refused_where_it_is(
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_remedy(
-    document: dict[str, Any], changes: dict[str, Any], pointer: str, message: str
-) -> None:
+def test_what_does_not_fit_is_refused_with_the_remedy(document, changes, pointer, message):
     found_pointer, found_message = fault(changed(document, changes))
     assert found_pointer == pointer
     assert message in found_message

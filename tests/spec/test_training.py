@@ -109,9 +109,7 @@ def test_the_default_is_left_out_of_what_is_hashed() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_at_its_field(
-    changes: dict[str, Any], field: str, words: str
-) -> None:
+def test_what_does_not_fit_is_refused_at_its_field(changes, field, words):
     with pytest.raises(InvalidInputError) as refused:
         parse_spec(groups_spec(**changes))
     found = {error.pointer: error.message for error in refused.value.errors}

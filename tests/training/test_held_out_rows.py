@@ -96,9 +96,7 @@ def test_the_held_out_rows_are_scored_and_no_other(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("method", "privacy"), [("fine-tuning", {}), ("local-only", NONE)])
-def test_clients_make_models_of_what_trains(
-    engine: str, method: str, privacy: dict[str, Any]
-) -> None:
+def test_clients_make_models_of_what_trains(engine, method, privacy):
     """And of no held-out row: other outcomes of these change no prediction."""
     changes = {**privacy, "training__method": method, "training__hypotheses": 1}
     cell = rows_cell(ENGINES[engine](), **changes)

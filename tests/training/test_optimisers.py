@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedaudit.attacks.replay.watched_run import WatchedRun, play
-from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.federation import ClientRows
 from fedaudit.spec.models import ServerAdam, ServerMomentum
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import ServerMoves
@@ -50,9 +50,7 @@ def by_round(one: Cell) -> tuple[list[RoundRecord], list[torch.Tensor]]:
 
 @pytest.mark.parametrize("name", TORCH)
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
-def test_the_steps_of_a_client_are_those_of_torch(
-    engine: Callable[[], Federation], name: str
-) -> None:
+def test_the_steps_of_a_client_are_those_of_torch(engine, name):
     data = engine()
     one = table_cell(
         data,
@@ -87,9 +85,7 @@ def test_the_steps_of_a_client_are_those_of_torch(
 @pytest.mark.parametrize(
     "data", [random_federation(clients=40, max_rows=9), uneven(COUNTS)], ids=["even", "uneven"]
 )
-def test_a_client_whose_rows_are_used_up_takes_no_step(
-    data: Federation, local: dict[str, Any]
-) -> None:
+def test_a_client_whose_rows_are_used_up_takes_no_step(data, local):
     """Beside longer ones its means would go on; client by client there is nobody to wait for."""
     changes = {"training__local": local, "training__rounds": 4, "training__loss": "mse"}
     beside, alone = (
@@ -164,9 +160,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("name", CASES)
-def test_the_server_moves_hypotheses_as_the_papers_say(
-    name: str, rule: ServerAdam | ServerMomentum
-) -> None:
+def test_the_server_moves_hypotheses_as_the_papers_say(name, rule):
     spec = groups_spec(**CASES[name], training__server=rule.model_dump(), training__rounds=12)
     run = play(cell(spec), rounds=12)
     averages = averages_of(run)
@@ -177,9 +171,7 @@ def test_the_server_moves_hypotheses_as_the_papers_say(
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_the_server_moves_the_model_of_records_likewise(
-    rule: ServerAdam | ServerMomentum, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_moves_the_model_of_records_likewise(rule, monkeypatch):
     averages: list[list[Any]] = []
     real = PersonalisedRound.play
 

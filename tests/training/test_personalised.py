@@ -125,9 +125,7 @@ def test_the_model_is_the_mean_of_what_the_drawn_clients_make_of_it() -> None:
     assert not torch.allclose(found.theta, models[0], rtol=1e-2)
 
 
-def test_how_many_clients_are_computed_at_once_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_how_many_clients_are_computed_at_once_does_not_matter(monkeypatch):
     one = cell(records_spec())
     rounds, _ = a_round(one)
     whole = play_one(rounds, one, [0, 2, 3, 7, 8])
@@ -430,9 +428,7 @@ def test_a_budget_that_no_noise_keeps_is_refused() -> None:
 @pytest.mark.parametrize(
     ("fraction", "problem"), [(1e-9, "no record is held out"), (1 - 1e-9, "every record is held")]
 )
-def test_a_split_that_leaves_nothing_is_refused_with_a_remedy(
-    fraction: float, problem: str
-) -> None:
+def test_a_split_that_leaves_nothing_is_refused_with_a_remedy(fraction, problem):
     data = federation([np.ones((1, 1))] * 3, [np.ones(1)] * 3)
     spec = parse_spec(
         records_spec(
@@ -447,9 +443,7 @@ def test_a_split_that_leaves_nothing_is_refused_with_a_remedy(
 
 
 @pytest.mark.parametrize("baseline", [None, "uniform", "filter", "privacy-free"])
-def test_clients_without_a_training_record_take_part_and_add_their_noise(
-    baseline: str | None,
-) -> None:
+def test_clients_without_a_training_record_take_part_and_add_their_noise(baseline):
     random = np.random.default_rng(2)
     data = federation(
         [random.normal(size=(1, 2)) for _ in range(12)], [random.normal(size=1) for _ in range(12)]
@@ -540,9 +534,7 @@ def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
     "changes", [KINDS[name] for name in ("personalised", "filter", "stopping", "server-adam")]
 )
 @pytest.mark.parametrize("interruptions", [(1,), (2, 5)])
-def test_a_resumed_run_equals_an_undisturbed_one(
-    changes: dict[str, Any], interruptions: tuple[int, ...]
-) -> None:
+def test_a_resumed_run_equals_an_undisturbed_one(changes, interruptions):
     one = cell(records_spec(**changes))
     undisturbed = PersonalisedRun([one])
     whole = play(undisturbed)

@@ -1,22 +1,77 @@
 """What an audit plants goes the way of every update, and moves nothing where nothing is planted."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.mapped import first_rows
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, is_by_length, is_client_by_client
+from fedaudit.training.base.planted import (
+    NoisedSteps,
+    PlantedRecords,
+    PlantedUpdates,
+    SentUploads,
+    SummedRound,
+)
 from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one
 from tests.training.gaussian import COINS, REPORTED, cell_with, training_clients
 from tests.training.personalised import records_spec
-from tests.training.planted import KeptRecords, KeptUpdates
+
+
+@dataclass(eq=False)
+class KeptUpdates(PlantedUpdates):
+    """Clients that send the rows of a matrix."""
+
+    chosen: NDArray[np.int64]
+    matrix: NDArray[np.float32]
+    sums: list[SummedRound] = field(default_factory=list)
+    uploads: list[SentUploads] = field(default_factory=list)
+
+    @property
+    def clients(self) -> NDArray[np.int64]:
+        return self.chosen
+
+    def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.matrix[places]
+
+    def see_sum(self, seen: SummedRound) -> None:
+        self.sums.append(seen)
+
+    def see_uploads(self, seen: SentUploads) -> None:
+        self.uploads.append(seen)
+
+
+@dataclass(eq=False)
+class KeptRecords(PlantedRecords):
+    """Records whose gradients are the rows of a matrix."""
+
+    holders: NDArray[np.int64]
+    places: NDArray[np.int64]
+    matrix: NDArray[np.float32]
+    steps: list[NoisedSteps] = field(default_factory=list)
+
+    @property
+    def silos(self) -> NDArray[np.int64]:
+        return self.holders
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        return self.places
+
+    def gradients(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.matrix[numbers]
+
+    def see_step(self, seen: NoisedSteps) -> None:
+        self.steps.append(seen)
+
 
 CLIP = 0.5
 QUIET = {"noise_multiplier": 1e-3, "clip": CLIP, "delta": 1e-3}

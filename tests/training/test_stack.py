@@ -11,6 +11,7 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell, cells_at_once, stacks
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.stack import Stack
+from fedaudit.training.stacked.stack_state import packed, unpacked
 from tests.training.federations import random_federation, table_cell, threads
 from tests.training.gaussian import COINS, LAYERS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.specs import cell, groups_spec, linear_spec, train
@@ -367,9 +368,7 @@ def stopping_round(found: dict[int, float], patience: int) -> int | None:
 @pytest.mark.parametrize(
     ("patience", "every", "validation_clients"), [(1, 1, None), (2, 3, 9), (5, 1, 9), (5, 3, None)]
 )
-def test_patience_ends_training_after_that_many_validations(
-    patience: int, every: int, validation_clients: int | None
-) -> None:
+def test_patience_ends_training_after_that_many_validations(patience, every, validation_clients):
     stopping = {"validate_every": every, "validation_clients": validation_clients}
     changes = {"training__rounds": 200, "privacy__noise_multiplier": 5.0}
     endless, _ = train(groups_spec(training__stopping=stopping, **changes))
@@ -477,3 +476,13 @@ def test_nothing_is_left_to_play_after_the_end() -> None:
     resumed = Stack([cell(groups_spec(training__rounds=2))], checkpoints=[stack.checkpoint(0)])
     assert resumed.active == []
     assert resumed.result(0).hypotheses.tobytes() == stack.result(0).hypotheses.tobytes()
+
+
+# -- a checkpoint with many fields is read back: their names and types exceed numpy's own limit ---
+
+
+def test_a_checkpoint_of_very_many_fields_is_read_back() -> None:
+    given = {f"the moments of layer {n}": np.full(3, n, dtype=np.float32) for n in range(400)}
+    found = unpacked(packed(given))
+    assert found.keys() == given.keys()
+    assert all(np.array_equal(found[name], value) for name, value in given.items())

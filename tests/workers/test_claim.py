@@ -1,15 +1,28 @@
 """The thread that keeps a claim."""
 
+import os
+import subprocess
+import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import UnitRepository
+from models.tables.experiments import Unit
 from models.values import Claim
+from models.vocabulary import SCOPES
+from tests.api.service import Api, spec
 from tests.workers.admission import submit
 from workers.claim import Lease, LeaseLostError
+from workers.context import WorkerContext
+from workers.health import Heartbeat, unwell
+from workers.turns import Turns, run_next
 
 SECONDS = 0.6
 
@@ -76,3 +89,132 @@ def test_a_database_that_is_away_does_not_lose_it(database, monkeypatch):
             lease.progressed()
         # It ran out meanwhile; nobody had taken it, so it was renewed.
         assert not taken_over(database, claim)
+
+
+# -- whose unit a worker runs next ----------------------------------------------------------------
+
+
+@pytest.fixture
+def began(monkeypatch: pytest.MonkeyPatch, served: WorkerContext) -> list[str]:
+    """The units that were run, in order; each is done at once."""
+    ran: list[str] = []
+
+    def run(context: WorkerContext, unit_id: str) -> bool:
+        ran.append(unit_id)
+        with context.database.write() as session:
+            waits = update(Unit).where(Unit.id == unit_id, Unit.state == "waiting")
+            return bool(session.execute(waits.values(state="done")).rowcount)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr("workers.turns.run_unit", run)
+    return ran
+
+
+def units(api: Api, count: int, *, key: str | None = None) -> list[str]:
+    """The units of so many experiments, oldest first."""
+    mine = api if key is None else replace(api, key=key)
+    ids = [mine.submit(spec(seed=seed))["id"] for seed in range(count)]
+    return [str(api.stored(one).unit_id) for one in ids]
+
+
+def test_a_project_waits_for_one_unit_of_another_and_not_for_its_queue(api, served, began):
+    many = units(api, 6)
+    one = units(api, 1, key=api.key_with(*SCOPES, project="theirs"))
+    turns = Turns(api.database, ("auto", "cpu"))
+    # Messages come in the order of submission.
+    for woken in (*many, *one):
+        run_next(served, turns, woken)
+    assert began == [many[0], *one, *many[1:]]
+
+
+def test_what_takes_seconds_comes_before_what_takes_hours(api, served, began):
+    runs = units(api, 3)
+    with api.database.write() as session:
+        session.execute(update(Unit).where(Unit.id == runs[2]).values(kind="profile"))
+    turns = Turns(api.database, ("auto", "cpu"))
+    for woken in runs:
+        run_next(served, turns, woken)
+    assert began == [runs[2], runs[0], runs[1]]
+
+
+def test_a_project_that_runs_nothing_comes_before_one_that_holds_leases(api, served, began):
+    mine, theirs = units(api, 2), units(api, 1, key=api.key_with(*SCOPES, project="theirs"))
+    with api.database.write() as session:
+        session.execute(update(Unit).where(Unit.id == mine[0]).values(state="leased"))
+    turns = Turns(api.database, ("auto", "cpu"))
+    run_next(served, turns, mine[1])
+    assert began == theirs
+
+
+def test_where_nothing_waits_the_unit_of_the_message_is_tried(api, served, began):
+    lost = units(api, 1)
+    with api.database.write() as session:
+        session.execute(update(Unit).where(Unit.id == lost[0]).values(state="leased"))
+    run_next(served, Turns(api.database, ("auto", "cpu")), lost[0])
+    assert began == lost
+
+
+# -- signs of life: locked files, whoever wrote them and whoever has their number now -------------
+
+
+_NOBODY = "no worker of this machine has given a sign of life"
+_BEAT_AND_DIE = """
+import os, sys
+from pathlib import Path
+from infrastructure.settings import Settings
+from workers.health import Heartbeat
+Heartbeat(Settings(data_dir=Path(sys.argv[1]))).beat()
+os._exit(1)
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path)
+
+
+@pytest.fixture
+def heartbeat(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Heartbeat:
+    """Of this process, without a pause between two signs."""
+    monkeypatch.setattr("workers.health._PAUSE_SECONDS", 0.0)
+    return Heartbeat(settings)
+
+
+def files(settings: Settings) -> list[Path]:
+    return list((settings.data_dir / "workers").glob("*"))
+
+
+def test_a_beating_worker_is_well_until_it_ends(settings: Settings, heartbeat: Heartbeat) -> None:
+    assert unwell(settings) == _NOBODY
+    heartbeat.beat()
+    assert unwell(settings) is None
+    heartbeat.end()
+    assert files(settings) == []
+    assert unwell(settings) == _NOBODY
+
+
+def test_a_silent_worker_is_unwell(settings: Settings, heartbeat: Heartbeat) -> None:
+    heartbeat.beat()
+    [sign] = files(settings)
+    age = 3 * settings.lease_seconds + 5
+    os.utime(sign, (sign.stat().st_mtime - age,) * 2)
+    assert f"worker {os.getpid()} has given no sign of life" in (unwell(settings) or "")
+    heartbeat.beat()
+    assert unwell(settings) is None
+
+
+def test_the_file_of_a_dead_worker_is_removed(settings: Settings) -> None:
+    subprocess.run([sys.executable, "-c", _BEAT_AND_DIE, settings.data_dir], check=False)
+    assert len(files(settings)) == 1
+    assert unwell(settings) == _NOBODY
+    assert files(settings) == []
+
+
+def test_a_process_that_has_the_number_of_a_dead_worker_is_no_worker(settings, heartbeat):
+    heartbeat.beat()
+    [mine] = files(settings)
+    # This process runs, and never wrote this file.
+    dead = mine.with_name(mine.name.replace(str(os.getpid()), str(os.getppid())))
+    dead.touch()
+    os.utime(dead, (0, 0))
+    assert unwell(settings) is None
+    assert files(settings) == [mine]

@@ -246,9 +246,7 @@ def test_generated_data_are_not_remembered(database: Database, context: WorkerCo
     assert experiment_of(database, submitted).withheld_attributes is None
 
 
-def test_rows_that_an_earlier_report_counted_are_not_left_out_later(
-    database: Database, context: WorkerContext, sources: Path
-) -> None:
+def test_rows_that_an_earlier_report_counted_are_not_left_out_later(database, context, sources):
     """Both reports' accuracy and loss together would be those of the rows between."""
     ages = {"edges": {"age": [60, 83, 84]}}
     ran(database, context, sources, spec(**ages))
@@ -273,9 +271,7 @@ def test_rows_that_an_earlier_report_counted_are_not_left_out_later(
         assert "counted nearly the same rows" in (found.status_detail or "")
 
 
-def test_joined_values_are_known_by_what_the_data_hold(
-    database: Database, context: WorkerContext, sources: Path
-) -> None:
+def test_joined_values_are_known_by_what_the_data_hold(database, context, sources):
     """What a group is called makes no known person new, in another file neither."""
     lines = (sources / "ages.csv").read_text().splitlines()
     named = {"83": "few", "90": "old"}
@@ -296,9 +292,7 @@ def test_joined_values_are_known_by_what_the_data_hold(
 
 
 @pytest.mark.parametrize("order", [(0, 1), (2, 0)])
-def test_joined_values_less_their_parts_are_nobody(
-    database: Database, context: WorkerContext, sources: Path, order: tuple[int, int]
-) -> None:
+def test_joined_values_less_their_parts_are_nobody(database, context, sources, order):
     """The attack: a, b and few as one group, less a and b, which another report shows apart."""
     lines = (sources / "ages.csv").read_text().splitlines()
     rows, named = [line.split(",") for line in lines[1:]], "aabbccdd"

@@ -28,9 +28,7 @@ class KilledError(BaseException):
     """What no worker survives to handle."""
 
 
-def test_no_receipt_is_signed_while_a_worker_reads_the_data(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_receipt_is_signed_while_a_worker_reads_the_data(api, monkeypatch):
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     sweeper, erased = Sweeper(api.settings, api.database, context.queue), list[str]()
 

@@ -57,9 +57,7 @@ def hash_in_one_piece(spec: Mapping[str, Any], sqlite_template: Path, folder: Pa
 
 
 @pytest.fixture
-def postgres_service(
-    postgres_url: str, broker_url: str, tmp_path: Path
-) -> Iterator[tuple[Database, Service]]:
+def postgres_service(postgres_url, broker_url, tmp_path):
     """Postgres and Redis."""
     database = Database(postgres_url)
     with service(tmp_path, database_url=postgres_url, broker_url=broker_url) as started:

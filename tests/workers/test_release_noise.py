@@ -126,9 +126,7 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
         )
 
 
-def test_a_lost_block_of_random_allocation_is_charged_whole(
-    database: Database, context: WorkerContext, crash_in_block: Any
-) -> None:
+def test_a_lost_block_of_random_allocation_is_charged_whole(database, context, crash_in_block):
     """Three rounds are asked for at a time and blocks have four: the second is lost, and its repeat
     is a block of its own, so that four are spent where three were planned."""
     submitted = submit(database, central_by_blocks(noise="release", accountant="pld"))

@@ -184,10 +184,25 @@ def client_candidates(columns: Sequence[Column]) -> list[Column]:
 
 
 def target_candidates(columns: Sequence[Column]) -> list[Column]:
-    """Columns that may be the target, the likeliest first; the last column where none is named
-    so."""
+    """Columns that may be the target, the likeliest first: classes that are named so, the last
+    column where it has classes, numbers that are named so; without any the last column."""
     possible = [column for column in reversed(columns) if _may_be_target(column)]
-    return _named(possible, "target") or possible[:1]
+    found = _named(possible, "target")
+    classes = [column for column in found if _has_classes(column)]
+    last = [] if classes or not found else [one for one in possible[:1] if _ends_in_classes(one)]
+    first = classes + [column for column in last if column not in found]
+    return first + [column for column in found if column not in first] or possible[:1]
+
+
+def _has_classes(column: Column) -> bool:
+    return not (column.many or column.fractions) and len(column.distinct) <= MAX_CLASS_VALUES
+
+
+def _ends_in_classes(column: Column) -> bool:
+    """Whether it has two classes, or named ones, and neither names clients nor is sensitive."""
+    is_other = named(column.name, "client") is not None or sensitive_word(column) is not None
+    counts = column.numeric and len(column.distinct) > 2
+    return _has_classes(column) and not (is_other or counts)
 
 
 def _named(columns: Sequence[Column], concept: Concept) -> list[Column]:
@@ -215,11 +230,9 @@ def good_class(column: Column) -> tuple[str, str]:
 
 
 def _names_clients(column: Column) -> bool:
-    """At least two, and on average two rows to each."""
-    present = column.rows - column.missing
-    if column.many or column.fractions:
-        return False
-    return 2 <= len(column.distinct) <= present / 2
+    """At least two, and on average two rows to each, of those that are kept."""
+    kept = [column.values[value] for value in column.distinct]
+    return not column.fractions and 2 <= len(kept) <= sum(kept) / 2
 
 
 def _may_be_target(column: Column) -> bool:

@@ -113,7 +113,7 @@ def _identifies(column: Column) -> bool:
     named_so = named(column.name, "identifier") is not None
     present = column.rows - column.missing
     many = column.many or len(column.distinct) > max(MAX_CATEGORIES, present / 2)
-    return column.tells_apart or bool(many and (named_so or not column.numeric))
+    return column.tells_apart or (many and named_so)
 
 
 _FEW_ROWS = 150
@@ -289,7 +289,8 @@ def _put_clients(draft: Proposal, clients: list[Column]) -> None:
     draft.federation["client_key"] = key.name
     also = f"; others might: {', '.join(one.name for one in others)}" if others else ""
     draft.guesses["/federation/client_key"] = (
-        f"a guess by its name: {len(key.distinct)} values in {key.rows} rows{also}"
+        f"a guess by its name: {'over ' * key.many}{len(key.distinct)} values in {key.rows} "
+        f"rows{also}"
     )
     _put_rule(draft, key, "missing_client")
 
@@ -410,7 +411,7 @@ def _put_features(
         draft.federation["scale"] = scale
         draft.guesses["/federation/scale"] = (
             "powers of ten above the file's largest values, of the target above its usual ones; "
-            "better take public constants"
+            "better declare each feature's range, as {low: 0, high: 100}: it then learns faster"
         )
 
 

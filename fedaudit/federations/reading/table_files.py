@@ -1,11 +1,10 @@
-"""CSV and Parquet files as columns of text or numbers, read as streams."""
+"""Tables, of which CSV files are read here, as columns of text or numbers, read as streams."""
 
 import csv
 import io
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -14,9 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from fedaudit.federations.reading.columnar_files import COLUMNAR, UNREADABLE, ColumnarFile
 from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
-from fedaudit.federations.reading.table_rows import TableRows, is_text
+from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.errors import InvalidInputError, error_at, listed
+from fedaudit.spec.table import TABLE_FORMATS
 
 _BLOCK = 2**20  # maximum length of a row; the reader holds about forty of them
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -29,7 +30,6 @@ _NOTES = {
 }
 _DECIMAL_COMMA = r"^(\s*[+-]?\d+),(\d+\s*)$"
 _QUOTE = ord('"')
-_UNREADABLE = "is neither a CSV nor a Parquet file that can be read; save it anew"
 _CSV_FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError)
 
 
@@ -133,7 +133,7 @@ class CsvFile:
                 f"has a row of more than {_BLOCK // 2**20} MiB, or a quote that never ends; "
                 "close it"
             )
-        return fault(_UNREADABLE)
+        return fault(UNREADABLE)
 
     def _data_row(self, row: int) -> int:
         return row - 1 if self._header else row
@@ -172,111 +172,10 @@ class _Text(io.RawIOBase):
         block = self._stream.read(size)
         if b"\0" in block:
             raise self._source.fault(
-                "is a binary file or not in UTF-8; name a CSV file in UTF-8, or a Parquet file"
+                f"is a binary file or not in UTF-8; name a {TABLE_FORMATS} file with text in UTF-8"
             )
         self.quotes += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == _QUOTE))
         return block
-
-
-_BATCH_ROWS = 2**16
-_BATCH_CELLS = 2**20
-_MAX_CELL_LENGTH = 4096
-_SHOWN_TYPE = 60  # characters of a nested type's name
-_PARQUET_FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError, KeyError)
-
-
-class ParquetFile:
-    """A Parquet file whose footer has been read: `names`, `rows`, then `batches`.
-
-    Raises InvalidInputError at the file's pointer.
-    """
-
-    def __init__(self, source: SourceFile) -> None:
-        self._source = source
-        with source.open() as stream, self._faults():
-            file = self._open(stream)
-            self._schema: Any = file.schema_arrow
-            self.rows: int | None = file.metadata.num_rows
-        self.names: list[str] = self._schema.names
-        self.note: str | None = None
-
-    def batches(self, columns: Sequence[int]) -> Iterator[Any]:
-        """Record batches of some columns (by position), without dictionary encoding.
-
-        Raises InvalidInputError for a nested column and for very long cells, too.
-        """
-        self._check_flat(columns)
-        names = [self.names[column] for column in columns]
-        texts = [name for name in names if _is_bytes(self._schema.field(name).type)]
-        with self._source.open() as stream:
-            # If read with dictionaries, a long value that repeats takes no memory per row.
-            rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // max(1, len(names))))
-            with self._faults():
-                read = self._open(stream, texts).iter_batches(
-                    rows, columns=names, use_threads=False
-                )
-            first = 1
-            while (batch := self._next(read)) is not None:
-                self._check_cells(batch, first)
-                first += batch.num_rows
-                yield self._plain(batch.select(names))
-
-    def _open(self, stream: Any, texts: Sequence[str] = ()) -> Any:
-        # Buffered ahead, the columns of the whole file would be in memory.
-        return pyarrow.parquet.ParquetFile(
-            cast(Any, stream), read_dictionary=list(texts), pre_buffer=False
-        )
-
-    def _next(self, read: Iterator[Any]) -> Any:
-        with self._faults():
-            batch = next(read, None)
-            if batch is not None:
-                batch.validate(full=True)  # Parquet does not promise that its text is UTF-8
-        return batch
-
-    def _plain(self, batch: Any) -> Any:
-        """Without dictionary encoding, so that only text and numbers remain."""
-        with self._faults():
-            plain = [
-                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-                for column in batch.columns
-            ]
-        return pa.RecordBatch.from_arrays(plain, names=batch.schema.names)
-
-    def _check_flat(self, columns: Sequence[int]) -> None:
-        for column in columns:
-            kind = self._schema.field(column).type
-            if pa.types.is_nested(kind):
-                shown = str(kind)[:_SHOWN_TYPE] + "..." * (len(str(kind)) > _SHOWN_TYPE)
-                raise self._source.fault(
-                    f"has a nested column {self.names[column].strip()!r} of type {shown}; store "
-                    "it as columns of text or numbers, or leave it out"
-                )
-
-    def _check_cells(self, batch: Any, first: int) -> None:
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if not (pa.types.is_dictionary(column.type) and _is_bytes(column.type.value_type)):
-                continue
-            lengths = pc.binary_length(column.dictionary)
-            if (pc.max(lengths).as_py() or 0) <= _MAX_CELL_LENGTH:
-                continue
-            long = pc.greater(pc.take(lengths, column.indices), _MAX_CELL_LENGTH)
-            if (place := pc.index(long, pa.scalar(True)).as_py()) >= 0:
-                raise self._source.fault(
-                    f"has more than {_MAX_CELL_LENGTH} bytes in row {first + place} of column "
-                    f"{name.strip()!r}; shorten it or leave the column out"
-                )
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except _PARQUET_FAULTS:
-            raise self._source.fault(_UNREADABLE) from None
-
-
-def _is_bytes(kind: Any) -> bool:
-    return is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 MAX_TABLE_CELLS = 20_000_000
@@ -285,8 +184,6 @@ MAX_COLUMNS = 10_100
 MAX_ROWS = 1_000_000_000
 """Hard cap on rows; Parquet metadata is untrusted."""
 _TOGETHER = 8 * 2**20
-_PARQUET = b"PAR1"
-"""How such a file starts; any other is read as CSV."""
 
 
 class TableFile:
@@ -299,15 +196,14 @@ class TableFile:
         """`header`: whether the first line of a CSV file names its columns."""
         self.source = source
         with source.open() as stream:
-            start = stream.read(len(_PARQUET))
+            start = stream.read(max(len(one.magic) for one in COLUMNAR.values()))
         if not start:
-            raise source.fault("is empty; name a CSV file with a header, or a Parquet file")
+            raise source.fault(f"is empty; name a {TABLE_FORMATS} file that names its columns")
         self._file = self._reader(start, header=header)
         self.names = tuple(name.strip() for name in self._file.names)
         """Column names without surrounding blanks."""
         self.rows, self.note = self._file.rows, self._file.note
-        """How many rows the file declares, None where it declares none; and what a reader should
-        know of how it is read."""
+        """How many rows the file declares, if it does; how it is read, for people."""
         self._check_header()
 
     def read(self, names: Sequence[str]) -> TableRows:
@@ -356,18 +252,21 @@ class TableFile:
         if rows == 0:
             raise self.source.fault("has a header but no rows; add the data")
 
-    def _reader(self, start: bytes, *, header: bool) -> CsvFile | ParquetFile:
-        if start != _PARQUET:
-            return CsvFile(self.source, header=header)
-        if self.source.compressed:
-            raise self.source.fault(
-                "is a Parquet file within a gzip file; undo the gzip, Parquet is compressed itself"
-            )
-        if not header:
-            raise error_at(
-                "/federation/header", "a Parquet file names its columns itself; leave this out"
-            )
-        return ParquetFile(self.source)
+    def _reader(self, start: bytes, *, header: bool) -> CsvFile | ColumnarFile:
+        for name, reader in COLUMNAR.items():
+            if not start.startswith(reader.magic):
+                continue
+            if self.source.compressed:
+                raise self.source.fault(
+                    f"is a {name} file within a gzip file; undo the gzip, {name} is compressed "
+                    "itself"
+                )
+            if not header:
+                raise error_at(
+                    "/federation/header", f"a {name} file names its columns itself; leave this out"
+                )
+            return reader(self.source)
+        return CsvFile(self.source, header=header)
 
     def _check_header(self) -> None:
         names = self.names

@@ -1,4 +1,4 @@
-"""A CSV or Parquet file with features and a target, as a federation; and its
+"""A table with features and a target, as a federation; and its
 profile: that of its outline, and what only its cells show.
 
 An outline is the same without the cells of its features, for a plan: they are checked column by
@@ -321,7 +321,7 @@ def loaded_table(
 
 
 class TableKind(FileKind[Table]):
-    """A CSV or Parquet file with features and a target."""
+    """A table with features and a target."""
 
     def load(self, asked: LoadRequest) -> Federation:
         """Rows grouped by the client key, or dealt to clients by the seed.

@@ -232,7 +232,8 @@ def _affordable(run: _Run, budget: float) -> Advice:
 def longer_training(report: Mapping[str, Any]) -> Advice | None:
     """For a useful model that was still getting better."""
     run = _Run(report, parse_admitted(report["spec"]))
-    return _more_rounds(run, _STILL_FALLING) if _falls(run) else None
+    last = run.utility["best_round"] == run.utility["rounds"]
+    return _more_rounds(run, _STILL_FALLING) if last and _falls(run) else None
 
 
 def better_threshold() -> Advice:

@@ -297,9 +297,12 @@ def _by_values(
     attribute = section["attribute"]
     worse, better = pair.names(report, attribute)
     shown = _percent if name == "accuracy" else _figure
+    low, high = shown(pair.worse[name]), shown(pair.better[name])
+    if low == high:
+        return ""
     return (
-        f"By {attribute}, predictions are worst for {worse}: their {name} is "
-        f"{shown(pair.worse[name])}, and {shown(pair.better[name])} for {better}."
+        f"By {attribute}, predictions are worst for {worse}: their {name} is {low}, and {high} for "
+        f"{better}."
     )
 
 

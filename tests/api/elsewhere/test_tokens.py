@@ -28,9 +28,7 @@ def status(api: Api, token: str) -> int:
     return int(api.get("/v1/experiments", key=token).status_code)
 
 
-def test_only_tokens_of_the_provider_in_force_and_for_this_audience_are_taken(
-    api: Api, issuer: Provider
-) -> None:
+def test_only_tokens_of_the_provider_in_force_and_for_this_audience_are_taken(api, issuer):
     now = int(time.time())
     assert status(api, issuer.token(aud=["other", AUDIENCE])) == 200
     public = OctKey.import_key(str(issuer.keys[0].as_dict()["n"]))
@@ -69,9 +67,7 @@ def test_a_new_key_is_found_and_unknown_ones_cause_no_flood(api: Api, issuer: Pr
     assert (issuer.asked, status(api, old)) == (2, 401)
 
 
-def test_groups_join_their_scopes_and_several_projects_ask_which(
-    api: Api, issuer: Provider
-) -> None:
+def test_groups_join_their_scopes_and_several_projects_ask_which(api, issuer):
     both = issuer.token(groups=["analysts", "auditors", "unknown"])
     assert api.get("/v1/api-keys", key=both).json()["detail"] == "your groups lack the scope admin"
     assert api.post("/v1/experiments", key=both, json=SPEC).status_code == 202
@@ -93,9 +89,7 @@ def test_groups_join_their_scopes_and_several_projects_ask_which(
         assert api.get("/v1/experiments", key=token, headers=named).status_code == answer
 
 
-def test_what_is_done_is_the_persons_and_no_secret_opens_their_row(
-    api: Api, issuer: Provider
-) -> None:
+def test_what_is_done_is_the_persons_and_no_secret_opens_their_row(api, issuer):
     token = issuer.token(groups=["analysts", "auditors"])
     admin = api.key_with("admin", project="acme")
     sent = {"key": token, "json": SPEC, "headers": {"Idempotency-Key": "once"}}

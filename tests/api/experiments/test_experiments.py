@@ -1,9 +1,13 @@
 """Finding, ending and repeating experiments."""
 
+import hashlib
 from datetime import datetime, timedelta
 
 import pytest
+import rfc8785
+from sqlalchemy import update
 
+from models.tables.experiments import Experiment
 from tests.api.service import Api, fail, finish, spec
 
 
@@ -159,3 +163,23 @@ def test_only_what_failed_or_was_cancelled_is_tried_again(api: Api) -> None:
         assert response.status_code == 409
         assert response.json()["type"].endswith("/conflict")
     assert api.counts() == before
+
+
+# -- experiments of earlier versions: specs have gained fields since they were stored -------------
+
+
+def test_a_spec_is_checked_as_it_was_stored(api: Api) -> None:
+    experiment = api.submit()
+    finish(api, experiment["id"])
+    older = {name: part for name, part in experiment["spec"].items() if name != "fairness"}
+    fairness = experiment["spec"]["fairness"]
+    older["fairness"] = {name: part for name, part in fairness.items() if name != "edges"}
+    for spec_hash, outcome in (
+        (hashlib.sha256(rfc8785.dumps(older)).hexdigest(), "pass"),
+        (experiment["spec_hash"], "fail"),
+    ):
+        with api.database.write() as session:
+            session.execute(update(Experiment).values(spec=older, spec_hash=spec_hash))
+        answer = api.get(f"/v1/experiments/{experiment['id']}/report/verification").json()
+        outcomes = {check["name"]: check["outcome"] for check in answer["checks"]}
+        assert outcomes["experiment.spec_hash"] == outcome

@@ -1,10 +1,12 @@
 """Submitting experiments: what is stored, what is reserved, and that nothing is stored twice."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, event, select
 
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
@@ -12,6 +14,7 @@ from fedaudit.spec.parse import parse_admitted, parse_spec
 from infrastructure.queue import Queue
 from models.tables.accounts import OutboxMessage
 from models.tables.experiments import Event, Experiment, Unit
+from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
 from workers.context import ProjectFiles, WorkerContext
 from workers.flush import Loaded, load_cell
@@ -275,3 +278,58 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     with pytest.raises(InvalidInputError, match="/federation/standardise"):
         load_cell(api.database, row, own=ProjectFiles(context, row.project_id), loaded=Loaded())
+
+
+# -- how many statements submissions take: they must not grow with what was submitted before ------
+
+
+@contextmanager
+def counted(api: Api) -> Iterator[list[str]]:
+    """The statements that the API sends meanwhile."""
+    found: list[str] = []
+    engine = api.client.app.state.resources.database.engine  # type: ignore[attr-defined]
+
+    def note(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        # Not of sessions that only read: the schema is looked at now and then.
+        if "sqlite_begin" not in connection.get_execution_options():
+            found.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def test_statements_grow_neither_with_history_nor_with_cells(api: Api) -> None:
+    set_total(api, api.submit(central())["federation_id"], 1e6)
+    api.submit(central())
+    with counted(api) as early:
+        api.submit(central())
+    for _ in range(5):
+        api.submit(central())
+    with counted(api) as late:
+        api.submit(central())
+    assert len(late) == len(early) <= 25
+
+    sent = {}
+    for cells in (2, 6):
+        grid = {"tags": [[f"{cells} {place}"] for place in range(cells)]}
+        asked = {"name": "cells", "base": central(), "grid": grid}
+        with counted(api) as found:
+            assert api.post("/v1/sweeps", json=asked).status_code == 202
+        sent[cells] = len(found)
+    assert sent[2] == sent[6] <= 33
+
+
+def test_the_totals_of_a_sweep_are_those_of_its_cells_one_by_one(api_on_both: Api) -> None:
+    api = api_on_both
+    base = spec(privacy={"radius": 0.5, "clip": 1.0})
+    federation = api.submit(base)["federation_id"]
+    path = f"/v1/federations/{federation}/budget"
+    alone = {one["figure"]: one["reserved"] for one in api.get(path).json()["items"]}
+    asked = {"name": "cells", "base": base, "grid": {"tags": [["a"], ["b"], ["c"]]}}
+    assert api.post("/v1/sweeps", json=asked).status_code == 202
+    reserved = {one["figure"]: one["reserved"] for one in api.get(path).json()["items"]}
+    assert reserved == {figure: 4 * amount for figure, amount in alone.items()}
+    assert reserved.keys() == {"leakage", "log_ratio"}

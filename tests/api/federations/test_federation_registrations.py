@@ -1,12 +1,17 @@
 """Registrations that are proposed, and corrected without sending the file again."""
 
+import gzip
+import hashlib
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+from api.services.uploads import ContentHash, DamagedError, TooLargeError
 from fedaudit.spec.registration import parse_uploaded
-from tests.api.service import Api, finished
+from tests.api.service import Api, finished, spec
 from tests.api.uploads import (
     CONTENT,
     files_of,
@@ -150,3 +155,81 @@ def test_an_experiment_is_proposed_for_what_its_profile_shows(api: Api) -> None:
     of_budget = api.post(at, json={}).json()
     assert of_budget["projection"]["leakage_worst_case"] <= 5.0
     assert of_budget["spec"]["privacy"]["mechanism"] == "laplace-l2"
+
+
+# -- federations and the budgets on their data ----------------------------------------------------
+
+
+def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
+    api = api_on_both
+    first, same = api.submit()["federation_id"], api.submit(spec(seed=7))["federation_id"]
+    other = api.submit(spec(seed=8))["federation_id"]
+    assert first == same != other
+    items = api.get("/v1/federations").json()["items"]
+    assert [item["id"] for item in items] == [other, first]
+    assert api.get(f"/v1/federations/{first}").json() == items[1]
+    assert (items[1]["clients"], items[1]["rows"]) == (40, 120)
+    assert items[1]["source"] == items[1]["name"] == "synthetic-groups"
+    assert items[1]["status"] == "ready"
+    page = api.get("/v1/federations?limit=1").json()
+    rest = api.get(f"/v1/federations?limit=1&cursor={page['next_cursor']}").json()
+    assert [page["items"][0]["id"], rest["items"][0]["id"]] == [other, first]
+    assert rest["next_cursor"] is None
+
+
+@pytest.mark.parametrize("total", [0, 21.0, 1e300, None])
+def test_a_budget_is_set_and_read_back(api: Api, total: float | None) -> None:
+    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
+    setting = {"book": "simulation", "figure": "leakage", "total": total}
+    response = api.request("PUT", path, json=setting)
+    assert response.status_code == 200
+    assert response.json() == api.get(path).json()
+    [budget] = response.json()["items"]
+    assert budget["total"] == total
+    assert budget["reserved"] == 4.0
+    assert budget["remaining"] == (None if total is None else max(0.0, total - 4.0))
+    assert (budget["reason"] is None) == (total is not None)
+
+
+# -- the fingerprint of a file in pieces is that of its content, however it was cut or compressed
+
+
+def _hashed(file: bytes, cut: int, *, largest: int = 10**9) -> str:
+    found = ContentHash(largest)
+    for start in range(0, len(file), cut):
+        found.update(file[start : start + cut])
+    return found.finish()
+
+
+@given(
+    members=st.lists(st.binary(max_size=300), min_size=1, max_size=4),
+    padding=st.integers(0, 5),
+    cut=st.integers(1, 40),
+)
+def test_gzip_is_undone_member_by_member(members: list[bytes], padding: int, cut: int) -> None:
+    file = b"".join(gzip.compress(member) + bytes(padding) for member in members)
+    assert gzip.decompress(file) == b"".join(members)
+    assert _hashed(file, cut) == hashlib.sha256(b"".join(members)).hexdigest()
+
+
+@given(content=st.binary(max_size=300), cut=st.integers(1, 40))
+def test_anything_else_is_hashed_as_it_is(content: bytes, cut: int) -> None:
+    if content[:2] != b"\x1f\x8b":
+        assert _hashed(content, cut) == hashlib.sha256(content).hexdigest()
+
+
+@given(content=st.binary(min_size=1, max_size=300), cut=st.integers(1, 40), data=st.data())
+def test_a_gzip_file_that_is_cut_or_continued_is_refused(content, cut, data):
+    whole = gzip.compress(content)
+    kept = data.draw(st.integers(2, len(whole) - 1))
+    for file in (whole[:kept], whole + b"more"):
+        with pytest.raises(DamagedError):
+            _hashed(file, cut)
+
+
+@pytest.mark.parametrize("size", [2**20 - 1, 2**20, 2**20 + 1, 5 * 2**20])
+def test_a_bomb_is_stopped_at_the_limit(size: int) -> None:
+    bomb = gzip.compress(bytes(size))
+    assert _hashed(bomb, 100, largest=size) == hashlib.sha256(bytes(size)).hexdigest()
+    with pytest.raises(TooLargeError):
+        _hashed(bomb, 100, largest=size - 1)

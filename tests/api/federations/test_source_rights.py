@@ -54,18 +54,9 @@ def answers(api: Api, path: str, key: str) -> list[tuple[int, Any]]:
 @pytest.mark.parametrize(
     "path",
     [
-        "hospital/incomes.csv",
-        "hospital/./incomes.csv",
-        "hospital",
-        "hospital/out.csv",
-        "hospital/circle.csv",
-        "hospital/none.csv",
-        "beta/link.csv",
-        "beta/folder/incomes.csv",
-        "beta/folder",
-        "nobody/incomes.csv",
-        "nobody",
-        "none.csv",
+        *("hospital/incomes.csv", "hospital/./incomes.csv", "hospital", "hospital/out.csv"),
+        *("hospital/circle.csv", "hospital/none.csv", "beta/link.csv", "beta/folder/incomes.csv"),
+        *("beta/folder", "nobody/incomes.csv", "nobody", "none.csv"),
     ],
 )
 def test_a_file_of_another_project_is_answered_as_one_that_is_not_there(api, path):

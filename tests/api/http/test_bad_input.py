@@ -165,16 +165,8 @@ def _write(api: Api, content: bytes) -> None:
         (None, "/federation/path"),
     ],
     ids=[
-        "no client key",
-        "empty",
-        "binary",
-        "damaged gzip",
-        "one column",
-        "text in a feature",
-        "text in the target",
-        "NaN in a feature",
-        "one client",
-        "no file",
+        *("no client key", "empty", "binary", "damaged gzip", "one column", "text in a feature"),
+        *("text in the target", "NaN in a feature", "one client", "no file"),
     ],
 )
 def test_a_faulty_file_is_refused_by_field(api: Api, content: bytes | None, pointer: str) -> None:

@@ -1,17 +1,26 @@
 """Connections that say nothing, and more of them than there is room for."""
 
+import gzip
 import json
+import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 
 from api.http.connections import HEALTH_PLACES, bounded_protocol
+from infrastructure.settings import SettingsError, load_settings
+from tests.api.service import Api, finish, running_api, settings_for
 
 HEADER_SECONDS = 0.5
 MOST = 4
@@ -119,3 +128,145 @@ def test_beyond_the_bound_only_health_is_answered() -> None:
             "status": 503,
             "detail": "there are too many connections",
         }
+
+
+# -- whose word about the client's address and scheme the process believes ------------------------
+
+
+WRONG = "fa_" + "0" * 43
+
+
+@pytest.fixture
+def environment(tmp_path: Path, sqlite_url: str) -> dict[str, str]:
+    """Of a process on a database with a key, which is `KEY`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")}
+    with running_api(settings_for(sqlite_url, tmp_path)) as api:
+        return {
+            **kept,
+            "FEDAUDIT_DATABASE_URL": api.settings.database_url,
+            "FEDAUDIT_BROKER_URL": api.settings.broker_url,
+            "FEDAUDIT_DATA_DIR": str(api.settings.data_dir),
+            "KEY": api.key,
+        }
+
+
+@contextmanager
+def api_process(environment: dict[str, str], log: Path) -> Iterator[httpx.Client]:
+    """The API as a process, once it is ready, and a client of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "api", "--fd", str(listener.fileno())],
+            env=environment,
+            pass_fds=[listener.fileno()],
+            stdout=output,
+            stderr=output,
+        )
+        port = listener.getsockname()[1]
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as http:
+            deadline = monotonic() + 60
+            while monotonic() < deadline and process.poll() is None:
+                if http.get("/health/ready").status_code == 200:
+                    break
+                sleep(0.05)
+            yield http
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def sign_in(http: httpx.Client, key: str, **forwarded: str) -> httpx.Response:
+    headers = {f"X-Forwarded-{name.title()}": value for name, value in forwarded.items()}
+    return http.post("/sign-in", data={"key": key, "next": "/"}, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("proxies", "believed"), [("", False), ("10.0.0.0/8", False), ("10.0.0.1, 127.0.0.0/8", True)]
+)
+def test_forwarded_headers_are_believed_from_named_proxies_alone(
+    environment: dict[str, str], tmp_path: Path, proxies: str, believed: bool
+) -> None:
+    # What uvicorn itself would listen to changes nothing.
+    known = {**environment, "FEDAUDIT_TRUSTED_PROXIES": proxies, "FORWARDED_ALLOW_IPS": "*"}
+    log = tmp_path / "api.log"
+    with api_process(known, log) as http:
+        cookie = sign_in(http, known["KEY"], proto="https").headers["set-cookie"]
+        assert ("; Secure" in cookie) is believed
+        assert sign_in(http, WRONG, **{"for": "203.0.113.7"}).status_code == 401
+    assert ("203.0.113.7" in log.read_text()) is believed
+
+
+def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for proxies in ("proxy.example", "10.0.0.1/8", "*"):
+        monkeypatch.setenv("FEDAUDIT_TRUSTED_PROXIES", proxies)
+        with pytest.raises(SettingsError, match=r"FEDAUDIT_TRUSTED_PROXIES: .* neither"):
+            load_settings()
+
+
+# -- compressed answers, HEAD and OPTIONS ---------------------------------------------------------
+
+
+@pytest.fixture
+def finished(api: Api) -> dict:
+    """An experiment with a report."""
+    body = api.submit()
+    finish(api, body["id"])
+    return body
+
+
+# -- compressed ------------------------------------------------------------------------------------
+
+
+def test_large_answers_come_compressed(api: Api, finished: dict) -> None:
+    path = f"/v1/experiments/{finished['id']}/report"
+    plain = api.get(path, headers={"Accept-Encoding": "identity"})
+    with api.client.stream(
+        "GET", path, headers={"Authorization": f"Bearer {api.key}", "Accept-Encoding": "gzip"}
+    ) as answer:
+        sent = b"".join(answer.iter_raw())
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(sent) < len(plain.content) / 2
+    assert json.loads(gzip.decompress(sent)) == plain.json()
+    assert "Accept-Encoding" in answer.headers["vary"]
+
+
+def test_pages_streams_and_bundles_are_not_compressed(api: Api, finished: dict) -> None:
+    id_ = finished["id"]
+    assert "content-encoding" not in api.get("/sign-in").headers
+    for path in (f"/v1/experiments/{id_}/events", f"/v1/experiments/{id_}/bundle"):
+        answer = api.get(path, headers={"Accept-Encoding": "gzip"})
+        assert answer.status_code == 200
+        assert "content-encoding" not in answer.headers
+
+
+# -- HEAD ------------------------------------------------------------------------------------------
+
+
+def test_head_answers_as_get_without_a_body(api: Api, finished: dict) -> None:
+    below = f"/v1/experiments/{finished['id']}"
+    for path in (
+        *("/health/live", "/openapi.json", "/sign-in", "/v1/experiments"),
+        *(f"{below}/{rest}" for rest in ("report.html", "rounds.csv", "events", "nothing")),
+    ):
+        got, asked = api.get(path), api.request("HEAD", path)
+        assert (asked.status_code, asked.content) == (got.status_code, b""), path
+        for name in ("content-type", "content-length", "cache-control"):
+            assert asked.headers.get(name) == got.headers.get(name)
+
+
+def test_options_names_the_methods_of_every_path(api: Api) -> None:
+    paths = api.get("/openapi.json", key=None).json()["paths"]
+    pages = {"/": ["get"], "/federations/new": ["get", "post"], "/docs/assets/x.js": ["get"]}
+    for path, methods in {**paths, **pages}.items():
+        answer = api.request("OPTIONS", re.sub(r"{\w+}", "0", path), key=None)
+        expected = {*map(str.upper, methods), "OPTIONS", *(["HEAD"] if "get" in methods else [])}
+        assert set(answer.headers["allow"].split(", ")) == expected, path
+        assert (answer.status_code, answer.content) == (204, b"")
+    assert api.request("OPTIONS", "/v1/nowhere").status_code == 404
+
+
+def test_head_of_a_stream_that_goes_on_ends(api: Api) -> None:
+    id_ = api.submit()["id"]
+    asked = api.request("HEAD", f"/v1/experiments/{id_}/events")
+    assert asked.headers["content-type"].startswith("text/event-stream")
+    assert api.client.app.state.resources.streams.open == 0

@@ -2,7 +2,9 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import jsonschema
@@ -14,12 +16,13 @@ from api import openapi
 from fedaudit.spec.registration import parse_uploaded
 from tests.api.http.promised import PROMISED, promises
 from tests.api.service import SPEC, Api, finish
+from tests.client.generated import PACKAGE, bodies, generate, lost
 
 
 @pytest.fixture
-def document(api: Api) -> dict:
-    """The OpenAPI document."""
-    response = api.get("/openapi.json", key=None)
+def document(shared_api: Api) -> dict:
+    """The OpenAPI document, which an application makes once."""
+    response = shared_api.get("/openapi.json", key=None)
     assert response.status_code == 200
     return response.json()
 
@@ -181,3 +184,39 @@ def test_the_page_fetches_nothing_from_elsewhere(api: Api) -> None:
     assert "docs/assets/swagger-ui-bundle.js" in addresses
     assert '<a href="./">' in response.text
     assert "http" not in api.get("/docs/start.js", key=None).text
+
+
+# -- a client that openapi-python-client makes sends every example, and reads what is answered ----
+
+
+def test_it_sends_every_example_and_reads_the_answers(api, tmp_path, monkeypatch):
+    document = api.get("/openapi.json", key=None).json()
+    generate(document, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    models = import_module(f"{PACKAGE}.models")
+    found = [*bodies(document)]
+    assert len(found) > 50
+    for name, schema, body in found:
+        assert lost(body, getattr(models, schema).from_dict(body).to_dict()) == "", name
+
+    [spec] = [body for name, _, body in found if name == "submit_experiment"]
+    submitted = api.post("/v1/experiments", json=spec).json()
+    id_ = submitted["id"]
+    read = models.SubmittedBody.from_dict(submitted)
+    assert isinstance(read.spec, models.ExperimentSpec)
+    # What was answered is sent again as it is.
+    assert api.post("/v1/experiments", json=read.spec.to_dict()).status_code == 202
+    finish(api, id_)
+    for path, schema in {
+        f"/experiments/{id_}": "ExperimentBody",
+        f"/experiments/{id_}/report": "Report",
+        f"/experiments/{id_}/privacy-ledger": "LedgerPage",
+        f"/experiments/{id_}/fairness": "FairnessPage",
+        "/federations": "FederationPage",
+        "/reports": "ReportPage",
+    }.items():
+        # As Python writes times.
+        answer = json.loads(api.get(f"/v1{path}").text.replace('Z"', '+00:00"'))
+        assert lost(answer, getattr(models, schema).from_dict(answer).to_dict()) == "", path
+    for module in [name for name in sys.modules if name.startswith(PACKAGE)]:
+        del sys.modules[module]

@@ -101,9 +101,7 @@ def test_not_ready_on_another_schema(empty_database_url: str, tmp_path: Path) ->
         assert client.get("/health/live").status_code == 200
 
 
-def test_nothing_is_written_on_the_schema_of_another_version(
-    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_written_on_the_schema_of_another_version(sqlite_url, tmp_path, monkeypatch):
     monkeypatch.setattr("api.shared.security.SCHEMA_SECONDS", 0.0)
     with running_api(settings_for(sqlite_url, tmp_path)) as api:
         assert api.post("/v1/experiments", json=SPEC).status_code == 202

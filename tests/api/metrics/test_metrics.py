@@ -1,8 +1,10 @@
 """What `/metrics` says of the service, to whom, and that it names no person."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text, update
 
 from api import metrics as names
@@ -11,8 +13,32 @@ from models.clock import seconds_from_now
 from models.database import HEAD
 from models.repositories import OutboxRepository, SweeperLeaseRepository, UnitRepository
 from models.tables.experiments import Unit
-from tests.api.metrics.scrapes import samples, scrape, value
 from tests.api.service import SPEC, Api, finish, running_api, settings_for, spec
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def samples(text: str) -> Samples:
+    """Every value, by its name and labels."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(found: Samples, name: str, **labels: str) -> float:
+    """One value."""
+    return found[name, frozenset(labels.items())]
+
+
+def scrape(api: Any, **options: Any) -> Samples:
+    """What the API says now, past what it keeps for some seconds."""
+    api.client.app.state.state_metrics._kept = None
+    response = api.get("/metrics", **options)
+    assert response.status_code == 200, response.text
+    return samples(response.text)
+
 
 TOKEN = "a-token-of-a-scraper-0123456789"
 

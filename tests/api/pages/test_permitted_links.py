@@ -58,9 +58,7 @@ def filled(shared_api: Api) -> Filled:
     ],
     ids=lambda scopes: "+".join(scopes) or "every scope",
 )
-def test_every_link_leads_somewhere(
-    filled: Filled, scopes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_link_leads_somewhere(filled, scopes, monkeypatch):
     monkeypatch.setattr(PagePrinter, "pdf", printed)
     api, ids, ledger, sweep = filled
     seen = dict(_crawl(signed_in(api, *scopes), "/"))

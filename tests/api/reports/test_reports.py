@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from sqlalchemy import delete, select, text, update
 
+import migrations
 from fedaudit.reports.report import Report as ReportDocument
 from models.database import Database
+from models.repositories import ReportRepository
 from models.tables.experiments import Experiment, Report
 from models.tables.ledger import Ledger, LedgerCheckpoint
 from tests.api.service import KEY, Api, fail, finish, finished
+from tests.api.stored_reports import Reports, gaps, leaks, spends
 
 JSON, HTML = "application/json", "text/html"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -260,3 +263,114 @@ def test_an_altered_spec_is_found(api: Api) -> None:
         _change(api.database, Experiment, "spec", value)
         failed = _failed(api, f"/v1/experiments/{id_}/report")
         assert {"report.spec_hash", "experiment.spec_hash", "checkpoints.subject"} <= failed
+
+
+# -- gates evaluated on demand --------------------------------------------------------------------
+
+
+LEAKAGE = {
+    "figure": "leakage_max",
+    "op": "le",
+    "value": 40,
+    "allow_heuristic": True,
+    "allow_simulation": True,
+}
+STRICT = {**LEAKAGE, "value": 0.5}
+ODDS = {"figure": "equalized_odds_difference", "op": "le", "value": 0.9, "attribute": "group"}
+LACKING = "insufficient_evidence"
+
+
+def _evaluate(api: Api, **asked: Any) -> Any:
+    return api.post("/v1/gates/evaluations", json=asked)
+
+
+@pytest.mark.parametrize(
+    ("gates", "outcomes", "overall"),
+    [
+        ([LEAKAGE, ODDS], ["pass", "pass"], "pass"),
+        ([LEAKAGE, STRICT], ["pass", "fail"], "fail"),
+        ([{**LEAKAGE, "allow_heuristic": False}], [LACKING], LACKING),
+        ([{**ODDS, "attribute": "age"}], [LACKING], LACKING),
+        (None, ["pass"], "pass"),
+        ([], [], None),
+    ],
+)
+def test_each_gate_has_its_outcome_and_reason(api, gates, outcomes, overall):
+    id_ = finished(api)
+    before = api.counts()
+    body = _evaluate(api, experiment_id=id_, gates=gates).json()
+    assert [gate["outcome"] for gate in body["gates"]] == outcomes
+    assert body["outcome"] == overall
+    assert all(gate["reason"] for gate in body["gates"])
+    assert (body["reason"] is None) == (overall is not None)
+    assert api.counts() == before
+
+
+def test_what_cannot_be_evaluated(api: Api) -> None:
+    id_ = api.submit()["id"]
+    queued = _evaluate(api, experiment_id=id_, gates=[LEAKAGE]).json()
+    [gate] = queued["gates"]
+    assert (queued["outcome"], gate["value"]) == (LACKING, None)
+    assert gate["reason"] == "the experiment has no report: it is queued"
+    foreign = api.key_with("reports:read", project="another")
+    asked = {"experiment_id": id_, "gates": [LEAKAGE]}
+    assert api.post("/v1/gates/evaluations", json=asked, key=foreign).status_code == 404
+
+
+# -- reports that were stored before they had an index: the migration finds the same in them ------
+
+
+LATER = ("auc", "balanced_accuracy", "brier", "expected_calibration_error", "precision", "recall")
+"""Figures that no report of then has."""
+
+
+def _index(api: Api) -> tuple[list[Any], list[Any]]:
+    """Everything that reports are found by."""
+    with api.database.read() as session:
+        figures = session.execute(
+            text("SELECT * FROM report_figures ORDER BY experiment_id, figure, attribute, observer")
+        )
+        reports = session.execute(text("SELECT * FROM report_summaries ORDER BY experiment_id"))
+        of_then = [dict(row) for row in figures.mappings() if row["figure"] not in LATER]
+        found = of_then, [dict(row) for row in reports.mappings()]
+    for report in found[1]:
+        report["summary"] = None if report["summary"] is None else "known"
+    return found
+
+
+def _listed(api: Api) -> list[dict[str, Any]]:
+    """Without who submitted: what earlier revisions did not record is lost on the way back."""
+    items: list[dict[str, Any]] = api.get("/v1/reports?limit=100").json()["items"]
+    for one in items:
+        del one["experiment"]["created_by"], one["answer"]
+        one["figures"] = [part for part in one["figures"] if part["figure"] not in LATER]
+    return items
+
+
+def test_the_migration_finds_what_a_worker_would_have_stored(api_on_both: Api) -> None:
+    api = api_on_both
+    reports = Reports(api)
+    for change in (
+        leaks(7.0),
+        gaps(sex=0.1, race=None),
+        spends({"final_model": 1.0, "server": 2.0}),
+        spends({"server": 0.25}, delta=1e-3, adjacency="add-or-remove-one"),
+    ):
+        reports.add(change)
+    broken = api.submit()["id"]
+    with api.database.write() as session:
+        ReportRepository(session).put(broken, api.project_id, document={}, report_hash="a" * 64)
+        if api.database.dialect == "sqlite":
+            session.execute(
+                text("UPDATE reports SET document = '{' WHERE experiment_id = :id"), {"id": broken}
+            )
+    before = _index(api)
+    listed = _listed(api)
+    url = api.database.url.render_as_string(hide_password=False)
+    migrations.downgrade(url, "0007")
+    migrations.upgrade(url)
+    assert _index(api) == before
+    assert len(before[0]) > 5 * 10
+    assert _listed(api) == listed
+    assert listed[0]["experiment"]["id"] == broken
+    assert listed[0]["verdict"] is None

@@ -108,9 +108,7 @@ def test_the_statements_do_not_grow_with_the_cells(api: Api, kind: str) -> None:
     assert counts[0] == counts[1]
 
 
-def test_nothing_waits_in_a_circle_beside_publishing_and_submissions(
-    postgres_url: str, tmp_path: Any
-) -> None:
+def test_nothing_waits_in_a_circle_beside_publishing_and_submissions(postgres_url, tmp_path):
     """Rounds of what deadlocked: units published in any order, cells admitted, a sweep cancelled.
     Postgres counts its deadlocks; each of these calls has to succeed at the first try."""
     from tests.api.service import running_api, settings_for

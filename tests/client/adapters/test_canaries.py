@@ -41,9 +41,7 @@ def trained(ledger: Ledger, share: float, rounds: int, *, canaries: PlantedCanar
     return total
 
 
-def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(
-    api: Api, client: Client
-) -> None:
+def test_halved_noise_raises_an_alarm_in_its_round_and_honest_noise_is_tested(api, client):
     hook = register(api, "https://example.org/hook", events=["alarm.raised"])
     honest, halved = (Ledger.open(client, CENTRAL) for _ in range(2))
     trained(honest, 1.0, 3, canaries=honest.canaries(Canaries(350), clip=2.0))
@@ -115,9 +113,7 @@ def test_canaries_of_one_round_say_nothing_of_the_noise_of_others(api: Api, clie
     ]
 
 
-def test_a_second_pass_through_copies_measures_the_noise_again_and_no_coin(
-    api: Api, client: Client
-) -> None:
+def test_a_second_pass_through_copies_measures_the_noise_again_and_no_coin(api, client):
     """Two passes of 100 canaries have the power of 200; scores have the deviation of one."""
     random, found = np.random.default_rng(5), {}
     for count, passes in ((100, 1), (200, 1), (100, 2)):
@@ -237,9 +233,7 @@ def test_what_cannot_be_seen_is_refused(client: Client) -> None:
         none.canaries(Canaries(), clip=1.0)
 
 
-def test_a_round_without_canaries_has_the_hash_it_had_and_wrong_ones_are_refused(
-    api: Api, client: Client
-) -> None:
+def test_a_round_without_canaries_has_the_hash_it_had_and_wrong_ones_are_refused(api, client):
     fields = {"round": 1, "event": EVENT, "participants": ["a"]}
     assert "canaries" not in DeclaredRound.model_validate(fields).model_dump(mode="json")
     ledger = Ledger.open(client, CENTRAL)

@@ -193,15 +193,8 @@ def test_files_that_are_no_archives_of_arrays(tmp_path: Path, content: bytes, sa
 @pytest.mark.parametrize(
     "name",
     [
-        "../a.npy",
-        "a/../../b.npy",
-        "/etc/a.npy",
-        "..\\a.npy",
-        "\\a.npy",
-        "C:\\a.npy",
-        "c:a.npy",
-        "../",
-        "__MACOSX/../../a.npy",
+        *("../a.npy", "a/../../b.npy", "/etc/a.npy", "..\\a.npy", "\\a.npy", "C:\\a.npy"),
+        *("c:a.npy", "../", "__MACOSX/../../a.npy"),
     ],
 )
 def test_paths_that_leave_the_archive(tmp_path: Path, name: str) -> None:

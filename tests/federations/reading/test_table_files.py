@@ -98,8 +98,8 @@ def test_no_cell_parts_the_columns_whatever_ends_lines(tmp_path: Path, cell: str
         (CSV + b"1,\0,3\n", "binary file"),
         (gzip.compress(CSV)[:-9], "damaged gzip"),
         (gzip.compress(AS_PARQUET), "a Parquet file within a gzip file"),
-        (AS_PARQUET[:-2000], "neither a CSV nor a Parquet"),
-        (AS_PARQUET[:400] + b"\x55" * 20_000 + AS_PARQUET[20_400:], "neither a CSV nor a Parquet"),
+        (AS_PARQUET[:-2000], "no CSV or Parquet file"),
+        (AS_PARQUET[:400] + b"\x55" * 20_000 + AS_PARQUET[20_400:], "no CSV or Parquet file"),
     ],
 )
 def test_damaged_files(tmp_path: Path, data: bytes, says: str) -> None:

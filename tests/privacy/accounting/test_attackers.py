@@ -78,9 +78,7 @@ def test_the_least_delta_is_that_of_the_gaussian_mechanism(epsilon: float) -> No
 
 
 @pytest.mark.parametrize(("client_rate", "record_rate"), [(1.0, 1.0), (0.5, 0.3), (0.2, 0.05)])
-def test_two_stages_are_refuted_below_their_epsilon_alone(
-    client_rate: float, record_rate: float
-) -> None:
+def test_two_stages_are_refuted_below_their_epsilon_alone(client_rate, record_rate):
     event = TwoStage(client_rate, record_rate, 3.0, 5)
     epsilon = TwoStageAccountant(observer="final_model").compose(event, 6).epsilon(1e-3)
     assert of_two_stages(epsilon, event, 6) <= 1e-3

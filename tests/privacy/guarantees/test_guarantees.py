@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.number_text import at_most
+from fedaudit.privacy.guarantees.cost_sentences import MOST, doubted_cost_words, guessed_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
@@ -106,21 +107,16 @@ def test_the_ledger_records_public_numbers_only():
 POISSON = {"sampling": "poisson", "rate": 0.1}
 
 
+GAUSSIAN = {"noise_multiplier": 2, "clip": 0.5, "delta": 1e-5, "noise": "release"}
+
+
 def central(*, cohort=POISSON, hypotheses=1, **settings):
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": 2,
-        "clip": 0.5,
-        "delta": 1e-5,
-        "noise": "release",
-        **settings,
-    }
+    privacy = {"mechanism": "gaussian-central", **GAUSSIAN, **settings}
     return a_spec(privacy, cohort=cohort, hypotheses=hypotheses, clustering="reported")
 
 
 def local(**settings):
-    privacy = {"mechanism": "gaussian-local", "noise_multiplier": 2, "clip": 0.5, "delta": 1e-5}
-    return a_spec({**privacy, "noise": "release", **settings}, hypotheses=1)
+    return a_spec({"mechanism": "gaussian-local", **GAUSSIAN, **settings}, hypotheses=1)
 
 
 def by_record(*, cohort=POISSON, **settings):
@@ -253,3 +249,51 @@ def test_rows_held_out_are_named_where_rows_are_held_out():
 def test_a_bound_in_a_sentence_is_rounded_up(value, digits):
     stated = float(at_most(value, digits=digits))
     assert value <= stated <= value * (1 + 1.001 * 10.0 ** (1 - digits))
+
+
+# -- how much a cost is, said with its doubts -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "every", "hypotheses", "words"),
+    [
+        ("add-or-remove-one", True, 1, "whether a record's data were used"),
+        ("replace-one", True, 1, "which of two versions of a record's data was used"),
+        (None, False, 2, "which of two updates within the radius a record made"),
+        (None, True, 1, "which of two datasets a record has"),
+        (None, True, 2, "which of two datasets that choose the same hypotheses a record has"),
+    ],
+)
+def test_what_is_guessed_follows_from_what_the_bound_is_of(adjacency, every, hypotheses, words):
+    found = guessed_words(
+        unit="record", adjacency=adjacency, bounds_every_dataset=every, hypotheses=hypotheses
+    )
+    assert found == words
+
+
+def said(exponent: float | None, **changes: object) -> str:
+    asked = {"kind": "formal", "in_force": True, "bounds_every_dataset": True} | changes
+    return doubted_cost_words(exponent, guessed="x", delta=1e-5, **asked)
+
+
+def test_each_doubt_is_said_before_the_measure() -> None:
+    assert said(0.5).startswith("That is a gain of at most 13 percentage points")
+    assert said(0.5, kind="heuristic").startswith("Were it proven, that would be a gain")
+    assert said(0.5, in_force=False).startswith("Were the noise secret, that would be a gain")
+    both = said(50.0, kind="heuristic", in_force=False)
+    assert both.startswith("Were it proven and were the noise secret, that would be practically no")
+    assert "That is" not in both
+    assert said(None, kind="heuristic", in_force=False) == "Nothing bounds what was disclosed."
+
+
+@pytest.mark.parametrize("kind", ["formal", "heuristic"])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, MOST])
+def test_a_small_figure_within_the_radius_alone_measures_nothing(kind, exponent):
+    words = said(exponent, kind=kind, bounds_every_dataset=False)
+    assert "cannot be said" in words
+    assert "percentage points" not in words
+
+
+def test_a_large_figure_within_the_radius_is_as_bad_as_it_looks() -> None:
+    assert "practically no protection" in said(MOST + 1e-9, bounds_every_dataset=False)
+    assert said(None, bounds_every_dataset=False) == "Nothing bounds what was disclosed."

@@ -6,14 +6,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logsumexp
+from scipy.stats import binom, norm
 
+from fedaudit.privacy.accounting.accountant import event_curve
+from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
 from fedaudit.privacy.accounting.two_stage import (
     RecordSettings,
     TwoStageAccountant,
     TwoStageRun,
     calibrated_run,
+    round_divergence,
 )
-from fedaudit.privacy.records.record_plans import exact_rates, sampling_grid
+from fedaudit.privacy.records.record_plans import (
+    FIT_RATES,
+    FittedCurve,
+    curve_fit_rates,
+    exact_rates,
+    fit_curve,
+    sampling_grid,
+)
 from fedaudit.randomness import uniforms
 
 MNIST = calibrated_run(
@@ -115,3 +127,110 @@ def test_no_records_and_no_budget():
     for bad in (0.0, -1.0, np.nan):
         with pytest.raises(ValueError, match="positive"):
             exact_rates([1.0, bad], MNIST)
+
+
+# -- simulation-CurveFitting: a good fit by R^2 that overspends small budgets ---------------------
+
+
+# client rate, delta, largest budget; what a budget of 0.1 spends by the fit
+SETTINGS = {
+    "heart": (1.0, 1e-3, 10.0, 0.121),
+    "mnist": (0.8, 1e-4, 10.0, 0.127),
+    "mnist, config": (0.5, 1e-3, 10.0, 0.110),
+    "cifar": (0.8, 1e-3, 10.0, 0.116),
+    "snli": (0.8, 1e-3, 50.0, 0.178),
+}
+
+
+def run_within(epsilon_max, **given):
+    settings = RecordSettings(steps=50, rounds=15, epsilon_max=epsilon_max, **given)
+    return calibrated_run(epsilon_max, settings)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_small_budgets_overspend_where_the_exact_inverse_does_not(name):
+    client_rate, delta, epsilon_max, spent = SETTINGS[name]
+    run = run_within(epsilon_max, client_rate=client_rate, delta=delta)
+    curve, spends = fit_curve(run), run.epsilons(FIT_RATES)
+    residual = spends - (np.exp(curve.a * FIT_RATES + curve.b) + curve.c)
+    assert np.square(residual).sum() < 0.001 * np.square(spends - spends.mean()).sum()  # R^2
+    fitted = curve_fit_rates([0.1], run)
+    assert fitted.spends == pytest.approx(spent, abs=6e-4)
+    assert fitted.spends > 0.1
+    exact = exact_rates([0.1], run)
+    assert 0.0999 < exact.spends <= 0.1
+
+
+def test_rates_are_clamped():
+    run = run_within(10.0, client_rate=0.8, delta=1e-4)
+    curve = fit_curve(run)
+    fitted = np.exp(curve.a * np.array([0.2, 0.7, 1.5]) + curve.b) + curve.c
+    assert curve.rates(fitted) == pytest.approx([0.2, 0.7, 1.0])
+    # This fit crosses zero at a positive rate, so the smallest budget of all is sampled.
+    assert curve_fit_rates([1e-9], run).spends > 1e-9
+    above_zero = FittedCurve(a=1.0, b=0.0, c=0.5)
+    assert above_zero.rates([0.1, 0.5, 1.4]).tolist() == [0.0, 0.0, 0.0]
+
+
+# -- dividing by the number of clients that were drawn, in one dimension and without any bound ----
+
+
+PLACES = np.linspace(-25, 35, 30_001)
+STEP = PLACES[1] - PLACES[0]
+
+
+def log_density(own, *, others, rate, sigma, place):
+    """Log-density of the round's mean where somebody was drawn.
+
+    `own`: how far the record moves its client; `others`: clients beside it; `place`: theirs.
+    """
+    parts = []
+    for drawn in range(others + 1):
+        chance = binom.logpmf(drawn, others, rate)
+        mean, spread = (drawn * place + own) / (drawn + 1), sigma / np.sqrt(drawn + 1)
+        parts.append(chance + np.log(rate) + norm.logpdf(PLACES, mean, spread))
+        if drawn and rate < 1:
+            spread = sigma / np.sqrt(drawn)
+            parts.append(chance + np.log1p(-rate) + norm.logpdf(PLACES, place, spread))
+    return logsumexp(parts, axis=0)
+
+
+def divergence(order, *, first, second, others, rate, sigma, place):
+    """The Renyi divergence of the round; `first` and `second`: how far the own client moves."""
+    shared = {"others": others, "rate": rate, "sigma": sigma, "place": place}
+    p, q = log_density(first, **shared), log_density(second, **shared)
+    mass = np.exp(order * p + (1 - order) * q).sum() * STEP
+    nobody = (1 - rate) ** (others + 1)  # the model stays where it is, with the record or without
+    return np.log(mass + nobody) / (order - 1)
+
+
+def claimed(order, *, rate, sigma):
+    """The accountant's divergence of a round of one step, for a record in every batch."""
+    return round_divergence(
+        np.array([1.0]), order=order, noise_multiplier=sigma, steps=1, client_rate=rate
+    )[0]
+
+
+@pytest.mark.parametrize("place", [0.0, 2.0, 12.0])
+@pytest.mark.parametrize("others", [0, 1, 4])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("order", [2, 5])
+def test_the_two_stage_bound_holds_for_the_mean_over_those_who_came(order, rate, others, place):
+    sigma = 1.5
+    setting = {"others": others, "rate": rate, "sigma": sigma, "place": place}
+    bound = claimed(order, rate=rate, sigma=sigma)
+    for first, second in ((1.0, 0.0), (0.0, 1.0)):
+        found = divergence(order, first=first, second=second, **setting)
+        assert found <= bound * (1 + 1e-9)
+
+
+def test_it_is_met_by_a_client_that_is_alone_where_a_plain_sample_would_promise_less():
+    """Where nobody was drawn the model does not move, which no noise hides."""
+    order, rate, sigma = 5, 0.1, 1.5
+    setting = {"others": 0, "rate": rate, "sigma": sigma, "place": 0.0}
+    found = divergence(order, first=1.0, second=0.0, **setting)
+    assert found == pytest.approx(claimed(order, rate=rate, sigma=sigma), rel=1e-9)
+    [plain] = event_curve(
+        PoissonSampled(rate, Gaussian(sigma)), (float(order),), "add-or-remove-one"
+    )
+    assert plain < found / 2

@@ -1,13 +1,15 @@
 """Drawings: everything lies within the box, and text is escaped."""
 
+import itertools
 import re
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.reports.charts.drawing import WIDTH, Row, range_chart
-from fedaudit.reports.charts.line_chart import Line, LinePlot, line_chart
+from fedaudit.reports.charts.drawing import WIDTH, Row, range_chart, round_scale, value_scale
+from fedaudit.reports.charts.line_chart import Line, LinePlot, kept_places, line_chart, segments
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NAME = st.text(max_size=60)
@@ -94,3 +96,88 @@ def test_names_are_escaped_and_shortened():
         assert "<b" not in drawing.body
         assert any(text.startswith('<b onload="x">&') for text in texts(drawing))
         assert max(map(len, texts(drawing))) <= 44
+
+
+# -- axes: ticks that cover the values, and positions that stay on the axis -----------------------
+
+
+@given(st.lists(FINITE, min_size=1, max_size=20))
+def test_every_value_lies_on_the_axis_in_the_order_of_values(values):
+    scale = value_scale(values, start=200.0, end=30.0)
+    places = [scale(value) for value in sorted(values)]
+    assert all(30 <= place <= 200 for place in places)
+    assert places == sorted(places, reverse=True)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=20))
+def test_ticks_are_few_and_their_labels_differ(values):
+    scale = value_scale(values, start=200.0, end=30.0)
+    assert all(a < b for a, b in itertools.pairwise(scale.ticks))
+    assert 2 <= len(scale.ticks) <= 8
+    assert len(set(scale.texts())) == len(scale.ticks)
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([0.0, 1.0], ("0.0", "0.5", "1.0")),
+        ([0.086, 0.155], ("0.08", "0.10", "0.12", "0.14", "0.16")),
+        ([3.0], ("2.6", "2.8", "3.0", "3.2", "3.4")),
+        ([0.0], ("−1.0", "−0.5", "0.0", "0.5", "1.0")),
+        ([0.01, 5.0], ("0.01", "0.1", "1", "10")),
+    ],
+)
+def test_ticks_are_round_numbers(values, texts):
+    assert value_scale(values, start=0.0, end=1.0).texts() == texts
+
+
+def test_a_share_covers_all_of_zero_to_one():
+    scale = value_scale([0.001, 0.7], start=0.0, end=100.0, whole=(0, 1))
+    assert (scale.low, scale.high, scale.logarithmic) == (0, 1, False)
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+def test_rounds_are_marked_by_whole_numbers_within(first, further):
+    scale = round_scale(first, first + further, start=50.0, end=400.0)
+    assert 1 <= len(scale.ticks) <= 8
+    assert all(tick == int(tick) and first <= tick <= first + further for tick in scale.ticks)
+    assert all(50 <= scale(tick) <= 400 for tick in scale.ticks)
+
+
+# -- long series are drawn by fewer points that keep extremes and gaps ----------------------------
+
+
+VALUE = st.none() | st.floats(-100, 100)
+
+
+@st.composite
+def columns(draw):
+    """One to four series of the same length."""
+    rounds = draw(st.integers(1, 120))
+    column = st.lists(VALUE, min_size=rounds, max_size=rounds)
+    return draw(st.lists(column, min_size=1, max_size=4))
+
+
+@settings(max_examples=50)
+@given(columns())
+def test_extremes_and_both_ends_are_kept(found):
+    kept = kept_places(found, most=40)
+    assert kept == sorted(set(kept))
+    assert len(kept) <= 40
+    assert {kept[0], kept[-1]} == {0, len(found[0]) - 1}
+    for column in found:
+        present = [value for value in column if value is not None]
+        drawn = [column[place] for place in kept if column[place] is not None]
+        if present:
+            assert (min(drawn), max(drawn)) == (min(present), max(present))
+
+
+def test_short_series_are_kept_whole():
+    assert kept_places([[1.0] * 40], most=40) == list(range(40))
+    assert kept_places([], most=40) == kept_places([[]], most=40) == []
+
+
+def test_a_gap_between_kept_rounds_still_breaks_the_line():
+    values = [float(place) for place in range(50)]
+    values[25] = None
+    assert segments(range(1, 51), values, [0, 20, 30, 49]) == [[0, 20], [30, 49]]

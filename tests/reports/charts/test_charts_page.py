@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from fedaudit.reports.charts.answer_pictures import answer_pictures
 from fedaudit.reports.charts.line_chart import series_of
 from fedaudit.reports.charts.report_charts import charts_of
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.spec.metrics import METRICS
+from tests.reports.charts.test_charts_drawing import texts, within
 from tests.reports.page.test_report_page import Page
 from tests.reports.sections.test_epsilon_report import with_plan
 
@@ -65,13 +67,9 @@ def titles(text):
 def test_a_run_under_metric_privacy_has_all_its_charts(material):
     text = render(assemble(material(clusters=np.arange(60) % 2)), made(41))
     assert titles(text) == [
-        "What was spent: not in force",
-        "Who is treated worse: by group",
-        "How good it is",
-        "Leakage of a client, by round",
-        "Differences between groups of group, by round",
-        "Ratios between groups of group, by round",
-        "Loss, by round",
+        *("What was spent: not in force", "Who is treated worse: by group", "How good it is"),
+        *("Leakage of a client, by round", "Differences between groups of group, by round"),
+        *("Ratios between groups of group, by round", "Loss, by round"),
         "Uploads in each cluster, by round",
     ]
     assert "signature covers" in text
@@ -154,3 +152,56 @@ def test_many_clusters_are_summed_up(material, count):
 def test_a_long_run_stays_below_a_megabyte(material):
     assert len(render(assemble(material()), made(500)).encode()) < 300_000
     assert len(render(assemble(material()), made(5_000)).encode()) < 1_000_000
+
+
+# -- the pictures below a report's answer say no more than the report does ------------------------
+
+
+BANDS = ("up to 75 %", "up to 95 %", "nearly all", "all")
+
+
+def spent(document):
+    return answer_pictures(document)[0]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "band", "stated"),
+    [
+        (1.0, "up to 75 %", "right at most 74% of the time"),
+        (2.0, "up to 95 %", "right at most 89% of the time"),
+        (3.5, "nearly all", "right at most 98% of the time"),
+        (5e6, "all", "too large to protect anyone"),
+    ],
+)
+def test_every_band_has_a_name_and_that_of_the_value_is_bold(material, epsilon, band, stated):
+    document = assemble(with_plan(material, "central")[0])
+    document["privacy"] |= {"epsilon_max": epsilon, "epsilon_planned": None}
+    document["privacy"]["epsilon"][0]["value"] = epsilon
+    chart = spent(document)
+    assert within(chart.drawing)
+    assert set(BANDS) < set(texts(chart.drawing))
+    assert re.findall('class="here">([^<]*)<', chart.drawing.body) == [band]
+    assert stated in chart.caption
+
+
+def test_leakage_of_a_radius_that_follows_the_update_stands_on_no_scale_of_guesses(material):
+    document = assemble(material())
+    chart = spent(document)
+    assert not {*BANDS} & {*texts(chart.drawing)}
+    assert "not in force" in texts(chart.drawing)
+    assert chart.drawing.body.startswith('<g class="off">')
+    document["guarantee"]["in_force"] = True
+    assert "not in force" not in texts(spent(document).drawing)
+
+
+def test_the_gap_is_a_bracket_in_words_and_a_constant_lies_on_the_axis(material):
+    document = assemble(material())
+    _, treated, quality = answer_pictures(document)
+    assert any(one.startswith("gap 0.") for one in texts(treated.drawing))
+    assert "the gap" not in texts(treated.drawing)
+    document["utility"] |= {"accuracy": None, "validation_loss": 1.0, "baseline_loss": 7.5}
+    document["utility"] |= {"loss_under_baseline": 6.5, "loss_under_baseline_interval": None}
+    quality = answer_pictures(document)[2]
+    ticks = [float(one) for one in texts(quality.drawing) if re.fullmatch(r"[\d.]+", one)]
+    assert max(ticks) >= 7.5
+    assert "How sure the gain is, is not known." in quality.caption

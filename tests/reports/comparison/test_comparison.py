@@ -436,13 +436,6 @@ POINTS = st.integers(1, 4).flatmap(
 )
 
 
-def test_by_hand():
-    # The second is worse on one axis alone; the third equals the first; the fourth trades.
-    assert dominated_by([(1, 1), (1, 2), (1, 1), (0, 3)]) == [[], [0, 2], [], []]
-    assert dominated_by([]) == []
-    assert dominated_by([(5.0,)]) == [[]]
-
-
 @given(POINTS)
 def test_whoever_is_nowhere_better_and_not_equal_is_dominated(points):
     found = dominated_by(points)

@@ -73,13 +73,6 @@ def test_heuristic_figures_are_evidence_only_where_the_gate_says_so(material):
     assert outcome(report, figure="participations_max") == "pass"
 
 
-def test_without_a_guarantee_no_privacy_figure_is_evidence(material):
-    report = assemble(material(NONE))
-    for figure in ("leakage_max", "leakage_median", "epsilon_max"):
-        assert outcome(report, figure=figure, allow_heuristic=True) == "insufficient_evidence"
-    assert outcome(report, figure="participations_max") == "pass"
-
-
 def test_a_figure_rests_on_the_guarantee_unless_its_row_says_that_it_does_not(material):
     assert GateFigure(section="privacy").rests_on_guarantee
     counted = {name for name, row in PLAIN_FIGURES.items() if not row.rests_on_guarantee}

@@ -1,9 +1,14 @@
 """The report as a page: complete, escaped, and self-contained."""
 
+import html
 import itertools
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
+from typer.testing import CliRunner
+
+from fedaudit.cli.main import app
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 
@@ -133,3 +138,27 @@ def test_a_long_part_of_the_verdict_is_folded_after_three_sentences(material):
     assert "<p>It cost 0.5. Two. Three.</p>" in text
     assert "<summary>In full</summary>\n<p>And more.</p>" in text
     assert text.count("In full") == 1
+
+
+# -- the page of a report that a run in this process left: how long it is -------------------------
+
+
+_EXAMPLES = Path("examples")
+
+
+def page_of(folder: Path, example: str) -> str:
+    """The page of a run of an example."""
+    words = ["run", str(_EXAMPLES / example), "--out", str(folder / "out")]
+    done = CliRunner().invoke(app, words, env={"FEDAUDIT_SOURCES_DIR": str(_EXAMPLES)})
+    assert done.exit_code in (0, 1), done.output
+    return (folder / "out" / "report.html").read_text()
+
+
+def words_of(page: str) -> int:
+    """How many words a reader sees who has unfolded everything."""
+    shown = re.sub(r"<(style|head|svg)\b.*?</\1>", "", page, flags=re.DOTALL)
+    return len(html.unescape(re.sub(r"<[^>]+>", " ", shown)).split())
+
+
+def test_a_report_on_one_attribute_has_two_thousand_words_at_most(tmp_path: Path) -> None:
+    assert words_of(page_of(tmp_path, "release.yaml")) <= 2000

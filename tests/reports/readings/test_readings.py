@@ -58,14 +58,8 @@ def test_escaped_text_marks_nothing_up(text):
 
 
 TOPICS = [
-    "privacy parameters and unit",
-    "guarantee and adjacency",
-    "algorithm and utility",
-    "bias",
-    "security",
-    "side channels",
-    "trust model",
-    "data collection",
+    *("privacy parameters and unit", "guarantee and adjacency", "algorithm and utility", "bias"),
+    *("security", "side channels", "trust model", "data collection"),
 ]
 
 
@@ -142,17 +136,8 @@ def test_what_lies_outside_the_run_is_not_shown(material):
 
 
 SECTIONS = [
-    "Verdict",
-    "Model details",
-    "Intended use",
-    "Factors",
-    "Metrics",
-    "Evaluation data",
-    "Training data",
-    "Quantitative analyses",
-    "Privacy",
-    "Ethical considerations",
-    "Caveats",
+    *("Verdict", "Model details", "Intended use", "Factors", "Metrics", "Evaluation data"),
+    *("Training data", "Quantitative analyses", "Privacy", "Ethical considerations", "Caveats"),
     "Evidence",
 ]
 
@@ -248,13 +233,8 @@ def test_hugging_face_reads_the_card(material):
 SCHEMA = Path(__file__).parents[4] / "shared/data/dp_registry/deployments-schema.yaml"
 TIER_3 = {
     "basic": {
-        "name",
-        "data_curators",
-        "description",
-        "intended_use",
-        "data_product_type",
-        "data_product_region",
-        "publication_date",
+        *("name", "data_curators", "description", "intended_use", "data_product_type"),
+        *("data_product_region", "publication_date"),
     },
     "dp_variant": {"variant_name", "data_domain", "unprotected_quantities"},
     "privacy_loss": {
@@ -264,13 +244,8 @@ TIER_3 = {
         "privacy_parameters_details",
     },
     "deployment_model": {
-        "model_name",
-        "actors",
-        "release_type",
-        "data_source_type",
-        "data_source_type_details",
-        "access_type",
-        "access_type_details",
+        *("model_name", "actors", "release_type", "data_source_type", "data_source_type_details"),
+        *("access_type", "access_type_details"),
     },
     "accounting": {"post_processing", "composition"},
     "implementation": {"preprocessing_and_hyperparameter_tuning", "mechanisms", "justification"},
@@ -354,10 +329,7 @@ def test_what_the_run_cannot_know_is_not_made_up_and_is_listed(material):
         if str(leaf[0] if isinstance(leaf, list) else leaf).startswith("Not stated by this run")
     ]
     assert {path.rpartition("/")[2] for path in unknown} == {
-        "data_curators",
-        "intended_use",
-        "data_product_region",
-        "justification",
+        *("data_curators", "intended_use", "data_product_region", "justification"),
         "registry_authors",
     }
     for path in (*unknown, "/deployment/basic/publication_date"):

@@ -1,15 +1,20 @@
 """What a report says of groups: their scores, and rates where there is an outcome."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
+from fedaudit.fairness.intervals import intervals_by_group
 from fedaudit.reports.report import Report, assemble
+from fedaudit.reports.sections.fairness import group_sections, with_rate_intervals
+from fedaudit.reports.sections.few_people import rests_on_few
 from tests.fairness.disclosures import with_disclosures
-from tests.reports.conftest import counts_of_clients
+from tests.reports.conftest import SPEC, counts_of_clients
 
 
 def with_scores(material, spec=None, *, loss=2.0, **changes):
@@ -66,3 +71,59 @@ def test_without_an_outcome_rates_are_null_and_losses_are_not(material):
         assert group["reasons"]["selection_rate"] == NO_OUTCOME
     assert "loss_difference by group is" in document["verdict"]
     assert any("losses alone" in limit for limit in document["limits"])
+
+
+# -- rates that may rest on few people are found from what is published of them -------------------
+
+
+LEAST = 30
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
+def test_fewer_than_the_minimum_are_noted_and_as_many_are_not(share: float) -> None:
+    """Each row is a client by itself, so that intervals are those of rows drawn one by one."""
+    for positives, noted in ((5, True), (LEAST - 1, True), (LEAST, False), (90, False)):
+        right = round(positives * share)
+        kinds = np.repeat(np.arange(4), [right, 40, 80, positives - right])
+        one = np.eye(4, dtype=np.int64)[kinds]
+        counts = np.stack([one, one], axis=1)  # two groups that fare alike
+        disclosure = DisclosureRule(LEAST).decide(counts.sum(axis=(0, 2)))
+        shown = group_sections(["a", "b"], counts.sum(0), disclosure, scores=None, root_mean=False)
+        ends = intervals_by_group(counts, disclosure, level=0.95)
+        for group in with_rate_intervals(shown, ends, level=0.95):
+            found = group.model_dump()
+            assert rests_on_few(found, "true_positive_rate", least=LEAST) is noted
+            assert not rests_on_few(found, "selection_rate", least=LEAST)
+            assert not rests_on_few(
+                {**found, "rate_intervals": None}, "selection_rate", least=LEAST
+            )
+
+
+# -- every null of the report's fairness section has its reason -----------------------------------
+
+
+def section(material: Any) -> dict[str, Any]:
+    report = assemble(material)
+    assert Report.model_validate(report).model_dump(mode="json") == report
+    found: dict[str, Any] = report["fairness"][0]
+    return found
+
+
+def nulls_without_reason(part: Any, place: str = "") -> Iterator[str]:
+    """Fields that are None with nothing beside them that says why."""
+    if isinstance(part, list):
+        for one in part:
+            yield from nulls_without_reason(one, place)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if value is None and not name.endswith("reason"):
+                said = part.get("reasons", {}).get(name) or part.get(f"{name}_reason")
+                if not (said or (name == "value" and part.get("reason"))):
+                    yield f"{place}.{name}"
+            yield from nulls_without_reason(value, f"{place}.{name}")
+
+
+def test_no_figure_is_missing_without_a_reason(material):
+    hidden = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
+    for made in (material(), material(hidden)):
+        assert list(nulls_without_reason(section(made)["metrics"])) == []

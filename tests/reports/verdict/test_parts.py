@@ -321,3 +321,14 @@ def test_an_attack_on_the_model_is_said_with_its_cost(good):
     attack = {"kind": "membership", "status": "done", "alarm": None, "tpr_at_fpr": [found]}
     cost = verdict_parts({**good, "attacks": [attack]}).cost
     assert "guesses at members find 0.03 of them where 0.01 is chance" in cost
+
+
+# -- the verdict in words -------------------------------------------------------------------------
+
+
+def test_a_leakage_is_never_stated_below_what_was_spent(material):
+    report = assemble(material())
+    report["privacy"] |= {"leakage_per_release": 1.00012, "leakage_max": 7.00013}
+    report["privacy"]["leakage_median"] = 3.5
+    stated = "a leakage of 1.001 for each and 7.001 in all, and the median client 3.5."
+    assert stated in verdict(verdict_parts(report))

@@ -92,17 +92,8 @@ def another_size_inside(content: bytes) -> bytes:
         another_size_inside,
     ],
     ids=[
-        "prefix",
-        "twice",
-        "another-bundle-before",
-        "zero-behind",
-        "line-behind",
-        "comment",
-        "before-directory",
-        "between-members",
-        "two-directories",
-        "other-name",
-        "other-size",
+        *("prefix", "twice", "another-bundle-before", "zero-behind", "line-behind", "comment"),
+        *("before-directory", "between-members", "two-directories", "other-name", "other-size"),
     ],
 )
 def test_what_lies_beside_the_members_is_refused(genuine, attack):

@@ -187,10 +187,7 @@ def test_events_of_records_of_any_form_end_in_an_outcome(material, field, value)
 
 def test_too_many_courses_are_left_unchecked(material, monkeypatch):
     found, plan = with_plan(material, "records")
-    kept = {
-        name: repeated_events * 2000
-        for name, repeated_events in json.loads(plan.events_json).items()
-    }
+    kept = {name: events * 2000 for name, events in json.loads(plan.events_json).items()}
     outcome, said = checked(found, plan, changed_inputs(event=json.dumps(kept)))
     assert (outcome, said) == ("unchecked", "the entries' event is too long to be recomposed")
     monkeypatch.setattr(entry_epsilons, "_MAX_PLACES", 1000)

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.run import LocalRun, run_locally
-from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.rows import LedgerEntry, charges_report
 from fedaudit.privacy.count_release import count_release
@@ -28,12 +27,12 @@ from fedaudit.reports.sections.guarantee import noise_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.provenance import sign_report
-from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import LeakageTarget
 from tests.reports import signed_run as small_run
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
-from tests.reports.signed_run import KEY, SignedRun, signed_run
+from tests.reports.signed_run import KEY, signed_run
+from tests.reports.verification.test_verification import failed, judged
 from tests.runs.test_blocks import NOISE
 from tests.training.specs import groups_spec
 
@@ -97,11 +96,9 @@ def test_a_better_guarantee_is_found_though_the_report_was_signed_again(tmp_path
     assert run.report["guarantee"][name] != value
     guarantee = {**run.report["guarantee"], name: value}
     run.report = sign_report({**run.report, "guarantee": guarantee}, KEY)
-    with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
-        found = verify(evidence, trusted=[KEY.public])
+    found = judged(run.write(tmp_path / "b.zip"), KEY)
     assert found.verdict == "altered"
-    failed = [one.name for one in found.checks if one.outcome == "fail"]
-    assert set(failed) - {"report.answer"} == {f"report.guarantee.{name}"}
+    assert set(failed(found)) - {"report.answer"} == {f"report.guarantee.{name}"}
 
 
 def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):
@@ -109,10 +106,9 @@ def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):
     answer = {"outcome": "release", "reasons": [{"code": "gates-passed", "text": "all passed"}]}
     assert run.report["answer"]["outcome"] == "do-not-release"
     run.report = sign_report({**run.report, "answer": answer}, KEY)
-    with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
-        found = verify(evidence, trusted=[KEY.public])
+    found = judged(run.write(tmp_path / "b.zip"), KEY)
     assert found.verdict == "altered"
-    assert [one.name for one in found.checks if one.outcome == "fail"] == ["report.answer"]
+    assert list(failed(found)) == ["report.answer"]
 
 
 def test_a_report_of_another_form_may_not_contradict_its_ledger(tmp_path):
@@ -123,42 +119,34 @@ def test_a_report_of_another_form_may_not_contradict_its_ledger(tmp_path):
     outcomes = []
     for report in (left, {**left, "privacy": privacy}):
         run.report = sign_report(report, KEY)
-        with opened_bundle(run.write(tmp_path / "b.zip")) as evidence:
-            outcomes.append(verify(evidence, trusted=[KEY.public]))
+        outcomes.append(judged(run.write(tmp_path / "b.zip"), KEY))
     honest, false = outcomes
     assert [one.outcome for one in honest.checks if one.name == "report.form"] == ["unchecked"]
-    assert not [one.name for one in honest.checks if one.outcome == "fail"]
+    assert not failed(honest)
     assert false.verdict == "altered"
 
 
 NAME = "report.noise_multiplier"
 
 
-def judged(run: SignedRun, folder: Path) -> Verification:
-    with opened_bundle(run.write(folder / "b.zip")) as evidence:
-        return verify(evidence, trusted=[KEY.public])
-
-
 def test_a_changed_multiplier_is_found_though_the_report_was_signed_again(tmp_path: Path) -> None:
     run = signed_run()
-    assert judged(run, tmp_path).verdict == "valid"
+    assert judged(run.write(tmp_path / "b.zip"), KEY).verdict == "valid"
     privacy = {**run.report["privacy"], "noise_multiplier": 30.0}
     run.report = sign_report({**run.report, "privacy": privacy}, KEY)
-    found = judged(run, tmp_path)
+    found = judged(run.write(tmp_path / "b.zip"), KEY)
     assert found.verdict == "altered"
-    assert [one.name for one in found.checks if one.outcome == "fail"] == [NAME]
+    assert list(failed(found)) == [NAME]
 
 
-@pytest.mark.parametrize(("asked", "failed"), [(4.0, []), (3.9, ["report.target_met"])])
-def test_a_target_that_the_noise_does_not_meet_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: float, failed: list[str]
-) -> None:
+@pytest.mark.parametrize(("asked", "faults"), [(4.0, []), (3.9, ["report.target_met"])])
+def test_a_target_that_the_noise_does_not_meet_is_found(tmp_path, monkeypatch, asked, faults):
     # Six rounds of n / nu = 2 / 3.
     privacy = small_run.SPEC.privacy.model_copy(update={"target": LeakageTarget(leakage=asked)})
     monkeypatch.setattr(small_run, "SPEC", small_run.SPEC.model_copy(update={"privacy": privacy}))
-    found = judged(signed_run(), tmp_path)
+    found = judged(signed_run().write(tmp_path / "b.zip"), KEY)
     assert "report.target_met" in [one.name for one in found.checks]
-    assert [one.name for one in found.checks if one.outcome == "fail"] == failed
+    assert list(failed(found)) == faults
 
 
 def outcome(found: Any, report: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The figures of a finished run's rows."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -345,6 +346,7 @@ def test_the_base_rate_is_that_of_the_rows_that_train() -> None:
         _ = replace(one, federation=replace(data, target=np.ones_like(data.target))).threshold
 
 
+@cache
 def cells() -> dict[str, Cell]:
     numbers, classes = people(), people(classes=2)
     several: dict[str, Any] = {"training__hypotheses": 2, "training__rounds": 4}
