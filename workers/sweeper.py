@@ -49,6 +49,7 @@ from models.repositories import (
     SweeperLeaseRepository,
     UnitRepository,
     UnitStackRepository,
+    WebhookQueueRepository,
     fail_unit,
 )
 from models.repositories.files import OldFile
@@ -157,6 +158,9 @@ class Expiry:
         repeats = timedelta(days=self._settings.keep_idempotency_days)
         with self._database.write() as session:
             IdempotencyRepository(session).forget(repeats, limit=10 * _REMOVED_AT_ONCE)
+        deliveries = timedelta(days=self._settings.keep_deliveries_days)
+        with self._database.write() as session:
+            WebhookQueueRepository(session).forget(deliveries)
 
 
 log = structlog.get_logger()
@@ -237,25 +241,24 @@ class Sweeper:
         freed = []
         for unit in lost:
             with self._refusing(unit.id, "unit not taken back", unit_id=unit.id):
-                taken = self._take_back_one(unit)
-                freed += [(one.unit_id, one.device) for one in taken if one.state == "waiting"]
+                if self._take_back_one(unit):
+                    freed.append((unit.id, unit.device))
         return freed
 
-    def _take_back_one(self, unit: Unit) -> list[ReclaimedUnit]:
-        """The unit, if it was taken; a worker that came back meanwhile keeps it."""
+    def _take_back_one(self, unit: Unit) -> bool:
+        """Whether it waits again; a worker that came back meanwhile keeps it."""
         contexts = self._contexts_of(unit) if unit.attempts >= unit.max_attempts else {}
         with self._database.write() as session:
-            # The lease itself was the pause, so a freed unit may be claimed at once.
-            units = UnitRepository(session)
-            taken = units.reclaim_expired(1, backoff_seconds=0.0, unit_id=unit.id)
-            for one in taken:
-                log.warning("unit taken back", unit_id=one.unit_id, state=one.state)
-                self._sign(session, one, contexts)
-                if one.state == "waiting" and one.attempts + 1 == unit.max_attempts:
-                    # Whatever took its workers gets one experiment alone in the last attempt. The
-                    # others are published as units that wait too long.
-                    UnitStackRepository(session).take_apart(one.unit_id)
-        return taken
+            taken = UnitRepository(session).take_back(unit.id)
+            if taken is None:
+                return False
+            log.warning("unit taken back", unit_id=unit.id, state=taken.state)
+            self._sign(session, taken, contexts)
+            if taken.state == "waiting" and taken.attempts + 1 == unit.max_attempts:
+                # Whatever took its workers gets one experiment alone in the last attempt. The
+                # others are published as units that wait too long.
+                UnitStackRepository(session).take_apart(unit.id)
+        return taken.state == "waiting"
 
     def _contexts_of(self, unit: Unit) -> dict[str, LedgerContext]:
         """The ledger contexts of the unit's experiments that have interrupted rounds, by id."""

@@ -37,7 +37,6 @@ PAUSES_SECONDS: Sequence[float] = (
 _JITTER = 0.2
 """A pause is longer or shorter by up to this share: receivers that come back meet no crowd."""
 _DISABLE_AFTER = timedelta(days=5)
-_PURGE_EVERY_SECONDS = 600.0
 
 _MAX_IN_FLIGHT = 16
 """Requests in flight."""
@@ -60,7 +59,6 @@ class WebhookDispatcher:
     ) -> None:
         """Raises SecretsKeyError where secrets cannot be decrypted."""
         self._database = database
-        self._kept = timedelta(days=settings.keep_deliveries_days)
         self._allow_private = settings.webhooks_allow_private
         self._resolve = resolve
         self._secrets = SecretBox(settings)
@@ -70,7 +68,6 @@ class WebhookDispatcher:
         self._lock = threading.Lock()
         self._in_flight: dict[str, str] = {}
         """Projects by endpoints: those that something is being sent to."""
-        self._purged_at: float | None = None
         self._loop = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
     def start(self) -> None:
@@ -103,7 +100,6 @@ class WebhookDispatcher:
 
     def dispatch_due(self) -> None:
         """Begin to send what is due, as far as there are places. Raises SQLAlchemyError."""
-        self._purge_old()
         busy = self._busy()
         free = _MAX_IN_FLIGHT - len(busy)
         if free <= 0:
@@ -195,14 +191,6 @@ class WebhookDispatcher:
                 disable_after=_DISABLE_AFTER,
             )
         log.info("webhook not delivered", delivery=claimed.row.id, status=attempted.status_code)
-
-    def _purge_old(self) -> None:
-        now = monotonic()
-        if self._purged_at is not None and now - self._purged_at < _PURGE_EVERY_SECONDS:
-            return
-        with self._database.write() as session:
-            WebhookQueueRepository(session).forget(self._kept)
-        self._purged_at = now
 
 
 def retry_delay(attempt: int, *, retry_after: float | None = None) -> float | None:

@@ -111,12 +111,10 @@ def run_locally(
     device: str,
     progress: Callable[[int], None],
     open_artifact: OpenArtifact = no_artifacts,
-    attack_progress: Callable[[int, float], None] = lambda _position, _done: None,
 ) -> LocalRun:
     """Train, keep the ledger, carry out the attacks and assemble the report.
 
-    `progress` is given the rounds done, `attack_progress` the attack's position and how much of it
-    is done. Raises InvalidInputError where the spec does not fit its
+    `progress` is given the rounds done. Raises InvalidInputError where the spec does not fit its
     data, and CommandError where this machine cannot train.
     """
     started = datetime.now(UTC)
@@ -150,7 +148,7 @@ def run_locally(
             if not has_diverged(other.result.stopped_by)
         ]
     [played] = _play(runs[:1], device=device, progress=progress, audited=True)
-    attacks = _carry_out(played, attack_progress)
+    attacks = _carry_out(played)
     report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
     if len(runs) > 1:
         own = _seed_figures(played.run, report)
@@ -178,20 +176,14 @@ class _Played:
     audit: "CanaryAudit | None"
 
 
-def _carry_out(
-    played: _Played, progress: Callable[[int, float], None]
-) -> "tuple[AttackOutcome, ...]":
+def _carry_out(played: _Played) -> "tuple[AttackOutcome, ...]":
     if not played.run.spec.attacks:
         return ()
     from fedaudit.attacks.attack import AttackedRun  # imports torch, which is there
     from fedaudit.attacks.carried_out import AttackWatch, carry_out
 
-    class Shown(AttackWatch):
-        def progressed(self, position: int, done: float) -> None:
-            progress(position, done)
-
     attacked = AttackedRun(played.run, played.result, played.device, audit=played.audit)
-    return tuple(carry_out(attacked, watch=Shown()))
+    return tuple(carry_out(attacked, watch=AttackWatch()))
 
 
 def _report(

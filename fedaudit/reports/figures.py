@@ -7,34 +7,51 @@ from typing import Any, Literal, Protocol
 from fedaudit.reports.report import Report, read_report
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, is_in_force
 from fedaudit.reports.sections.part import IntervalSection
-from fedaudit.spec.metrics import FAIRNESS_FIGURES, HEADLINE_WITHOUT_OUTCOME, ROUND_METRICS
+from fedaudit.spec.metrics import (
+    FAIRNESS_FIGURES,
+    HEADLINE_WITHOUT_OUTCOME,
+    ROUND_METRICS,
+    is_ratio,
+)
 
 Section = Literal["privacy", "utility", "fairness"]
 _COUNTS = ("participations_max", "refusals", "withheld")
 PRIVACY = (*PRIVACY_COSTS, *_COUNTS)
 COUNTED = frozenset(_COUNTS)
 """Plain counts, valid under every mechanism; every other privacy figure rests on the guarantee."""
-UTILITY = (
-    "validation_loss",
-    "selection_loss",
-    "accuracy",
-    "baseline_accuracy",
-    "baseline_loss",
-    "accuracy_over_baseline",
-    "loss_under_baseline",
-    "prediction_share",
-    "auc",
-    "balanced_accuracy",
-    "precision",
-    "recall",
-    "brier",
-    "expected_calibration_error",
-    "rounds",
-    "collapsed_rounds",
-)
+Direction = Literal["lower", "higher"]
+UTILITY: Mapping[str, Direction | None] = {
+    "validation_loss": "lower",
+    # For stopping alone: the more hypotheses there are, the more optimistic it is.
+    "selection_loss": None,
+    "accuracy": "higher",
+    # Of a constant prediction: they say what the held-out people are like.
+    "baseline_accuracy": None,
+    "baseline_loss": None,
+    "accuracy_over_baseline": "higher",
+    "loss_under_baseline": "higher",
+    "prediction_share": None,
+    "auc": "higher",
+    "balanced_accuracy": "higher",
+    "precision": "higher",
+    "recall": "higher",
+    "brier": "lower",
+    "expected_calibration_error": "lower",
+    "rounds": None,
+    "collapsed_rounds": None,
+}
+"""By figure, which way it is better; None where neither is."""
 FAIRNESS = FAIRNESS_FIGURES
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
 """All names; a fairness figure belongs to an attribute, an epsilon may belong to an observer."""
+
+
+def direction(name: str) -> Direction | None:
+    """Which way a figure, as `accuracy` or `loss_ratio[sex]`, is better; None where neither is."""
+    plain = name.partition("[")[0]
+    if plain == "participations_max":
+        return None
+    return UTILITY.get(plain, "higher" if is_ratio(plain) else "lower")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -19,6 +19,7 @@ from fedaudit.number_text import UNBOUNDED, plain, table
 from fedaudit.reports.charts.chosen_chart import Measured, Point
 from fedaudit.reports.checks import leaves
 from fedaudit.reports.comparison.fronts import dominated_by
+from fedaudit.reports.figures import direction
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.spec.metrics import SHARES
 from fedaudit.spec.sweeps import SEED
@@ -66,19 +67,6 @@ def spread(name: str, values: Sequence[float]) -> Spread:
     }
 
 
-Direction = Literal["lower", "higher"]
-
-_HIGHER = (
-    *("accuracy", "accuracy_over_baseline", "loss_under_baseline"),
-    *("auc", "balanced_accuracy", "precision", "recall"),
-)
-_NEITHER = (
-    *("prediction_share", "participations_max", "rounds", "collapsed_rounds"),
-    # For stopping alone: the more hypotheses there are, the more optimistic it is.
-    "selection_loss",
-    # Of a constant prediction: they say what the held-out people are like.
-    *("baseline_accuracy", "baseline_loss"),
-)
 _COSTS = ("epsilon_max", "log_ratio_max", "leakage_max")
 """What a row costs, the strongest statement first."""
 _COUNTED_AS = {
@@ -184,14 +172,6 @@ def sweep_table(cells: Sequence[CellFigures]) -> SweepTable:
     if len(rows) > 1 and any(row["succeeded"] < row["seeds"] for row in rows):
         notes.append(SURVIVORS)
     return {"figures": names, "rows": rows, "front_figures": front_figures, "notes": notes}
-
-
-def direction(name: str) -> Direction | None:
-    """Which way a figure is better; None where neither is."""
-    plain = name.partition("[")[0]
-    if plain in _NEITHER:
-        return None
-    return "higher" if plain in _HIGHER or plain.endswith("_ratio") else "lower"
 
 
 def _means_the_same(cells: Sequence[CellFigures], name: str) -> bool:

@@ -8,7 +8,7 @@ lost its lease, however late it wakes, writes nothing.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
 from models.clock import seconds_from_now, utc_now
@@ -18,9 +18,11 @@ from models.tables.experiments import Experiment, Unit
 from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind, WaitingUnit
 from models.vocabulary import ENDED
 
-_MAX_BACKOFF_SECONDS = 300.0
+_AHEAD_SECONDS = 300.0
+"""A time so far ahead was written before the database's clock was set back."""
 MAX_LEASE_SECONDS = 3600.0
 """The longest lease that settings allow."""
+_WAITS = Unit.state == "waiting"
 _WAITING = table_of(Unit).insert().values(available_at=seconds_from_now())
 
 
@@ -63,7 +65,7 @@ class UnitRepository(Repository):
     ) -> Claim | None:
         """Claims a unit that waits or whose lease has expired; None if it cannot be had. `devices`:
         what this worker serves, such as {"auto", "cpu"}. Each claim counts as an attempt."""
-        free = or_(can_run(), _lease_ran_out())
+        free = or_(_WAITS, _lease_ran_out())
         mine = (Unit.id == unit_id, Unit.device.in_(devices), Unit.attempts < Unit.max_attempts)
         leased = update(Unit).values(
             state="leased",
@@ -81,7 +83,7 @@ class UnitRepository(Repository):
     def oldest_waiting(self, devices: Collection[str]) -> list[WaitingUnit]:
         """Of each project and kind the oldest unit of these devices that can run, and how many
         units of the project run."""
-        free = and_(can_run(), Unit.device.in_(devices), Unit.attempts < Unit.max_attempts)
+        free = and_(_WAITS, Unit.device.in_(devices), Unit.attempts < Unit.max_attempts)
         oldest = (
             select(Unit.project_id, Unit.kind, func.min(Unit.id))
             .where(free)
@@ -145,62 +147,40 @@ class UnitRepository(Repository):
         """Units that could run, that were not published to the queue for so long; locked too."""
         last_published = func.coalesce(Unit.published_at, Unit.available_at)
         long_ago = last_published <= seconds_from_now(-older_than_seconds)
-        stale = and_(
-            can_run(), or_(long_ago, last_published > seconds_from_now(_MAX_BACKOFF_SECONDS))
-        )
+        stale = and_(_WAITS, or_(long_ago, last_published > seconds_from_now(_AHEAD_SECONDS)))
         return self._all(_locked(stale, limit))
 
     def reclaimable(self, limit: int = 100, *, excluded: Collection[str] = ()) -> list[Unit]:
-        """Units that `reclaim_expired` would take now, not locked. `excluded`: ids to leave out."""
-        lost = and_(or_(_lease_ran_out(), _exhausted()), Unit.id.not_in(excluded))
+        """Units that `take_back` would take now, not locked. `excluded`: ids to leave out."""
+        lost = and_(_is_lost(), Unit.id.not_in(excluded))
         return self._all(select(Unit).where(lost).order_by(Unit.id).limit(limit))
 
-    def reclaim_expired(
-        self, limit: int = 100, *, backoff_seconds: float = 2.0, unit_id: str | None = None
-    ) -> list[ReclaimedUnit]:
-        """Takes units (or `unit_id` only) from lost workers. A unit with attempts left waits again,
-        twice as long after each attempt; others fail, and the caller calls `fail_unit`."""
-        these = true() if unit_id is None else Unit.id == unit_id
-        exhausted = self._all(_locked(and_(_exhausted(), these), limit))
-        failed = [self._fail(unit) for unit in exhausted]
-        waiting = [
-            self._take_back(unit, backoff_seconds)
-            for unit in self._all(_locked(and_(_lease_ran_out(), these), limit))
-            if unit.attempts < unit.max_attempts
-        ]
-        return failed + waiting
+    def take_back(self, unit_id: str) -> ReclaimedUnit | None:
+        """Takes the unit from its lost worker; None where it has its worker. With attempts left it
+        waits again; otherwise it fails, and the caller calls `fail_unit`."""
+        unit = self._one(_locked(and_(_is_lost(), Unit.id == unit_id), 1))
+        if unit is None:
+            return None
+        counted: dict[str, Any] = {"lost_leases": Unit.lost_leases + _lost()}
+        if unit.attempts < unit.max_attempts:
+            state = "waiting"
+            reason = f"the lease of worker {unit.worker} ran out in attempt {unit.attempts}"
+            self._wait(unit.id, unit.fence, last_error=reason, **counted)
+        else:
+            state, reason = "failed", f"worker lost in each of {unit.attempts} attempts"
+            ended = {"state": state, "worker": None, "lease_until": None, "last_error": reason}
+            # Waiting or leased: the row is locked, so its fence alone identifies what was read.
+            self._set(Unit, Unit.id == unit.id, Unit.fence == unit.fence, **ended, **counted)
+        return ReclaimedUnit(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)
 
-    def _take_back(self, unit: Unit, backoff_seconds: float) -> ReclaimedUnit:
-        wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _MAX_BACKOFF_SECONDS)
-        reason = f"the lease of worker {unit.worker} ran out in attempt {unit.attempts}"
-        lost: dict[str, Any] = {"last_error": reason, "lost_leases": Unit.lost_leases + 1}
-        self._wait(unit.id, unit.fence, seconds=wait, **lost)
-        return _taken_back(unit, "waiting", reason)
-
-    def _fail(self, unit: Unit) -> ReclaimedUnit:
-        reason = f"worker lost in each of {unit.attempts} attempts"
-        failed: dict[str, Any] = {"state": "failed", "lost_leases": Unit.lost_leases + _lost()}
-        # Waiting or leased: the row is locked, so its fence alone identifies what was read.
-        mine = (Unit.id == unit.id, Unit.fence == unit.fence)
-        self._set(Unit, *mine, **failed, worker=None, lease_until=None, last_error=reason)
-        return _taken_back(unit, "failed", reason)
-
-    def _wait(self, unit_id: str, fence: int, *, seconds: float = 0.0, **values: Any) -> bool:
-        waiting = {"state": "waiting", "available_at": seconds_from_now(seconds)}
+    def _wait(self, unit_id: str, fence: int, **values: Any) -> bool:
+        waiting = {"state": "waiting", "available_at": seconds_from_now()}
         unheld = dict.fromkeys(("worker", "lease_until", "published_at"))
         return self._fenced(unit_id, fence, **waiting, **unheld, **values)
 
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
         held = (Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")
         return self._set(Unit, *held, **values)
-
-
-def can_run() -> ColumnElement[bool]:
-    """Whether the unit may run now. A wait longer than the longest backoff was written before the
-    database's clock was set back, and is over."""
-    now, latest = seconds_from_now(), seconds_from_now(_MAX_BACKOFF_SECONDS)
-    due = or_(Unit.available_at <= now, Unit.available_at > latest)
-    return and_(Unit.state == "waiting", due)
 
 
 def _lease_ran_out() -> ColumnElement[bool]:
@@ -218,10 +198,10 @@ def _lost() -> ColumnElement[int]:
     return case((Unit.state == "leased", 1), else_=0)
 
 
-def _exhausted() -> ColumnElement[bool]:
-    """No worker has the unit, and no attempt is left."""
-    idle = or_(Unit.state == "waiting", _lease_ran_out())
-    return and_(idle, Unit.attempts >= Unit.max_attempts)
+def _is_lost() -> ColumnElement[bool]:
+    """No worker has the unit, and it does not wait for another attempt."""
+    exhausted = and_(Unit.state == "waiting", Unit.attempts >= Unit.max_attempts)
+    return or_(_lease_ran_out(), exhausted)
 
 
 def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:
@@ -229,10 +209,6 @@ def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:
     # claiming is that worker's.
     these = select(Unit).where(condition).order_by(Unit.id).limit(limit)
     return these.with_for_update(skip_locked=True)
-
-
-def _taken_back(unit: Unit, state: str, reason: str) -> ReclaimedUnit:
-    return ReclaimedUnit(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)
 
 
 _NOT_STARTED = "queued"
@@ -292,7 +268,7 @@ class UnitStackRepository(Repository):
         alike = ("stack_key", "project_id", "device")
         same = (getattr(Unit, name) == getattr(unit, name) for name in alike)
         fresh = ~exists().where(begun.unit_id == Unit.id, begun.status != _NOT_STARTED)
-        return self._all(_locked(and_(*same, Unit.attempts == 0, can_run(), fresh), limit))
+        return self._all(_locked(and_(*same, Unit.attempts == 0, _WAITS, fresh), limit))
 
     def _experiments(self, unit_id: str) -> list[Experiment]:
         mine = select(Experiment).where(Experiment.unit_id == unit_id)

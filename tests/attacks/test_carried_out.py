@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedaudit.attacks.attack_files import file_in, files_in, packed
+from fedaudit.attacks.carried_out import AttackWatch
 from fedaudit.cli.main import app
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.reports.page.html import render
@@ -96,20 +97,17 @@ def test_a_failing_attack_costs_neither_the_run_nor_words_of_its_data(looks, cap
     assert "No attack was run" in json.dumps(reading(done.report, "nist-800-226"))
 
 
-def test_what_the_caller_raises_ends_all_attacks(looks: Looks) -> None:
-    def interrupt(position: int, _done: float) -> None:
+def test_what_the_caller_raises_ends_all_attacks(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_watch: AttackWatch, position: int, _done: float) -> None:
         if position == 1:
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(AttackWatch, "progressed", interrupt)
     asked = parse_spec(spec(attacks=[ATTACK] * 3))
     with pytest.raises(KeyboardInterrupt):
-        run_locally(
-            asked,
-            sources_dir=None,
-            device="cpu",
-            progress=lambda _: None,
-            attack_progress=interrupt,
-        )
+        run_locally(asked, sources_dir=None, device="cpu", progress=lambda _: None)
     assert len(looks.looked) == 1
 
 

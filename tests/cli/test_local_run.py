@@ -40,6 +40,10 @@ def test_epsilon_is_counted_by_round(small_spec, mechanism):
 @pytest.fixture
 def miscounting(monkeypatch):
     """One row of the final evaluation is counted as another kind."""
+    miscount(monkeypatch)
+
+
+def miscount(monkeypatch):
     counted = GroupCounter.count_clients
 
     def count(self, *arguments, **options):

@@ -95,7 +95,8 @@ def test_a_lost_experiment_fails_and_keeps_what_it_spent(lost):
             [(1, 0, np.array([0, 2], np.int32)), (2, 0, np.array([2, 3], np.int32))],
         )
     with database.write() as session:
-        (taken,) = UnitRepository(session).reclaim_expired()
+        [unit] = UnitRepository(session).reclaimable()
+        taken = UnitRepository(session).take_back(unit.id)
         assert fail_unit(session, taken, price=leakage) == [experiment_id]
         assert fail_unit(session, taken, price=leakage) == []
     failed = _get(database, project_id, experiment_id)

@@ -44,12 +44,6 @@ def _in_units(database: Database, call: Callable[[UnitRepository], T]) -> T:
         return call(UnitRepository(session))
 
 
-def _make_available(database: Database, unit_id: str) -> None:
-    """As if the backoff had passed."""
-    with database.write() as session:
-        session.execute(update(Unit).where(Unit.id == unit_id).values(available_at=Unit.created_at))
-
-
 def test_of_many_claims_at_once_one_succeeds(database: Database) -> None:
     unit_id = _waiting(database)
     claims = at_once(lambda _: _claim(database, unit_id), 8)
@@ -108,24 +102,17 @@ def test_a_finished_unit_is_not_claimed_again(database: Database, state: str) ->
     assert _in_units(database, lambda units: units.finish(unit_id, claim.fence, state))
     assert _unit(database, unit_id).state == state
     assert _claim(database, unit_id) is None
-    assert _in_units(database, lambda units: units.reclaim_expired()) == []
+    assert _in_units(database, lambda units: units.take_back(unit_id)) is None
 
 
-def test_lost_units_wait_longer_each_time_and_then_fail(database: Database) -> None:
+def test_lost_units_wait_again_and_then_fail(database: Database) -> None:
     unit_id = _waiting(database, max_attempts=3)
-    waits = []
     for attempt in (1, 2):
         assert _claim(database, unit_id, lease_seconds=-1) is not None
-        (back,) = _in_units(database, lambda units: units.reclaim_expired(backoff_seconds=40))
+        back = _in_units(database, lambda units: units.take_back(unit_id))
         assert (back.state, back.attempts) == ("waiting", attempt)
-        assert _claim(database, unit_id) is None
-        unit = _unit(database, unit_id)
-        waits.append((unit.available_at - unit.created_at).total_seconds())
-        _make_available(database, unit_id)
-    # The database's clock may stand a little apart from this process'.
-    assert waits == [pytest.approx(40, abs=15), pytest.approx(80, abs=15)]
     assert _claim(database, unit_id, lease_seconds=-1) is not None
-    (back,) = _in_units(database, lambda units: units.reclaim_expired())
+    back = _in_units(database, lambda units: units.take_back(unit_id))
     assert (back.state, back.unit_id) == ("failed", unit_id)
     assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
 
@@ -144,7 +131,8 @@ def test_a_clock_that_was_set_back_frees_the_units_of_lost_workers(database: Dat
     lost, held = _waiting(database), _waiting(database)
     _claim(database, lost, lease_seconds=MAX_LEASE_SECONDS + 60)
     _claim(database, held, lease_seconds=MAX_LEASE_SECONDS - 60)
-    (back,) = _in_units(database, lambda units: units.reclaim_expired())
+    assert _in_units(database, lambda units: units.take_back(held)) is None
+    back = _in_units(database, lambda units: units.take_back(lost))
     assert (back.unit_id, back.state) == (lost, "waiting")
     bounds = Settings.model_fields["lease_seconds"].metadata
     assert max(getattr(bound, "le", 0) for bound in bounds) == MAX_LEASE_SECONDS
@@ -157,7 +145,7 @@ def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Da
     _in_units(database, lambda units: units.release(unit_id, claim.fence, count_attempt=True))
     assert _claim(database, unit_id) is None
     assert [one.id for one in _in_units(database, lambda units: units.reclaimable())] == [unit_id]
-    (back,) = _in_units(database, lambda units: units.reclaim_expired())
+    back = _in_units(database, lambda units: units.take_back(unit_id))
     assert (back.unit_id, back.state) == (unit_id, "failed")
 
 
@@ -166,11 +154,9 @@ def test_one_unit_is_taken_back_alone(database: Database) -> None:
     for unit_id in lost:
         assert _claim(database, unit_id, lease_seconds=-1) is not None
     for unit_id, state in zip(lost, ("waiting", "failed"), strict=True):
-        (back,) = _in_units(
-            database, lambda units, unit_id=unit_id: units.reclaim_expired(unit_id=unit_id)
-        )
+        back = _in_units(database, lambda units, unit_id=unit_id: units.take_back(unit_id))
         assert (back.unit_id, back.state) == (unit_id, state)
-        assert _in_units(database, lambda units: units.reclaim_expired(unit_id=lost[0])) == []
+        assert _in_units(database, lambda units: units.take_back(lost[0])) is None
     assert _in_units(database, lambda units: units.reclaimable()) == []
 
 

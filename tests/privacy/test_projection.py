@@ -5,6 +5,7 @@ import pytest
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
+from tests.privacy.records.test_record_spending import records_spec
 from tests.privacy.specs_of_privacy import a_spec
 
 
@@ -93,36 +94,13 @@ POISSON = {"sampling": "poisson", "rate": 0.1}
 
 
 def central(**settings):
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": 1.1,
-        "clip": 1,
-        "delta": 1e-5,
-        **settings,
-    }
-    return a_spec(privacy, cohort=POISSON, hypotheses=1)
+    privacy = {"mechanism": "gaussian-central", "noise_multiplier": 1.1, "clip": 1, "delta": 1e-5}
+    return a_spec({**privacy, **settings}, cohort=POISSON, hypotheses=1)
 
 
 def local(**settings):
     privacy = {"mechanism": "gaussian-local", "noise_multiplier": 8, "clip": 1, "delta": 1e-5}
     return a_spec({**privacy, **settings}, hypotheses=1)
-
-
-def by_record(baseline=None, *, rate=0.5):
-    privacy = {
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": "three-levels"},
-        "delta": 1e-3,
-        "baseline": baseline,
-    }
-    return a_spec(
-        privacy,
-        hypotheses=1,
-        loss="mse",
-        rounds=6,
-        cohort={"sampling": "poisson", "rate": rate},
-        local={"steps": 10, "batch_size": 16},
-    )
 
 
 def project(spec, **more):
@@ -182,18 +160,20 @@ def test_the_mean_epsilon_of_clients_that_are_drawn_now_and_then(allowed):
 
 
 def test_records_are_projected_from_public_numbers_alone():
-    found = project(by_record())
+    found = project(records_spec())
     worst = {entry["observer"]: entry["value"] for entry in found.epsilon}
     assert worst["final_model"] == pytest.approx(10.0, rel=1e-6)
     assert worst["server"] > worst["final_model"]
     assert "records' own" in found.reasons["budget_ends_in_round"]
-    everyone = {entry["observer"]: entry["value"] for entry in project(by_record(rate=1.0)).epsilon}
+    everyone = {
+        entry["observer"]: entry["value"] for entry in project(records_spec(rate=1.0)).epsilon
+    }
     assert everyone["server"] == everyone["final_model"]
 
 
 @pytest.mark.parametrize("baseline", [None, "uniform", "filter"])
 def test_with_the_data_at_hand_records_are_projected_by_their_plan(baseline):
-    spec, client_of = by_record(baseline), np.repeat([0, 1], 50)
+    spec, client_of = records_spec(baseline), np.repeat([0, 1], 50)
     budgets = drawn_budgets(spec, keys=np.arange(100, dtype=np.uint64))
     use = record_use(spec, budgets=budgets, client_of=client_of, clients=2)
     plan = mechanism_of(spec).spending_plan(training_clients=2, records=use)
@@ -206,9 +186,9 @@ def test_with_the_data_at_hand_records_are_projected_by_their_plan(baseline):
 
 
 def test_what_cannot_be_projected_says_why():
-    unknown = project(by_record("uniform"))
+    unknown = project(records_spec("uniform"))
     assert unknown.epsilon == []
     assert "follows from the data" in unknown.reasons["epsilon"]
-    free = project(by_record("privacy-free"))
+    free = project(records_spec("privacy-free"))
     assert free.epsilon == []
     assert "without noise" in free.reasons["epsilon"]

@@ -24,25 +24,14 @@ POISSON = {"sampling": "poisson", "rate": 0.1}
 
 
 def central(*, rounds=50, cohort=POISSON, noise_multiplier=1.1, **settings):
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": noise_multiplier,
-        "clip": 1.0,
-        "delta": DELTA,
-        **settings,
-    }
-    return a_spec(privacy, rounds=rounds, cohort=cohort, hypotheses=1)
+    privacy = {"noise_multiplier": noise_multiplier, "clip": 1.0, "delta": DELTA, **settings}
+    spec = {"mechanism": "gaussian-central", **privacy}
+    return a_spec(spec, rounds=rounds, cohort=cohort, hypotheses=1)
 
 
 def local(*, rounds=50, noise_multiplier=8.0, **settings):
-    privacy = {
-        "mechanism": "gaussian-local",
-        "noise_multiplier": noise_multiplier,
-        "clip": 0.5,
-        "delta": DELTA,
-        **settings,
-    }
-    return a_spec(privacy, rounds=rounds, hypotheses=1)
+    privacy = {"noise_multiplier": noise_multiplier, "clip": 0.5, "delta": DELTA, **settings}
+    return a_spec({"mechanism": "gaussian-local", **privacy}, rounds=rounds, hypotheses=1)
 
 
 def plan_of(spec, names=("a", "b", "c")):

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import rfc8785
 
+from fedaudit.spec.attacks.attack_part import AttackedSpec
+from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
@@ -67,3 +69,14 @@ def fault(value: object) -> tuple[str, str]:
     """Pointer and message of the one thing that is refused in a value."""
     (found,) = faults(value)
     return found.pointer, found.message
+
+
+def refusals(
+    asked: AttackSpec, spec: ExperimentSpec, *, pointer: str = "/attacks/0"
+) -> dict[str, str]:
+    """Field and message of every fault of an attack that a spec asks for."""
+    parts = AttackedSpec(
+        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
+    )
+    found = asked.disagreements(parts, pointer=pointer)
+    return {(one.context or {})["pointer"]: one.message() for one in found}

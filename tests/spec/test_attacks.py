@@ -6,14 +6,13 @@ from typing import Any, get_args
 import pytest
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackKind, attack_titles
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.attacks.gradient_leakage.small_images import CONVOLUTIONAL, LAPLACE, small_cell
-from tests.spec.documents import IMAGES, changed, fault
+from tests.spec.documents import IMAGES, changed, fault, refusals
 from tests.training.specs import groups_spec
 
 
@@ -28,12 +27,7 @@ MLP = {"kind": "mlp", "hidden": [4]}
 
 
 def refused(spec: ExperimentSpec, **asked: Any) -> dict[str, str]:
-    """Field and message of every fault."""
-    attacked = AttackedSpec(
-        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
-    )
-    found = GradientLeakageSpec(**asked).disagreements(attacked, pointer="/attacks/2")
-    return {(one.context or {})["pointer"]: one.message() for one in found}
+    return refusals(GradientLeakageSpec(**asked), spec, pointer="/attacks/2")
 
 
 @pytest.mark.parametrize(

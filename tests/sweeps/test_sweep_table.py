@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedaudit.reports.figures import direction
 from fedaudit.sweeps.sweep_table import (
     ABSENT,
     ONE_SEED,
@@ -15,7 +16,6 @@ from fedaudit.sweeps.sweep_table import (
     CellFigures,
     as_csv,
     as_markdown,
-    direction,
     short_names,
     spread,
     sweep_table,

@@ -350,6 +350,7 @@ SPLIT_METHOD_CHOICE = {"source": "synthetic-groups", "scoring": {"method": "spli
 
 @pytest.mark.parametrize("name", sorted(method_names()))
 def test_a_method_makes_personal_models_as_its_spec_says(name: str) -> None:
+    assert name in {"hypotheses", *(one["kind"] for one in METHODS.values())}, "no loop repeats it"
     spec = parse_spec(
         groups_spec(
             federation=SPLIT_METHOD_CHOICE,

@@ -4,16 +4,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedaudit.ledger.statements import Checkpoint, Envelope
 from fedaudit.reports.sections import published_fairness, utility
 from fedaudit.runs import report_material
-from fedaudit.training.base.scored_rows import GroupCounter
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import LedgerCheckpointRepository, ReportRepository
+from tests.cli.test_local_run import miscount
 from tests.training.specs import groups_spec
 from tests.workers.admission import events_of, experiment_of, submit
 from workers import finish
@@ -57,16 +56,7 @@ def test_a_report_that_takes_long_keeps_its_lease(database, context, monkeypatch
 def test_a_report_whose_figures_do_not_follow_from_its_rows_is_never_stored(
     database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = GroupCounter.count_clients
-
-    def miscounted(self: GroupCounter, *arguments: Any, **options: Any) -> Any:
-        counts = counted(self, *arguments, **options)
-        for of_groups in counts.values():
-            client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
-            of_groups[0, client, 0] += [0, 1, -1, 0]
-        return counts
-
-    monkeypatch.setattr(GroupCounter, "count_clients", miscounted)
+    miscount(monkeypatch)
     submitted = submit(database, SPEC)
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)

@@ -195,7 +195,8 @@ class Proposal:
     guesses: dict[str, str] = field(default_factory=dict)
     """Why each field says what it says, by the field's pointer."""
     candidates: dict[str, list[str]] = field(default_factory=dict)
-    """Columns that may be `client_key`, `target` or `sensitive`, the likeliest first."""
+    """Columns that may be `client_key`, `target` or `sensitive`, the likeliest first. The HTTP
+    interface answers them."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Why a column is no feature."""
     codes: dict[str, list[str]] = field(default_factory=dict)

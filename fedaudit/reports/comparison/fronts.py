@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.checks import value_at
+from fedaudit.reports.figures import direction
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.part import Answer, GateOutcome, IntervalSection, Part, Reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
-from fedaudit.spec.metrics import is_ratio
 
 Section = Literal["privacy", "utility", "fairness"]
 FigureName = tuple[Section, str, str | None]
@@ -354,7 +354,6 @@ def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
 
 # The fairness figure of a front by default: the first that any of its experiments has.
 _FAIRNESS = ("equalized_odds_difference", "demographic_parity_difference", "loss_difference")
-_HIGHER = ("accuracy",)
 _NO_FIGURE = "it has no guarantee, so there is no privacy figure to weigh"
 _OTHER_DATA = (
     "Its experiments ran on different data, so their gaps and losses were measured on other rows."
@@ -443,10 +442,8 @@ def _axes(
 def _axis(
     section: Literal["privacy", "utility", "fairness"], figure: str, attribute: str | None = None
 ) -> Axis:
-    higher = figure in _HIGHER or is_ratio(figure)
-    return Axis(
-        section=section, figure=figure, attribute=attribute, better="higher" if higher else "lower"
-    )
+    better = direction(figure) or "lower"
+    return Axis(section=section, figure=figure, attribute=attribute, better=better)
 
 
 def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:

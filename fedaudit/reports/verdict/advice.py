@@ -215,7 +215,7 @@ def better_model(report: Mapping[str, Any]) -> Advice:
         return _affordable(run, budget)
     if run.ratio >= DROWNED:
         return _against_noise(run)
-    causes = [_too_long, _not_moved, _still_falling, _worse_than_constant]
+    causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
     causes.insert(0 if _has_learnt(run) else len(causes), _too_few)
     for cause in causes:
         if (found := cause(run)) is not None:
@@ -236,12 +236,16 @@ def longer_training(report: Mapping[str, Any]) -> Advice | None:
     return _more_rounds(run, _STILL_FALLING) if last and _falls(run) else None
 
 
-def better_threshold() -> Advice:
+def better_threshold(report: Mapping[str, Any]) -> Advice:
     """For a model that ranks people and gives nearly all of them one answer."""
+    source = parse_admitted(report["spec"]).federation
+    outcome = "the positive class"
+    if isinstance(source, Table) and source.positive is not None:
+        outcome = f"{source.target} = {source.positive}"
+    declare = another_threshold(field="decision.threshold", outcome=outcome)
     return Advice(
-        text=f"{another_threshold(field='decision.threshold')}. A run with it costs what this one "
-        "cost; `fedaudit audit` with `--score` and `--threshold` judges scores that the model gave "
-        "at any threshold without training.",
+        text=f"{declare}. A run with it costs what this one cost; `fedaudit audit` with `--score` "
+        "and `--threshold` judges scores that the model gave at any threshold without training.",
         figure="utility/balanced_accuracy",
     )
 
@@ -267,6 +271,21 @@ def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
         return _advice(run, f"{text[0].upper()}{text[1:]}.", changes)
     return _advice(
         run, f"Noise is not the cause, {text}, which costs what this run cost, again.", changes
+    )
+
+
+def _too_far(run: _Run) -> Advice | None:
+    """A number that is predicted and is so large that clipped updates cannot come near it."""
+    start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
+    source, squared = run.spec.federation, run.spec.training.loss == "mse"
+    if not (isinstance(source, Table) and squared) or start is None or constant is None:
+        return None
+    if run.clip is None or math.sqrt(max(0.0, start - constant)) < _REACH * run.reach:
+        return None
+    return Advice(
+        text=f"All rounds together go {_about(run.reach)}, and {source.target} is far larger: "
+        "register the table with a number that divides it to about 1, by what is publicly known of "
+        f"its size, as `federation.scale: {{{source.target}: ...}}`."
     )
 
 
@@ -479,7 +498,7 @@ def _for_less_noise(
     text = (
         f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}{room}. "
         f"That costs {at_most(after.cost, digits=3)} in the worst case in place of "
-        f"{at_most(now.cost, digits=3)}; expect an accuracy that is little above a constant's."
+        f"{at_most(now.cost, digits=3)}; expect a model that is little better than a constant."
     )
     return _advice(now, text, {**changes, **moved})
 
@@ -501,12 +520,12 @@ def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
     central = isinstance(run.spec.privacy, GaussianCentral)
     times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
     constant = run.utility.get("baseline_accuracy")
-    expected = "" if constant is None else f", {constant:.3g}"
+    expected = "" if constant is None else f" (accuracy {constant:.3g})"
     return Advice(
         text=(
             f"{long}. No setting of this run helps at a cost that protects: about "
             f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
-            f"{run.parameters}, would be needed. Otherwise expect the accuracy of a constant"
+            f"{run.parameters}, would be needed. Otherwise expect a model as good as a constant"
             f"{expected}. {PROPOSAL}"
         )
     )
@@ -527,11 +546,11 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         )
     changes = _noise(run, needed)
     after = run.changed(**changes)
-    expected = "expect a lower accuracy"
+    expected = "expect a worse model"
     if after is not None and after.ratio >= DROWNED:
         constant = report["utility"].get("baseline_accuracy")
-        level = "" if constant is None else f", {constant:.3g}"
-        expected = f"expect the accuracy to fall towards a constant's{level}"
+        level = "" if constant is None else f" (accuracy {constant:.3g})"
+        expected = f"expect a model hardly better than a constant{level}"
     text = (
         f"For a bound of at most {goal:g} in the worst case, of a client drawn in every round, "
         f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}. "

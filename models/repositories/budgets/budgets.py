@@ -98,9 +98,9 @@ class Budgets(ScopedRepository):
             for budget in Pool(rows, sharing).budgets()
         ]
 
-    def composed_budgets(self, federation_id: str, *, shown: bool = True) -> Iterator[Budget]:
+    def composed_budgets(self, federation_id: str) -> Iterator[Budget]:
         """The same, with what is reserved and spent of each."""
-        for one in self.budgets(federation_id, shown=shown):
+        for one in self.budgets(federation_id, shown=True):
             yield self.composed(federation_id, one)
 
     def composed(self, federation_id: str, budget: Budget) -> Budget:

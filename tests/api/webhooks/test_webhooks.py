@@ -13,6 +13,7 @@ from sqlalchemy import update
 
 from fedaudit.privacy.leakage import leakage
 from infrastructure.secrets_key import SecretBox
+from infrastructure.storage import Storage
 from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
@@ -24,6 +25,7 @@ from tests.api.people.keys import key_of
 from tests.api.service import Api, fail, finish, running_api, settings_for, spec
 from tests.api.webhooks.webhooks import EVERY, deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
+from workers.sweeper import Expiry
 from workers.webhooks import PAUSES_SECONDS, WebhookDispatcher
 
 
@@ -238,7 +240,7 @@ def test_what_is_deleted_takes_what_waits_with_it_and_nothing_is_kept_for_nobody
     assert api.counts()["webhook_deliveries"] == 0
 
 
-def test_old_deliveries_are_forgotten(api, dispatcher, receiver):
+def test_old_deliveries_are_forgotten(api, receiver):
     webhook = register(api, receiver.url)
     for _ in range(2):
         api.post(f"/v1/webhooks/{webhook['id']}/test")
@@ -249,7 +251,7 @@ def test_old_deliveries_are_forgotten(api, dispatcher, receiver):
             .where(WebhookDelivery.id == oldest["id"])
             .values(created_at=utc_now() - timedelta(days=31))
         )
-    dispatcher.dispatch_due()
+    Expiry(api.settings, api.database, Storage(api.settings.storage_url)).expire()
     assert [one["id"] for one in deliveries(api, webhook)] == [newest["id"]]
 
 

@@ -11,10 +11,10 @@ import pytest
 from fedaudit.attacks.canaries.canary_pool import faults
 from fedaudit.attacks.canaries.planted_canaries import draw_canaries
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec, CanaryUnit
 from fedaudit.training.base.cell import Cell
 from tests.attacks.canaries.canary_cells import CENTRAL, LOCAL, RECORDS, canary_cell, record_cell
+from tests.spec.documents import refusals
 
 LINEAR = {"model": {"kind": "linear", "intercept": False}}
 """A model of two parameters."""
@@ -72,12 +72,7 @@ def test_without_a_mechanism_there_is_nothing_to_test() -> None:
     ],
 )
 def test_a_spec_that_disagrees_names_the_field(made, unit, pointers):
-    spec = made().spec
-    attacked = AttackedSpec(
-        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
-    )
-    found = CanariesSpec(unit=unit, count=2).disagreements(attacked, pointer="/attacks/0")
-    assert [(one.context or {})["pointer"] for one in found] == pointers
+    assert list(refusals(CanariesSpec(unit=unit, count=2), made().spec)) == pointers
 
 
 @pytest.mark.parametrize(

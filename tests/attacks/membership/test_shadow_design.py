@@ -13,24 +13,15 @@ from fedaudit.attacks.membership.shadow_design import (
     trained_rows,
 )
 from fedaudit.randomness import CounterSource
-from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.records import record_use_of, training_records
 from tests.attacks.attacked_runs import attacked_run
 from tests.attacks.membership.test_membership_attack import attack
+from tests.spec.documents import refusals
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec
 
 RATIO = {"method": "likelihood-ratio", "shadows": 64}
-
-
-def refusals(asked: MembershipSpec, spec: ExperimentSpec) -> dict[str, str]:
-    parts = AttackedSpec(
-        federation=spec.federation, model=spec.model, training=spec.training, privacy=spec.privacy
-    )
-    found = asked.disagreements(parts, pointer="/attacks/0")
-    return {(one.context or {})["pointer"]: one.message() for one in found}
 
 
 ALONE = {

@@ -107,21 +107,16 @@ def test_the_ledger_records_public_numbers_only():
 POISSON = {"sampling": "poisson", "rate": 0.1}
 
 
+GAUSSIAN = {"noise_multiplier": 2, "clip": 0.5, "delta": 1e-5, "noise": "release"}
+
+
 def central(*, cohort=POISSON, hypotheses=1, **settings):
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": 2,
-        "clip": 0.5,
-        "delta": 1e-5,
-        "noise": "release",
-        **settings,
-    }
+    privacy = {"mechanism": "gaussian-central", **GAUSSIAN, **settings}
     return a_spec(privacy, cohort=cohort, hypotheses=hypotheses, clustering="reported")
 
 
 def local(**settings):
-    privacy = {"mechanism": "gaussian-local", "noise_multiplier": 2, "clip": 0.5, "delta": 1e-5}
-    return a_spec({**privacy, "noise": "release", **settings}, hypotheses=1)
+    return a_spec({"mechanism": "gaussian-local", **GAUSSIAN, **settings}, hypotheses=1)
 
 
 def by_record(*, cohort=POISSON, **settings):
