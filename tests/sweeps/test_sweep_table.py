@@ -117,13 +117,7 @@ def test_survivors_are_not_best() -> None:
 def test_directions() -> None:
     assert direction("accuracy") == direction("demographic_parity_ratio[sex]") == "higher"
     assert direction("epsilon_max") == direction("equalized_odds_difference[sex]") == "lower"
-    assert direction("prediction_share") is None
-
-
-def test_a_model_is_not_best_by_the_loss_that_only_stops_training() -> None:
-    """The smallest of several losses is the smaller, the more hypotheses there are."""
-    assert direction("selection_loss") is None
-    assert direction("collapsed_rounds") is None
+    assert direction("participations_max") is direction("selection_loss") is None
 
 
 def test_an_object_of_a_spec_is_no_json_in_a_table() -> None:

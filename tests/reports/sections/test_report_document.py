@@ -244,14 +244,11 @@ def test_a_missing_figure_has_its_reason_once():
     assert [label for label, *_ in found[1:]] == ["Loss", "Multiplier"]
 
 
-def test_figures_that_an_earlier_report_lacks_are_left_out():
+def test_what_an_earlier_report_lacks_is_left_out_and_costs_of_everyone_are_labelled_so():
     earlier = {name: one for name, one in VALUES.items() if name != "multiplier"}
-    assert "multiplier" not in [row.name for row in figure_rows(Example, earlier)]
-
-
-def test_costs_of_everyone_are_labelled_so():
-    [first, *_] = figure_rows(Example, VALUES, charges_everyone=True)
+    [first, *others] = figure_rows(Example, earlier, charges_everyone=True)
     assert first.label == "Cost of everyone"
+    assert "multiplier" not in [row.name for row in others]
 
 
 def test_a_section_with_shown_figures_is_on_the_page_and_of_the_command_line(material, monkeypatch):
