@@ -48,7 +48,8 @@ class Population:
         of_true, of_false, loss = self.of_groups(groups)
         everyone = np.ones(groups, dtype=np.bool_)
         with np.errstate(invalid="ignore"):
-            rates = rate_gaps(np.stack([(of_true + of_false) / 2, of_true, of_false]), everyone)
+            kinds = np.stack([of_true, of_false, 1 - of_false, 1 - of_true], axis=-1)
+            rates = rate_gaps(group_rates((kinds * 10**9).round().astype(np.int64)), everyone)
         right = (of_true + 1 - of_false) / 2
         scores = np.stack([np.ones(groups), right, loss])
         return np.concatenate([rates, score_values(scores, everyone, root_mean=False)])

@@ -7,8 +7,8 @@ there are, and hardly ever does one row more change it. The rules were compared 
 several tables (docs/usefulness.md):
 
 - Updates are cut to a clip that is shorter than they are, so that each uses all of it. All rounds
-  together go a length of 3 to 9, which a regression needs, with noise of about 1.25 in all, or
-  more on many parameters (`bearable_noise`).
+  together go a length of 3 to 9, which a regression of classes needs, with noise of about 1.25 in
+  all, or more on many parameters (`bearable_noise`); of numbers a length of 1 to 3, with 0.15.
 - At a given cost the ratio of noise and updates follows from the numbers of clients and parameters,
   and hardly from the number of rounds or the share of clients that take part in one.
 """
@@ -46,10 +46,10 @@ _EVEN = 0.5
 """The evenness below which the largest client would take far longer steps."""
 _LARGE = 0.25
 """Of all rows, those of a client beside which held-out others say little."""
-_NOISE_IN_ALL, _NOISE_OF_RECORDS = 1.25, 3.0
+_NOISE_IN_ALL, _NOISE_OF_RECORDS = {"class": 1.25, "number": 0.15}, 3.0
 """Length of the noise of all rounds. More steps of records pull a model back to where it fits."""
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
-"""How far all rounds together may go, at least and at most, by the kind of target."""
+"""How far all rounds together may go, at least and at most. Numbers of order 1 differ by tenths."""
 _ABOUT = "about {:.0f} rows, to the nearest power of two: one row more or less is not seen"
 _MANY_FEATURES = 64
 _FEW_ROWS = 10
@@ -373,6 +373,14 @@ def _unscaled(draft: _Draft) -> list[str]:
     return [name for name, declared in _scales(source).items() if declared is None]
 
 
+def _unscaled_target(facts: DeclaredFacts) -> str | None:
+    """The target of a table, where it is a number without a scale."""
+    source = facts.source
+    if source["source"] != "table" or facts.classes or source["target"] in source.get("scale", {}):
+        return None
+    return str(source["target"])
+
+
 def _put_group_sizes(draft: _Draft) -> None:
     registered = draft.facts.registration.get("fairness", {})
     for name, least in vars(draft.facts.floor).items():
@@ -458,7 +466,7 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
 def _put_clip(draft: _Draft, spent: float) -> None:
     """`spent`: length of the noise of all rounds over that of all clips."""
     rounds, (shortest, longest) = draft.spec["training"]["rounds"], _REACH[draft.facts.target]
-    noise = _NOISE_IN_ALL * bearable_noise(draft.parameters)
+    noise = _NOISE_IN_ALL[draft.facts.target] * bearable_noise(draft.parameters)
     reach = max(shortest, min(longest, noise / spent))
     why = f"shorter than updates: {rounds} rounds go {reach:.2g}, with noise of {spent * reach:.2g}"
     draft.put("/privacy/clip", float(f"{reach / rounds:.2g}"), why)
@@ -528,6 +536,11 @@ def _needs(draft: _Draft, ratio: float) -> str | None:
             f"nothing is known of the size of {', '.join(unscaled[:5])}: declare ranges "
             "{low, high} under `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
+    if draft.aim.private and (target := _unscaled_target(facts)) is not None:
+        return (
+            f"nothing is known of the size of {target}, which is predicted: declare a number under "
+            "`federation.scale` that divides it to about 1; 1 where it has that size"
+        )
     by_client = draft.unit == "client"
     if draft.aim.private and by_client and clients < _LEAST_CLIENTS:
         return (

@@ -43,7 +43,7 @@ def test_it_is_profiled_as_it_is(tmp_path: Path, name: str) -> None:
     source = {**found.registration["federation"], "path": "data.csv"}
     profile = profile_in(tmp_path, {**found.registration, "federation": source})
     assert profile["rows"] > 90
-    assert set(profile["attributes"]) == set(found.fairness.get("sensitive", []))
+    assert set(profile["attributes"]) == set(found.candidates["sensitive"])
 
 
 def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> No
     assert names(found) == ["priors_count"]
     assert "identifier" in found.left_out["id"]
     assert "give it away" in found.left_out["is_recid"]
-    assert found.fairness["sensitive"] == ["SEX", "RAC1P"]
+    assert found.candidates["sensitive"] == ["SEX", "RAC1P"]
     assert found.codes == {
         "two_year_recid": ["0", "1"],
         "SEX": ["1", "2"],

@@ -1,6 +1,7 @@
 """The wheel carries every room: installed away from the checkout it serves and trains."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -253,7 +254,7 @@ def checkout(wheel, pipeline, service, tmp_path, small_spec):
 def test_a_command_names_the_extra_that_it_lacks(pipeline, service, tmp_path):
     for command, said in (
         (("list",), ""),
-        (("verify", "bundle.zip"), "this needs numpy: pip install 'fedaudit[service]'"),
+        (("verify", "bundle.zip"), r"this needs \w+: pip install 'fedaudit\[service\]'"),
     ):
         done = subprocess.run(
             [pipeline / "fedaudit", *command],
@@ -264,7 +265,7 @@ def test_a_command_names_the_extra_that_it_lacks(pipeline, service, tmp_path):
             check=False,
         )
         assert (done.returncode, "Traceback" in done.stderr) == (2 if said else 0, False)
-        assert said in done.stderr
+        assert re.search(said, done.stderr)
 
 
 PASSED = {"figure": "participations_max", "op": "le", "value": 12}

@@ -35,7 +35,8 @@ def facts(
         "client_key": "town",
         "target": "y",
         "features": names,
-        "scale": {} if scale is None else dict.fromkeys(names, scale),
+        "scale": ({} if scale is None else dict.fromkeys(names, scale))
+        | ({} if classes else {"y": 1}),
     }
     return DeclaredFacts(
         federation_id=ID,
@@ -137,6 +138,14 @@ def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:
     assert "size of x0" in str(propose_experiment(facts(rows=5), ProposalAim(unit="client")).needs)
 
 
+def test_a_number_to_be_predicted_has_to_be_of_known_size() -> None:
+    shape = facts(classes=0, scale=RANGE)
+    assert propose_experiment(shape, ProposalAim(epsilon=3)).expected_useful
+    del shape.registration["federation"]["scale"]["y"]
+    assert "the size of y" in (propose_experiment(shape, ProposalAim(epsilon=3)).needs or "")
+    assert propose_experiment(shape, ProposalAim(private=False)).expected_useful
+
+
 def test_policies_floors_and_budgets_bind() -> None:
     policy = DisclosurePolicy(
         minimum_group_size=50,
@@ -169,19 +178,21 @@ def test_clients_of_very_different_size_are_measured_by_rows_and_averaged_after_
 
 
 @pytest.mark.parametrize(
-    ("aim", "largest"),
+    ("aim", "largest", "classes"),
     [
-        (ProposalAim(private=False), 40),
-        (ProposalAim(epsilon=3), 40),
-        (ProposalAim(epsilon=1, unit="record"), 40),
-        (ProposalAim(epsilon=3), 3_200),
-        (ProposalAim(epsilon=1, unit="record"), 3_200),
+        (ProposalAim(private=False), 40, 2),
+        (ProposalAim(epsilon=3), 40, 2),
+        (ProposalAim(epsilon=1, unit="record"), 40, 2),
+        (ProposalAim(epsilon=3), 3_200, 2),
+        (ProposalAim(epsilon=1, unit="record"), 3_200, 2),
+        (ProposalAim(epsilon=0.3), 40, 0),
+        (ProposalAim(leakage=5), 40, 0),
     ],
 )
-def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest):
+def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest, classes):
     rows = [largest, *[40] * 79]
     shape = replace(
-        facts(clients=80, features=4, scale=RANGE),
+        facts(clients=80, features=4, scale=RANGE, classes=classes),
         rows=sum(rows),
         median_rows=40,
         most_rows=largest,
@@ -190,14 +201,18 @@ def test_a_proposal_learns_from_a_made_up_table(tmp_path, aim, largest):
     lines = ["town,x0,x1,x2,x3,y"]
     for town, count in enumerate(rows):
         for x in random.normal(size=(count, 4)):
-            y = random.random() < 1 / (1 + np.exp(-2 * x[0] + x[1]))
-            lines.append(",".join([f"t{town}", *(f"{one:.4f}" for one in x), "ab"[int(y)]]))
+            score = 2 * x[0] - x[1]
+            y = "ab"[int(random.random() < 1 / (1 + np.exp(-score)))]
+            if classes == 0:
+                y = f"{0.3 + 0.04 * score + 0.1 * random.normal():.4f}"
+            lines.append(",".join([f"t{town}", *(f"{one:.4f}" for one in x), y]))
     (tmp_path / "people.csv").write_text("\n".join(lines))
     found = propose_experiment(shape, aim)
     spec = with_registration(found.spec, shape.registration)
     spec["federation"] = {**spec["federation"], "id": None, "path": "people.csv"}
     ran = run_locally(parse_spec(spec), sources_dir=tmp_path, device="cpu", progress=lambda _: None)
     utility = ran.report["utility"]
-    assert utility["accuracy"] > utility["baseline_accuracy"] + 0.15
+    if classes:
+        assert utility["accuracy"] > utility["baseline_accuracy"] + 0.15
     assert utility["degenerate"] is False
     assert found.expected_useful

@@ -172,7 +172,7 @@ def test_a_rare_outcome_that_is_ranked_needs_another_threshold(tmp_path, hypothe
     )
     rate = f"{utility['base_rate']:.2g}"
     assert parts["next"].startswith(
-        "Declare another threshold (decision.threshold), such as the share in which the outcome"
+        "Declare another threshold (decision.threshold), such as the share in which passed = yes is"
     )
     # No number of the people who were held out is proposed: they would judge it.
     assert rate not in parts["next"]

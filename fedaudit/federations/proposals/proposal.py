@@ -194,6 +194,9 @@ class Proposal:
     registration: dict[str, Any]
     guesses: dict[str, str] = field(default_factory=dict)
     """Why each field says what it says, by the field's pointer."""
+    candidates: dict[str, list[str]] = field(default_factory=dict)
+    """Columns that may be `client_key`, `target` or `sensitive`, the likeliest first. The HTTP
+    interface answers them."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Why a column is no feature."""
     codes: dict[str, list[str]] = field(default_factory=dict)
@@ -261,6 +264,11 @@ def propose(
     _put_later(draft, others)
     _put_features(draft, others, targets, survey)
     _put_missing_values(draft, survey)
+    draft.candidates = {
+        "client_key": [column.name for column in clients],
+        "target": [column.name for column in targets],
+        "sensitive": sensitive,
+    }
     parse_uploaded(draft.registration, file_name="data.csv")
     return draft
 

@@ -223,6 +223,7 @@ class GaussianCentralMechanism(_GaussianMechanism):
         observers=("final_model",),
         cost_kinds=("epsilon",),
         noise_origin=BY_SERVER,
+        participation_is_visible=False,
         unbounded=None,
         unbounded_release=None,
     )
@@ -353,6 +354,7 @@ class GaussianLocalMechanism(_GaussianMechanism):
         observers=("server",),
         cost_kinds=("epsilon",),
         noise_origin=EACH_CLIENT,
+        participation_is_visible=True,
         unbounded=None,
         unbounded_release=None,
     )

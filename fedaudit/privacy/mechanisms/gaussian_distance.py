@@ -49,6 +49,7 @@ class GaussianDistanceMechanism(PrivacyMechanism):
         observers=("final_model",),
         cost_kinds=("unbounded",),
         noise_origin=BY_SERVER,
+        participation_is_visible=False,
         unbounded=_WHY,
         unbounded_release="in a sum with noise that no theorem bounds",
     )

@@ -96,6 +96,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         observers=("server",),
         cost_kinds=("leakage",),
         noise_origin=EACH_CLIENT,
+        participation_is_visible=True,
         unbounded=None,
         unbounded_release=None,
     )

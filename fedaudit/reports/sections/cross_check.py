@@ -36,6 +36,7 @@ from fedaudit.arrays import Floats, Ints
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
+from fedaudit.spec.metrics import FAMILIES, KINDS
 
 TOLERANCE = 1e-12
 """Both sides divide the same integers, so that a rate agrees up to one rounding (1e-16) and a gap
@@ -46,12 +47,6 @@ _RATES = {
     "false_positive_rate": false_positive_rate,
 }
 _ACCURACY = "accuracy"
-_GAPS = {
-    "demographic_parity": ("selection_rate",),
-    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
-    "equal_opportunity": ("true_positive_rate",),
-}
-"""By family: the rates over which its worst gap is taken."""
 Labels = tuple[NDArray[Any], NDArray[Any]]
 """True and predicted, [rows] each."""
 
@@ -156,9 +151,9 @@ class SecondFigures:
                 group = self._section["groups"][place]
                 yield metric, group["value"], group[metric], self._rate(metric, place)
         metrics = self._section["metrics"]
-        for family, rates in _GAPS.items():
-            difference, ratio = self._gap(rates)
-            for name, theirs in ((f"{family}_difference", difference), (f"{family}_ratio", ratio)):
+        for family in FAMILIES:
+            for kind, theirs in zip(KINDS, self._gap(family.rates), strict=True):
+                name = f"{family.name}_{kind}"
                 yield name, None, metrics[name]["value"], theirs
         name = f"{_ACCURACY}_difference"
         yield name, None, metrics[name]["value"], self._gap((_ACCURACY,))[0]

@@ -89,11 +89,12 @@ def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
     )
 
 
-def another_threshold(*, field: str) -> str:
-    """What to do about it: `field` is where a threshold is declared. No number is proposed: one
-    from the people who were held out would be judged by the same people."""
+def another_threshold(*, field: str, outcome: str = "the outcome") -> str:
+    """What to do about it: `field` is where a threshold is declared, `outcome` what is predicted
+    above it. No number is proposed: one from the people who were held out would be judged by the
+    same people."""
     return (
-        f"Declare another threshold ({field}), such as the share in which the outcome is known to "
+        f"Declare another threshold ({field}), such as the share in which {outcome} is known to "
         "come about"
     )
 

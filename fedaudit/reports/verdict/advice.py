@@ -215,7 +215,7 @@ def better_model(report: Mapping[str, Any]) -> Advice:
         return _affordable(run, budget)
     if run.ratio >= DROWNED:
         return _against_noise(run)
-    causes = [_too_long, _not_moved, _still_falling, _worse_than_constant]
+    causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
     causes.insert(0 if _has_learnt(run) else len(causes), _too_few)
     for cause in causes:
         if (found := cause(run)) is not None:
@@ -236,12 +236,16 @@ def longer_training(report: Mapping[str, Any]) -> Advice | None:
     return _more_rounds(run, _STILL_FALLING) if last and _falls(run) else None
 
 
-def better_threshold() -> Advice:
+def better_threshold(report: Mapping[str, Any]) -> Advice:
     """For a model that ranks people and gives nearly all of them one answer."""
+    source = parse_admitted(report["spec"]).federation
+    outcome = "the positive class"
+    if isinstance(source, Table) and source.positive is not None:
+        outcome = f"{source.target} = {source.positive}"
+    declare = another_threshold(field="decision.threshold", outcome=outcome)
     return Advice(
-        text=f"{another_threshold(field='decision.threshold')}. A run with it costs what this one "
-        "cost; `fedaudit audit` with `--score` and `--threshold` judges scores that the model gave "
-        "at any threshold without training.",
+        text=f"{declare}. A run with it costs what this one cost; `fedaudit audit` with `--score` "
+        "and `--threshold` judges scores that the model gave at any threshold without training.",
         figure="utility/balanced_accuracy",
     )
 
@@ -267,6 +271,21 @@ def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
         return _advice(run, f"{text[0].upper()}{text[1:]}.", changes)
     return _advice(
         run, f"Noise is not the cause, {text}, which costs what this run cost, again.", changes
+    )
+
+
+def _too_far(run: _Run) -> Advice | None:
+    """A number that is predicted and is so large that clipped updates cannot come near it."""
+    start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
+    source, squared = run.spec.federation, run.spec.training.loss == "mse"
+    if not (isinstance(source, Table) and squared) or start is None or constant is None:
+        return None
+    if run.clip is None or math.sqrt(max(0.0, start - constant)) < _REACH * run.reach:
+        return None
+    return Advice(
+        text=f"All rounds together go {_about(run.reach)}, and {source.target} is far larger: "
+        "register the table with a number that divides it to about 1, by what is publicly known of "
+        f"its size, as `federation.scale: {{{source.target}: ...}}`."
     )
 
 

@@ -158,7 +158,7 @@ def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
     utility = report["utility"]
     trained = (utility.get("loss_under_baseline") or 0) >= 0
     if trained and misplaced_threshold(utility, who="the model") is not None:
-        yield better_threshold()
+        yield better_threshold(report)
     if "degenerate" in utility and not sends_nothing(report):
         useless = utility["degenerate"] is not False or utility.get("improved") is False
         if useless or known_ending(utility["stopped_by"]) == "diverged":
