@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
 from api.http.connections import bounded_protocol, max_connections
 from infrastructure.logs import configure_logs
-from infrastructure.settings import SettingsError, load_settings
+from infrastructure.settings import SettingsError, load_settings, unread_variables
 
 _GRACE_SECONDS = 3
 
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Without a traceback, which would show the settings and with them the URLs' passwords.
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)
+    for name in unread_variables():
+        structlog.get_logger().warning("no such setting: nothing reads it", name=name)
     config = uvicorn.Config(
         app,
         host=options.host,

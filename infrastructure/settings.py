@@ -380,6 +380,18 @@ def _secret_in(path: Path | None, name: str) -> str | None:
         raise SettingsError(f"{name}: {path} cannot be read ({type(error).__name__})") from None
 
 
+_READ_ELSEWHERE = frozenset({"URL", "API_KEY", "PROJECT", "NATIVE", "WORKER_THREADS"})
+"""Variables of clients, of compiled code and of the worker, none of them a field of Settings."""
+
+
+def unread_variables() -> list[str]:
+    """Variables that begin as settings do and that nothing reads: misspelt, or of an earlier
+    version."""
+    known = _READ_ELSEWHERE | {name.upper() for name in Settings.model_fields} - {"EMBEDDED"}
+    names = (name for name in os.environ if name.startswith("FEDAUDIT_"))
+    return sorted(name for name in names if name.removeprefix("FEDAUDIT_") not in known)
+
+
 def load_settings() -> Settings:
     """The settings in the environment. Raises SettingsError with a message for people."""
     try:

@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 from tests.workers.processes import Service, service
 
 SUBMISSIONS, COVERED = 16, 3
-ROUNDS = 300
+ROUNDS = 3000
 ENDED = ("succeeded", "failed", "cancelled")
 _EPSILON = {"delta": 1e-5, "adjacency": "replace-one", "observer": "final_model"}
 

@@ -132,7 +132,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "binary": (bytes(range(256)) * 9, "binary"),
     "nul": (b"hospital,x,cost\na\x00b,1,2\nb,3,4\n", "binary"),
     "image": (b"\x89PNG\r\n\x1a\n\xff\xd8\xff" * 40, "UTF-8"),
-    "damaged parquet": (b"PAR1 and no more", "neither"),
+    "damaged parquet": (b"PAR1 and no more", "no CSV or Parquet file"),
     "damaged gzip": (gzip.compress(GOOD.encode() * 99, mtime=0)[:40], "damaged gzip"),
     "empty gzip": (gzip.compress(b""), "is empty"),
     "a quote": (GOOD.encode() + b'b,5,"6\nb,7,8\n', "a quote that never ends"),

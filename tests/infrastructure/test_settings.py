@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from api.shared.identities import read_groups_map
-from infrastructure.settings import Settings, SettingsError, load_settings
+from infrastructure.settings import Settings, SettingsError, load_settings, unread_variables
 
 VARIABLES = ("DATABASE_URL", "BROKER_URL", "STORAGE_URL", "DATA_DIR", "SOURCES_DIR")
 POSTGRES = "postgresql://u@localhost/fedaudit"
@@ -106,3 +106,10 @@ def test_a_fault_in_the_map_of_groups_is_named_at_start(tmp_path, text, fault):
     path.write_text(text)
     with pytest.raises(SettingsError, match=f"FEDAUDIT_GROUPS_MAP: .*groups.yaml: .*{fault}"):
         read_groups_map(path)
+
+
+def test_variables_that_nothing_reads_are_known(monkeypatch):
+    for name in ("FEDAUDIT_LEASE_SECOND", "FEDAUDIT_LEASE_SECONDS", "FEDAUDIT_URL"):
+        monkeypatch.setenv(name, "30")
+    found = [name for name in unread_variables() if "_TEST_" not in name]
+    assert found == ["FEDAUDIT_LEASE_SECOND"]

@@ -15,7 +15,12 @@ from tests.mutation.importers import CLIENT, Importers
 from tests.mutation.mutants import Mutant, mutants_of
 
 _MORE_TESTS = {
-    "fedaudit/ledger": ("tests/reports/verification",),
+    "fedaudit/ledger": (
+        "tests/reports/verification",
+        "tests/runs/test_ledger_writer.py",
+        "tests/api/people/test_audit_log.py",
+        "tests/api/ledgers",
+    ),
     "fedaudit/privacy/noise": ("tests/training/test_mechanisms.py",),
 }
 """Tests elsewhere that are about a folder, beside those that mirror it."""

@@ -498,7 +498,7 @@ def _for_less_noise(
     text = (
         f"{long}: train with {also}a noise_multiplier of {less:g} in place of {noise:g}{room}. "
         f"That costs {at_most(after.cost, digits=3)} in the worst case in place of "
-        f"{at_most(now.cost, digits=3)}; expect an accuracy that is little above a constant's."
+        f"{at_most(now.cost, digits=3)}; expect a model that is little better than a constant."
     )
     return _advice(now, text, {**changes, **moved})
 
@@ -520,12 +520,12 @@ def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
     central = isinstance(run.spec.privacy, GaussianCentral)
     times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
     constant = run.utility.get("baseline_accuracy")
-    expected = "" if constant is None else f", {constant:.3g}"
+    expected = "" if constant is None else f" (accuracy {constant:.3g})"
     return Advice(
         text=(
             f"{long}. No setting of this run helps at a cost that protects: about "
             f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
-            f"{run.parameters}, would be needed. Otherwise expect the accuracy of a constant"
+            f"{run.parameters}, would be needed. Otherwise expect a model as good as a constant"
             f"{expected}. {PROPOSAL}"
         )
     )
@@ -546,11 +546,11 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         )
     changes = _noise(run, needed)
     after = run.changed(**changes)
-    expected = "expect a lower accuracy"
+    expected = "expect a worse model"
     if after is not None and after.ratio >= DROWNED:
         constant = report["utility"].get("baseline_accuracy")
-        level = "" if constant is None else f", {constant:.3g}"
-        expected = f"expect the accuracy to fall towards a constant's{level}"
+        level = "" if constant is None else f" (accuracy {constant:.3g})"
+        expected = f"expect a model hardly better than a constant{level}"
     text = (
         f"For a bound of at most {goal:g} in the worst case, of a client drawn in every round, "
         f"train with a noise_multiplier of {needed:,g} instead of {known:g}, and {expected}. "

@@ -27,7 +27,6 @@ TESTS = (
     "tests/training/stacked/test_kernels.py",
     "tests/networks/test_pooled_convolutions.py",
     *(f"tests/training/test_stack.py::{name}" for name in LAYOUT),
-    "tests/fairness/test_compiled_draws.py",
     "tests/runs/test_sampled_rounds.py",
 )
 OVERRUN = """
