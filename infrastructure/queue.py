@@ -21,8 +21,6 @@ from kombu.utils.json import dumps
 from infrastructure.settings import Settings
 
 RUN_UNIT = "fedaudit.run_unit"
-UNIT_TOPIC = "unit"
-"""Outbox messages of this topic carry `unit_id` and `device`, to be published by `publish_unit`."""
 DEVICES = ("auto", "cpu", "cuda")
 _POLL_SECONDS = 0.1
 _PRODUCER_TIMEOUT_SECONDS = 1.0

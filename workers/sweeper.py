@@ -24,7 +24,7 @@ from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.privacy.leakage import leakage
 from fedaudit.spec.disclosure import DisclosureFloor
-from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
+from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.secrets_key import SecretsKeyError
 from infrastructure.settings import Settings
 from infrastructure.storage import (
@@ -343,14 +343,8 @@ class Sweeper:
 
     def _publish_outbox(self) -> None:
         with self._database.write() as session:
-            outbox = OutboxRepository(session)
-            due = []
-            for message in outbox.pending(_BATCH):
-                if message.topic == UNIT_TOPIC:
-                    due.append((message.id, message.payload["unit_id"], message.payload["device"]))
-                else:
-                    log.error("unknown topic", topic=message.topic, message_id=message.id)
-                    outbox.postpone(message.id, _MAX_RETRY_SECONDS)
+            waiting = OutboxRepository(session).pending(_BATCH)
+            due = [(one.id, one.payload["unit_id"], one.payload["device"]) for one in waiting]
         # Outside the transaction: a broker that does not respond must not hold the database. A
         # sweeper that dies in between sends a message twice, which does no harm.
         for message_id, unit_id, device in due:

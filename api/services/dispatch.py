@@ -20,8 +20,6 @@ from models.values import StackPlace, UnitKind
 log = structlog.get_logger()
 
 Row = TypeVar("Row")
-_UNIT_TOPIC = "unit"
-"""The outbox topic under which the sweeper looks for units to publish."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,7 @@ def queue_unit(
     unit = UnitRepository(session).create(
         project_id, device, kind=kind, max_attempts=max_attempts, stack=stack
     )
-    payload = {"unit_id": unit.id, "device": device}
-    message_id = OutboxRepository(session).add(project_id, _UNIT_TOPIC, payload)
+    message_id = OutboxRepository(session).add(project_id, unit.id, device)
     return UnitMessage(unit.id, device, message_id)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
@@ -20,35 +19,30 @@ from models.tables.federations import Erasure
 from models.values import LeakagePrice, ReclaimedUnit
 from models.vocabulary import ENDED
 
+_TOPIC = "unit"
 _DUE = table_of(OutboxMessage).insert().values(available_at=seconds_from_now())
 
 
 class OutboxRepository(Repository):
-    """Messages across projects: the sweeper sends all of them."""
+    """Messages across projects, each of a unit that waits: the sweeper sends all of them."""
 
-    def add(self, project_id: str, topic: str, payload: Mapping[str, Any]) -> str:
+    def add(self, project_id: str, unit_id: str, device: str) -> str:
         """Writes a message, to be sent from now on; returns its id."""
-        id_ = new_id()
-        message = {"id": id_, "project_id": project_id, "topic": topic, "payload": dict(payload)}
+        id_, payload = new_id(), {"unit_id": unit_id, "device": device}
+        message = {"id": id_, "project_id": project_id, "topic": _TOPIC, "payload": payload}
         self._write(_DUE, [{**message, "attempts": 0, "created_at": utc_now()}])
         return id_
 
     def pending(self, limit: int = 100) -> list[OutboxMessage]:
-        """Due messages, oldest first, locked for this transaction; those locked by others are
-        skipped."""
-        due = OutboxMessage.available_at <= seconds_from_now()
-        waiting = select(OutboxMessage).where(OutboxMessage.published_at.is_(None), due)
-        oldest = waiting.order_by(OutboxMessage.id).limit(limit)
+        """Messages to be sent, oldest first, locked for this transaction; those locked by others
+        are skipped."""
+        unsent = (OutboxMessage.published_at.is_(None), OutboxMessage.topic == _TOPIC)
+        oldest = select(OutboxMessage).where(*unsent).order_by(OutboxMessage.id).limit(limit)
         return self._all(oldest.with_for_update(skip_locked=True))
 
     def mark_published(self, ids: Sequence[str]) -> None:
         """Notes that these messages were sent."""
         self._set(OutboxMessage, OutboxMessage.id.in_(ids), published_at=seconds_from_now())
-
-    def postpone(self, id: str, seconds: float) -> None:
-        """Counts a failed attempt and leaves the message for later."""
-        attempts, later = OutboxMessage.attempts + 1, seconds_from_now(seconds)
-        self._set(OutboxMessage, OutboxMessage.id == id, attempts=attempts, available_at=later)
 
 
 class SweeperLeaseRepository(Repository):

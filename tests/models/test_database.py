@@ -207,21 +207,16 @@ def test_of_simultaneous_repeats_one_does_the_work(database: Database) -> None:
     assert sorted(answers) == [False] * 5 + [True]
 
 
-def test_messages_are_sent_in_order_and_wait_after_a_failure(database: Database) -> None:
+def test_messages_are_sent_in_order(database: Database) -> None:
     with database.write() as session:
         project_id = add_project(session)
         outbox = OutboxRepository(session)
-        ids = [outbox.add(project_id, "unit.queued", {"unit_id": str(i)}) for i in range(4)]
+        ids = [outbox.add(project_id, str(i), "cpu") for i in range(4)]
     with database.write() as session:
         outbox = OutboxRepository(session)
         due = outbox.pending(3)
         assert [message.id for message in due] == ids[:3]
-        assert due[0].payload == {"unit_id": "0"}
+        assert due[0].payload == {"unit_id": "0", "device": "cpu"}
         outbox.mark_published(ids[:1])
-        outbox.postpone(ids[1], 60)
     with database.write() as session:
-        outbox = OutboxRepository(session)
-        assert [message.id for message in outbox.pending()] == ids[2:]
-        outbox.postpone(ids[1], -1)
-        postponed = outbox.pending()[0]
-        assert (postponed.id, postponed.attempts) == (ids[1], 2)
+        assert [message.id for message in OutboxRepository(session).pending()] == ids[1:]

@@ -88,7 +88,7 @@ def register(
         units = UnitRepository(session)
         unit = units.create(project.id, "auto", kind="profile", max_attempts=max_attempts)
         row = FederationRepository(session, project.id).register(file, unit_id=unit.id)
-        OutboxRepository(session).add(project.id, "unit", {"unit_id": unit.id, "device": "auto"})
+        OutboxRepository(session).add(project.id, unit.id, "auto")
         return Registered(project.id, row.id, unit.id)
 
 

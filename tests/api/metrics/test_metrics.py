@@ -56,7 +56,7 @@ def test_units_experiments_and_the_outbox_are_counted(api_on_both: Api) -> None:
         session.execute(
             update(Unit).where(Unit.id == late_id).values(available_at=seconds_from_now(-50))
         )
-        OutboxRepository(session).add(api.project_id, "unit", {"unit_id": "u", "device": "cpu"})
+        OutboxRepository(session).add(api.project_id, "u", "cpu")
         SweeperLeaseRepository(session).acquire("sweeper", holder="h", lease_seconds=30)
     found = scrape(api)
     assert value(found, names.DATABASE_UP) == 1
