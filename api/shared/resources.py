@@ -72,6 +72,7 @@ class Resources:
         not asked again where it was right `within` so many seconds."""
         if time.monotonic() < self._schema_right_at + within:
             return
+        self._schema_right_at = float("-inf")
         state = schema_state(self.database)
         if not state.matches:
             raise unavailable(
