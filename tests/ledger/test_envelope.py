@@ -85,6 +85,7 @@ def test_what_is_no_envelope_is_refused(change):
         {"status": "gone"},
         {"checkpoint_version": 2},
         {"witness": "nobody"},
+        {"more": 1},
     ],
 )
 def test_what_is_no_checkpoint_is_refused(change):

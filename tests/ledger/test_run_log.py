@@ -53,11 +53,12 @@ def test_tiles_hold_every_entry_and_lead_to_the_root() -> None:
 
 
 def test_a_cosigned_head_is_read_and_a_changed_or_foreign_one_is_not() -> None:
-    head = LogHead("fedaudit/x", 3, LogTree.of([b"a", b"b", b"c"]).root)
+    head = LogHead("fedaudit/x", 13, LogTree.of([b"a", b"b", b"c"]).root)
     note = head.signed(KEY)
     cosigned = f"{note}\u2014 witness.example/w {'A' * 100}\n"
     assert LogHead.read(cosigned, KEYRING) == (head, KEY.public)
-    for wrong in (note.replace("\n3\n", "\n4\n"), head.signed(SigningKey.generate()), "x", None):
+    sizes = [note.replace("\n13\n", f"\n{size}\n") for size in ("14", "1_3", "013")]
+    for wrong in (*sizes, head.signed(SigningKey.generate()), "x", None):
         try:
             LogHead.read(wrong, KEYRING)
         except ValueError:

@@ -128,11 +128,19 @@ def test_a_comment_or_a_field_of_one_member_is_refused(genuine: Path) -> None:
             pass
 
 
-def test_the_text_for_people_is_the_one_that_every_bundle_has(genuine: Path) -> None:
-    changed = rewritten(genuine, "README.txt", b"All is well; leakage_max is 0.001.\n")
-    found = judged(changed, KEY)
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("README.txt", "is not the text that every bundle has"),
+        ("spec.json", "is not in canonical form (RFC 8785)"),
+    ],
+)
+def test_a_member_is_written_in_one_way(genuine: Path, name: str, fault: str) -> None:
+    with zipfile.ZipFile(genuine) as archive:
+        content = archive.read(name)
+    found = judged(rewritten(genuine, name, content.replace(b":", b": ", 1)), KEY)
     assert found.verdict == "altered"
-    assert failed(found) == {"README.txt": "README.txt is not the text that every bundle has"}
+    assert failed(found) == {name: f"{name} {fault}"}
 
 
 def test_a_member_that_is_encrypted_or_compressed_is_refused_by_its_name(genuine: Path) -> None:
