@@ -114,6 +114,8 @@ class ColumnarFile(ABC):
 
 
 class ParquetFile(ColumnarFile):
+    """A Parquet file whose footer has been read."""
+
     magic = b"PAR1"
 
     def _outline(self, stream: BinaryIO) -> tuple[Any, int]:
