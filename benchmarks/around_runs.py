@@ -99,12 +99,17 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--alone", action="store_true", help="measure runs only")
+    parser.add_argument("--write", action="store_true", help="the table into its page of docs")
     parser.add_argument("--one", action="store_true", help="measure once, and print JSON")
     options = parser.parse_args()
     if options.one:
         asked = options.data.resolve(), options.cells, options.rounds
         print(json.dumps(measure(*asked, alone=options.alone)))
         return
+    # Only here: a checkout from before may lack them.
+    from benchmarks.pages import write_measured
+    from benchmarks.reproductions.runs import table
+
     trees = {"now": Path(__file__).parent.parent}
     if options.before is not None:
         trees = {"before": options.before.resolve(), **trees}
@@ -117,10 +122,13 @@ def main() -> None:
             environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
             one = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
             found[name].append(json.loads(one.stdout))
-    print(f"|milliseconds of|{'|'.join(trees)}|\n|---|{'---|' * len(trees)}")
-    for what in found["now"][0]:
-        values = [min(turn[what] for turn in turns) for turns in found.values()]
-        print(f"|{what}|{'|'.join(f'{value:,.1f}' for value in values)}|")
+    rows = [
+        [what, *(f"{min(turn[what] for turn in turns):,.1f}" for turns in found.values())]
+        for what in found["now"][0]
+    ]
+    print(table(("milliseconds of", *trees), rows))
+    if options.write:
+        write_measured("benchmarks.around_runs", table(("milliseconds of", *trees), rows))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
+from benchmarks.pages import add_write_option, write_measured
+from benchmarks.reproductions.runs import table
 from fedaudit.networks.record_gradients import (
     AnyNetworkClippedGradients,
     ClippedGradients,
@@ -204,6 +206,7 @@ RATIOS = {
         "ours, batch given",
         "Opacus ghost clipping, batch given",
     ),
+    "batch given, against no privacy": ("ours, batch given", "not private, batch given"),
     "no noise": ("ours, no noise", "Opacus, no noise"),
     "not private, against Opacus": ("not private, batch given", "Opacus, batch given"),
     "Poisson": ("ours, Poisson", "Opacus, Poisson"),
@@ -241,6 +244,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a contender in a turn")
     parser.add_argument("--out", type=Path)
+    add_write_option(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")  # of Opacus about its hooks and its generator
@@ -257,6 +261,10 @@ def main() -> None:
             print(f"| {name} | {median(values):,.1f} |")
         for name, ratio in ratios.items():
             print(f"{name}: {ratio:.1f} times", flush=True)
+    if options.write:
+        rows = [[name, *(f"{one['ratios'][name]:.2f}" for one in found)] for name in RATIOS]
+        header = ("times", *(one["task"] for one in found))
+        write_measured("benchmarks.clipped_gradients", table(header, rows))
     if options.out is not None:
         document = {
             "benchmark": "clipped_gradients",

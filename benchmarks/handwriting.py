@@ -34,6 +34,7 @@ from benchmarks.handwriting_runs import (
 )
 from benchmarks.machine import machine
 from benchmarks.naive_loop import sanitised
+from benchmarks.pages import add_write_option, write_measured
 from benchmarks.reproductions.runs import table
 from benchmarks.rounds import HEADER, Measured, pace
 from fedaudit.federations.federation import ClientRows, Federation
@@ -254,10 +255,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of one turn")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--out", type=Path)
+    add_write_option(parser)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     measured = paces(turns=chosen.turns, seconds=chosen.seconds)
     print(pace_table(measured), flush=True)
+    if chosen.write:
+        write_measured("benchmarks.handwriting", pace_table(measured))
     courses = []
     if (chosen.data / UNIPEN_FILE).is_file():
         courses = run_courses(chosen.data, chosen.rounds)

@@ -21,6 +21,7 @@ import torch
 from benchmarks.clipped_gradients import TASKS, Task, ours
 from benchmarks.handwriting import pace_spec, random_images
 from benchmarks.machine import machine
+from benchmarks.pages import add_write_option, write_measured
 from benchmarks.reproductions.runs import table
 from benchmarks.rounds import workloads
 from benchmarks.workloads import cells
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.6, help="of one turn")
     parser.add_argument("--out", type=Path)
+    add_write_option(parser)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     found = []
@@ -160,7 +162,10 @@ def main() -> None:
         )
         print(*found[-1].row(), flush=True)
     device = backend(chosen.device)["device_name"]
-    print(table(("a second", device, "one core", "ratio"), [one.row() for one in found]))
+    compared = table(("a second", device, "one core", "ratio"), [one.row() for one in found])
+    print(compared)
+    if chosen.write:
+        write_measured("benchmarks.on_devices", compared)
     if chosen.out is not None:
         measured = [{**asdict(one), "median_ratio": round(one.ratio, 3)} for one in found]
         document = {"benchmark": "on_devices", "device": device, "machine": machine()}

@@ -21,6 +21,7 @@ import torch
 
 from benchmarks.machine import machine
 from benchmarks.naive_loop import NaiveRun
+from benchmarks.pages import add_write_option, write_measured
 from benchmarks.reproductions.runs import table
 from benchmarks.workloads import cells, hospital_charges, missing_hospital_data, synthetic_linear
 from fedaudit.spec.experiment import ExperimentSpec
@@ -161,10 +162,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=_SECONDS, help="of one turn")
     parser.add_argument("--out", type=Path)
+    add_write_option(parser)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     found = measure_all(chosen.data, turns=chosen.turns, seconds=chosen.seconds)
-    print(table(HEADER, [one.row() for one in found]))
+    rows = table(HEADER, [one.row() for one in found])
+    print(rows)
+    if chosen.write:
+        write_measured("benchmarks.rounds", rows)
     if chosen.out is not None:
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
         chosen.out.write_text(json.dumps(document(found), indent=1) + "\n")

@@ -25,6 +25,8 @@ import httpx
 
 import migrations
 from benchmarks.machine import machine
+from benchmarks.pages import add_write_option, write_measured
+from benchmarks.reproductions.runs import table
 from benchmarks.servers import start_postgres, start_valkey
 from benchmarks.workloads import HOSPITAL_FILE, hospital_charges, synthetic_linear
 from fedaudit.federations.load import load_federation
@@ -112,6 +114,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--out", type=Path)
+    add_write_option(parser)
     options = parser.parse_args()
     specs = {"W1 synthetic": synthetic_linear(seed=1, rounds=options.rounds)}
     if (options.data / HOSPITAL_FILE).exists():
@@ -119,11 +122,13 @@ def main() -> None:
     else:
         print(f"W2 left out: {options.data / HOSPITAL_FILE} is missing")
     found: dict[str, Any] = {}
-    print("| workload | engine alone | embedded | Postgres and Valkey |\n| --- | --- | --- | --- |")
     for name, spec in specs.items():
         found[name] = measure(spec, options.data.resolve(), options.turns)
-        row = " | ".join(f"{median(rates):,.0f}" for rates in found[name].values())
-        print(f"| {name} | {row} |", flush=True)
+    header = ("workload", "engine alone", "embedded", "Postgres and Valkey")
+    rows = [[name, *(f"{median(one):,.0f}" for one in by.values())] for name, by in found.items()]
+    print(table(header, rows))
+    if options.write:
+        write_measured("benchmarks.stored_rounds", table(header, rows))
     if options.out is not None:
         document = {"machine": machine(), "rounds": options.rounds, "rounds_a_second": found}
         options.out.write_text(json.dumps(document, indent=1) + "\n")

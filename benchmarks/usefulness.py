@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.pages import write
 from fedaudit.cli.run import run_locally
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
@@ -35,8 +36,6 @@ SEEDS = (1, 2, 3)
 LONG = "handwriting, 217 writers"
 """A table whose runs take more than a minute: only the first seed."""
 EPSILONS = (1.0, 3.0, 8.0)
-BEGIN, END = "<!-- begin: benchmarks.usefulness -->", "<!-- end: benchmarks.usefulness -->"
-PAGE = Path(__file__).parents[1] / "docs" / "usefulness.md"
 Source = dict[str, Any]
 
 
@@ -277,11 +276,7 @@ def main() -> None:
     lines.append(f"\nThe runs spent {low:.3f} to {high:.3f} of the epsilon that was asked for.")
     print(lines[-1])
     if not given.only:
-        text = PAGE.read_text(encoding="utf-8")
-        start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-        PAGE.write_text(
-            text[:start] + "\n" + "\n".join(lines) + "\n" + text[end:], encoding="utf-8"
-        )
+        write("benchmarks.usefulness", "\n".join(lines), page="usefulness.md")
 
 
 if __name__ == "__main__":

@@ -105,6 +105,16 @@ def test_a_page_names_all_that_it_is_about(page: str) -> None:
     assert not [name for name in NAMED[page] if f"`{name}`" not in written]
 
 
+@pytest.mark.parametrize("path", [DOCS / "usefulness.md", DOCS / "evidence/performance.md"])
+def test_figures_are_written_by_their_command(path: Path) -> None:
+    marked = re.compile(r"<!--begin:(\S+)-->\n(.*?)<!--end:\1-->", re.DOTALL)
+    parts = marked.split(path.read_text("utf-8"))
+    assert not any(line.startswith("|") for line in "".join(parts[::3]).splitlines())
+    for name in parts[1::3]:
+        written = (ROOT / name.replace(".", "/")).with_suffix(".py").read_text("utf-8")
+        assert re.search(rf'write(_measured)?\("{name}"', written)
+
+
 @pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_can_be_read(path: Path) -> None:
     for language, block in _BLOCK.findall(path.read_text("utf-8")):
