@@ -15,10 +15,10 @@ from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.line_chart import Series, series_of
 from fedaudit.spec.canonical import canonical_json
+from fedaudit.stored import FairnessRow, RoundRow
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment, LaterAttacks
-from models.values import FairnessRow, RoundRow
 
 if TYPE_CHECKING:
     from fedaudit.reports.charts.drawing import Chart

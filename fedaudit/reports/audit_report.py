@@ -23,6 +23,7 @@ from fedaudit.reports.sections.part import (
     Values,
     VerdictParts,
     assembled,
+    reason,
     section_checks,
 )
 from fedaudit.reports.sections.predictions import (
@@ -98,22 +99,16 @@ def assemble_audit(material: AuditMaterial) -> dict[str, Any]:
         AuditReport,
         AUDIT,
         material,
-        judged=(_measuring, worded, _gated, _judged, _asked),
+        judged=(
+            # Words, gates and verdict read columns and labels where the spec of a run has them.
+            lambda material, _: {"spec": material.spec.model_dump(mode="json")},
+            worded,
+            lambda material, so_far: gated(material.audit.gates, so_far),
+            _judged,
+            lambda material, _: {"spec": material.audit.model_dump(mode="json")},
+        ),
         progressed=material.progressed,
     )
-
-
-def _measuring(material: AuditMaterial, _so_far: Values) -> Values:
-    """Words, gates and verdict read columns and labels where the spec of a run has them."""
-    return {"spec": material.spec.model_dump(mode="json")}
-
-
-def _gated(material: AuditMaterial, so_far: Values) -> Values:
-    return gated(material.audit.gates, so_far)
-
-
-def _asked(material: AuditMaterial, _so_far: Values) -> Values:
-    return {"spec": material.audit.model_dump(mode="json")}
 
 
 def _judged(_material: AuditMaterial, so_far: Values) -> Values:
@@ -141,29 +136,33 @@ _FAIRNESS_ALONE = (
 
 def _answer(report: Mapping[str, Any]) -> Answer:
     """Predictions may speak against a release, and never for one."""
-    against = list(_objections(report))
-    if against:
+    if against := [*_of_predictions(report), *_of_gates(report)]:
         return Answer(outcome="do-not-release", reasons=against)
-    apart = AnswerReason(code="training-not-audited", text=_FAIRNESS_ALONE)
     return Answer(
         outcome="not-decided",
-        reasons=[*unjudged_gap(report), apart],
+        reasons=[*unjudged_gap(report), reason("training-not-audited", _FAIRNESS_ALONE)],
         gap_size=counted_gap_size(report),
     )
 
 
-def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+def _of_predictions(report: Mapping[str, Any]) -> list[AnswerReason]:
     utility = report["utility"]
     if report["predictions"]["equal_truth"]:
-        yield AnswerReason(code="predictions-equal-truth", text=EQUAL_TRUTH)
-    elif misplaced := misplaced_threshold(utility, who="the score"):
-        yield AnswerReason(code="threshold-misplaced", text=misplaced)
-    elif utility["degenerate"] is True:
+        return [reason("predictions-equal-truth", EQUAL_TRUTH)]
+    if misplaced := misplaced_threshold(utility, who="the score"):
+        return [reason("threshold-misplaced", misplaced)]
+    if utility["degenerate"] is True:
         words = f"the predictions decide nothing: {utility['reasons']['degenerate']}"
-        yield AnswerReason(code="model-decides-nothing", text=words)
-    for worst in [one for one in report["gates"] if one["outcome"] == "fail"][:1]:
-        words = f"a gate failed: {worst['figure']}: {worst['reason']}"
-        yield AnswerReason(code="gates-failed", text=words)
+        return [reason("model-decides-nothing", words)]
+    return []
+
+
+def _of_gates(report: Mapping[str, Any]) -> list[AnswerReason]:
+    failed = [one for one in report["gates"] if one["outcome"] == "fail"]
+    return [
+        reason("gates-failed", f"a gate failed: {worst['figure']}: {worst['reason']}")
+        for worst in failed[:1]
+    ]
 
 
 def _release(report: Mapping[str, Any]) -> Iterator[str]:
@@ -173,10 +172,8 @@ def _release(report: Mapping[str, Any]) -> Iterator[str]:
             f"Not to be relied on as it is: {EQUAL_TRUTH}. No model is always right, so the column "
             "is most likely a copy of the truth, or was made knowing it."
         )
-    elif misplaced := misplaced_threshold(utility, who="the score"):
-        yield f"No: {misplaced}."
-    elif utility["degenerate"] is True:
-        yield f"No: the predictions decide nothing: {utility['reasons']['degenerate']}."
+    elif against := _of_predictions(report):
+        yield f"No: {against[0].text}."
     elif utility["degenerate"] is None:
         yield (
             "Not shown: that the predictions decide anything is not shown, "

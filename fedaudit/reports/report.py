@@ -161,7 +161,12 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
         Report,
         RUN,
         material,
-        judged=(_spec, worded, _gated, _judged),
+        judged=(
+            lambda material, _: {"spec": material.spec.model_dump(mode="json")},
+            worded,
+            lambda material, so_far: gated(material.spec.gates, so_far),
+            lambda _, so_far: judged(so_far),
+        ),
         limits_first=("guarantee", "data", "fairness"),
         progressed=material.progressed,
     )
@@ -172,27 +177,15 @@ def report_hash(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(dict(document))).hexdigest()
 
 
-def _spec(material: ReportMaterial, _so_far: Values) -> Values:
-    return {"spec": material.spec.model_dump(mode="json")}
-
-
 def worded(_material: object, so_far: Values) -> Values:
     """The fairness sections with their outcomes and groups in words."""
     return {"fairness": with_words(so_far)}
-
-
-def _gated(material: ReportMaterial, so_far: Values) -> Values:
-    return gated(material.spec.gates, so_far)
 
 
 def gated(gates: Sequence[Gate], so_far: Values) -> Values:
     """Each gate judged by the sections so far."""
     found = evaluate(gates, so_far)
     return {"gates": found, "gate_outcome": overall(found)}
-
-
-def _judged(_material: object, so_far: Values) -> Values:
-    return judged(so_far)
 
 
 def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:

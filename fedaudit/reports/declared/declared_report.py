@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.declared.figures import has_unprotected
-from fedaudit.privacy.guarantees.cost_sentences import cost_level, cost_words
+from fedaudit.privacy.guarantees.cost_sentences import cost_words
 from fedaudit.reports.declared.declared_sections import (
     FAIRNESS,
     GUARANTEE,
@@ -23,9 +23,18 @@ from fedaudit.reports.declared.ledger_material import DeclaredEvidence, Declared
 from fedaudit.reports.declared.tested_noise import TESTED, TestedNoise, chance_words, status_of
 from fedaudit.reports.sections.attacks import Alarm, alarm_words
 from fedaudit.reports.sections.fairness import FairnessSection
-from fedaudit.reports.sections.guarantee import GuaranteeSection
-from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Section, Values, assembled
+from fedaudit.reports.sections.guarantee import GuaranteeSection, delta_gives_data_away
+from fedaudit.reports.sections.part import (
+    Answer,
+    AnswerReason,
+    Part,
+    Section,
+    Values,
+    assembled,
+    reason,
+)
 from fedaudit.reports.sections.provenance import Integrity
+from fedaudit.reports.verdict.release import bounding_exponent, excludes_nothing
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.declared_ledgers import LedgerTerms
@@ -73,6 +82,7 @@ def declared_report(material: DeclaredMaterial) -> dict[str, Any]:
 def _stated(material: DeclaredMaterial, _so_far: Values) -> Values:
     newest = material.groups_round
     return {
+        "declared": True,
         "terms": material.terms.model_dump(mode="json"),
         "fairness_round": None if newest is None else newest.round,
         "contradictions": material.contradicted,
@@ -95,7 +105,7 @@ def declared_answer(report: Mapping[str, Any]) -> Answer:
     code, text = "training-not-observed", "every figure is as the trainer declares it"
     if not report["ledger"]["rounds"]:
         code, text = "no-rounds", "no round was declared yet"
-    return Answer(outcome="not-decided", reasons=[AnswerReason(code=code, text=text)])
+    return Answer(outcome="not-decided", reasons=[reason(code, text)])
 
 
 def declared_next(report: Mapping[str, Any]) -> str:
@@ -131,46 +141,42 @@ def declared_next(report: Mapping[str, Any]) -> str:
 
 def _objections(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     """The most important first."""
-    ledger, privacy = report["ledger"], report["privacy"]
+    ledger = report["ledger"]
     if not ledger["rounds"]:
         return
     if found := report["contradictions"]:
-        yield AnswerReason(
-            code="declarations-contradict",
-            text="what was declared contradicts itself, so its figures are no evidence: "
-            + "; ".join(found),
-        )
+        words = "what was declared contradicts itself, so its figures are no evidence"
+        yield reason("declarations-contradict", f"{words}: {'; '.join(found)}")
     if (tests := report.get("tests")) and tests["alarm"]:
         words = alarm_words("canaries", Alarm.model_validate(tests["alarm"]))
-        yield AnswerReason(code="attack-raised-alarm", text=words)
+        yield reason("attack-raised-alarm", words)
     yield from _of_guarantee(report)
     if report["utility"]["degenerate"]:
-        text = f"the model decides nothing: {report['utility']['reasons']['degenerate']}"
-        yield AnswerReason(code="model-decides-nothing", text=text)
-    if over := privacy["over_budget"]:
-        text = f"{counted(over, 'client')} spent more than the budget of a client"
-        yield AnswerReason(code="over-budget", text=text)
+        words = f"the model decides nothing: {report['utility']['reasons']['degenerate']}"
+        yield reason("model-decides-nothing", words)
+    if over := report["privacy"]["over_budget"]:
+        words = f"{counted(over, 'client')} spent more than the budget of a client"
+        yield reason("over-budget", words)
     if refused := ledger["refused_rounds"]:
-        text = f"{counted(refused, 'round')} ran for clients to whom they had been refused"
-        yield AnswerReason(code="refused-rounds-ran", text=text)
+        words = f"{counted(refused, 'round')} ran for clients to whom they had been refused"
+        yield reason("refused-rounds-ran", words)
 
 
 def _of_guarantee(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
-    guarantee, privacy = report["guarantee"], report["privacy"]
-    names = ("epsilon_max", "log_ratio_max", "leakage_max")
-    stated = [privacy[name] for name in names if privacy[name] is not None]
-    delta = guarantee["delta"] or 0.0
+    guarantee = report["guarantee"]
     if guarantee["kind"] == "none":
-        text = "no mechanism was declared, so nothing bounds what the rounds reveal"
-        yield AnswerReason(code="no-guarantee", text=text)
-    elif not stated or cost_level(stated[0], delta=delta) in ("nothing", "unbounded"):
-        text = "the bound that was declared is too large to protect anyone"
-        if not stated:
-            text = "no finite number bounds what the declared rounds reveal"
-        yield AnswerReason(code="guarantee-bounds-nothing", text=text)
-    if delta * report["terms"]["population"] >= 1:
-        text = f"a delta of {delta:g} allows the data of one {guarantee['unit']} to be handed over"
-        yield AnswerReason(code="delta-gives-data-away", text=text)
+        words = "no mechanism was declared, so nothing bounds what the rounds reveal"
+        yield reason("no-guarantee", words)
+    elif bounding_exponent(report) is None:
+        words = "no finite number bounds what the declared rounds reveal"
+        yield reason("guarantee-bounds-nothing", words)
+    elif excludes_nothing(report):
+        words = "the bound that was declared is too large to protect anyone"
+        yield reason("guarantee-bounds-nothing", words)
+    if delta_gives_data_away(report):
+        delta, unit = guarantee["delta"], guarantee["unit"]
+        words = f"a delta of {delta:g} allows the data of one {unit} to be handed over"
+        yield reason("delta-gives-data-away", words)
 
 
 def _verdict(

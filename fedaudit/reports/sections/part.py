@@ -130,6 +130,11 @@ class AnswerReason(Part):
     text: str
 
 
+def reason(code: str, text: str) -> AnswerReason:
+    """One reason, as in a cascade of them."""
+    return AnswerReason(code=code, text=text)
+
+
 class Answer(Part):
     """Whether the model may be released: the same in reports, lists and pages."""
 

@@ -247,26 +247,18 @@ NO_GUARANTEE = (
 EQUAL_TRUTH = "predictions equal the truth in every row"
 NO_LOSS = "predictions are outcomes and no probabilities, so they have no loss"
 NO_ROUNDS = "no rounds of training are known here"
-_MEASURED = (
-    "accuracy",
-    "baseline",
-    "baseline_accuracy",
-    "accuracy_over_baseline",
-    "accuracy_over_baseline_interval",
-    "prediction_share",
-    "outcome_share",
-    "degenerate",
-    *RankingFigures.model_fields,
-)
+_NOT_MEASURED = {
+    **dict.fromkeys(("validation_loss", "selection_loss", "loss_under_baseline"), NO_LOSS),
+    **dict.fromkeys(("rounds", "best_round", "stopped_by"), NO_ROUNDS),
+}
 
 
 def _utility(material: AuditMaterial) -> AuditUtility:
     found = utility_section(material)
-    values = {name: getattr(found, name) for name in _MEASURED}
-    reasons = {name: why for name, why in found.reasons.items() if name in _MEASURED}
-    unknown = dict.fromkeys(("validation_loss", "selection_loss", "loss_under_baseline"), NO_LOSS)
-    unknown |= dict.fromkeys(("rounds", "best_round", "stopped_by"), NO_ROUNDS)
-    return AuditUtility(**values, reasons={**reasons, **unknown})
+    measured = AuditUtility.model_fields.keys() - {*_NOT_MEASURED, "reasons"}
+    values = {name: getattr(found, name) for name in measured}
+    reasons = {name: why for name, why in found.reasons.items() if name in measured}
+    return AuditUtility(**values, reasons={**reasons, **_NOT_MEASURED})
 
 
 def _predictions(material: AuditMaterial) -> Predictions:

@@ -1,6 +1,7 @@
 """Whether the model may be released, and why not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, assert_never
 
 from fedaudit.number_text import at_most, number
@@ -15,8 +16,8 @@ from fedaudit.privacy.guarantees.cost_sentences import (
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, unbounded_release
 from fedaudit.reports.gates.gate_evidence import attack_evidence, without_waiver
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
-from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
-from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome
+from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away, is_in_force
+from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import (
     SENTENCES,
@@ -86,7 +87,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         reasons = [*gap, *missing, *unsure]
     else:
         outcome, counts = "release", gate_counts(report["gates"])
-        passed = _reason("gates-passed", f"by the gates that its submitter set: {counts}")
+        passed = reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report), *(unsure_gap(report) if doubts else [])]
     return Answer(
         outcome=outcome, reasons=reasons, gap_size=counted_gap_size(report), counts_doubts=doubts
@@ -98,7 +99,7 @@ def _doubts(report: Mapping[str, Any]) -> list[AnswerReason]:
     found, exponent = list[AnswerReason](), bounding_exponent(report)
     if exponent is not None and exponent > GOAL:
         found.append(
-            _reason(
+            reason(
                 "bound-is-loose",
                 f"its bound of {at_most(exponent, digits=4)} lets a guess at a person's data be "
                 f"right nearly always: a gate passed it, and it is above {GOAL:g}, the most that "
@@ -106,20 +107,20 @@ def _doubts(report: Mapping[str, Any]) -> list[AnswerReason]:
             )
         )
     if not is_known_useful(report):
-        found.append(_reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
+        found.append(reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
     return found
 
 
 def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:
     """What was not required of a model against which nothing else speaks."""
     if report["gate_outcome"] is None:
-        return [_reason("no-gates", "no requirement was set for this model: there are no gates")]
+        return [reason("no-gates", "no requirement was set for this model: there are no gates")]
     if not judged_by_guarantee(report):
         words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
             f"({gate_counts(report['gates'])}), and none of them is on its guarantee"
         )
-        return [_reason("no-gate-on-guarantee", words)]
+        return [reason("no-gate-on-guarantee", words)]
     beyond = _broken_when_planned(report)
     return [] if beyond is None else [beyond]
 
@@ -132,7 +133,7 @@ def _broken_when_planned(report: Mapping[str, Any]) -> AnswerReason | None:
         return None
     for gate in report["gates"]:
         if gate["figure"] == "epsilon_max" and gate["op"] == "le" and gate["bound"] < planned:
-            return _reason(
+            return reason(
                 "proven-for-planned-rounds",
                 "validation losses ended the run early, and what is proven is the epsilon of all "
                 f"planned rounds, {at_most(planned, digits=4)}, which is above the gate of "
@@ -145,7 +146,7 @@ def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:
     """What gates of the spec say will do."""
     gates = report["spec"]["gates"]
     return [
-        _reason(name.replace("_", "-"), f"gates of the spec allow {words}, by {name}")
+        reason(name.replace("_", "-"), f"gates of the spec allow {words}, by {name}")
         for name, words in _EXCEPTIONS.items()
         if any(gate.get(name) for gate in gates)
     ]
@@ -196,66 +197,65 @@ def _reviewed(report: Mapping[str, Any]) -> str | None:
 
 
 def objections(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """Reasons against a release, the most important first."""
+    """Reasons against a release, the most important first: of each kind the first, but for a
+    guarantee that is not proven and that a gate allows."""
+    found = [one for kind in faults(report) for one in islice(kind, 1)]
+    allowed = judged_by_guarantee(report)
+    return [one for one in found if not (allowed and one.code == "guarantee-not-proven")]
+
+
+def faults(report: Mapping[str, Any]) -> list[Iterator[AnswerReason]]:
+    """What speaks against a model, kind by kind: answers and sign-offs state one of each kind."""
     # Alarms first: where the claim is wrong, nothing that is proven or gated holds.
     alarms = [
-        _reason("attack-raised-alarm", alarm_words(kind, alarm))
+        iter([reason("attack-raised-alarm", alarm_words(kind, alarm))])
         for kind, alarm in raised_alarms(report)
     ]
-    too_good = _reason("model-too-good", TOO_GOOD) if report["utility"].get("too_good") else None
-    found = [*alarms, _model(report), too_good, _protection(report), _gates(report)]
-    return [one for one in found if one is not None]
+    too_good = [reason("model-too-good", TOO_GOOD)] if report["utility"].get("too_good") else []
+    return [*alarms, _model(report), iter(too_good), _protection(report), _gates(report)]
 
 
-def _reason(code: str, text: str) -> AnswerReason:
-    return AnswerReason(code=code, text=text)
-
-
-def _model(report: Mapping[str, Any]) -> AnswerReason | None:
+def _model(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     if known_ending(report["utility"]["stopped_by"]) == "diverged":
-        return _reason("training-diverged", "training diverged")
+        yield reason("training-diverged", "training diverged")
     why = why_not_useful(report)
     if why is None:
-        return None
+        return
     if misplaced := misplaced_threshold(report["utility"], who="the model"):
-        return _reason("threshold-misplaced", misplaced)
+        yield reason("threshold-misplaced", misplaced)
     if report["utility"]["degenerate"]:
         words = f"the model is degenerate, it decides nothing: {why}"
-        return _reason("model-decides-nothing", words)
-    return _reason("model-not-shown-useful", why)
+        yield reason("model-decides-nothing", words)
+    else:
+        yield reason("model-not-shown-useful", why)
 
 
-def _protection(report: Mapping[str, Any]) -> AnswerReason | None:
+def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     guarantee = report["guarantee"]
     if guarantee["kind"] == "none":
         if sends_nothing(report):
-            return _reason("no-common-model", _NO_MODEL)
-        return _reason("no-guarantee", _NO_GUARANTEE)
-    if not guarantee["in_force"]:
-        return _reason("guarantee-not-in-force", SIMULATED)
-    return _bound(report)
-
-
-def _bound(report: Mapping[str, Any]) -> AnswerReason | None:
-    guarantee = report["guarantee"]
+            yield reason("no-common-model", _NO_MODEL)
+        yield reason("no-guarantee", _NO_GUARANTEE)
+        return
+    if not (guarantee["in_force"] and is_in_force(report)):
+        yield reason("guarantee-not-in-force", SIMULATED)
     if excludes_nothing(report):
         why = "its bound is too large to protect anyone"
         if bounds_nothing(guarantee["mechanism"]):
             why = "nothing bounds what the model may disclose"
         words = f"the guarantee is {guarantee['label']}, and {why}"
-        return _reason("guarantee-bounds-nothing", words)
+        yield reason("guarantee-bounds-nothing", words)
     if delta_gives_data_away(report):
-        return _reason(
+        yield reason(
             "delta-gives-data-away",
             f"a delta of {guarantee['delta']:g} allows one person's data to be handed over whole",
         )
-    if not is_proven(report) and not judged_by_guarantee(report):
-        return _reason(
+    if not is_proven(report):
+        yield reason(
             "guarantee-not-proven",
             f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "
             "proof, and no gate says that this will do",
         )
-    return None
 
 
 def excludes_nothing(report: Mapping[str, Any]) -> bool:
@@ -291,20 +291,20 @@ def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     return any(one["outcome"] == "pass" and one["figure"] in resting for one in report["gates"])
 
 
-def _gates(report: Mapping[str, Any]) -> AnswerReason | None:
+def _gates(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     gates, outcome = report["gates"], report["gate_outcome"]
     if outcome in (None, "pass"):
-        return None
-    worst = next(gate for gate in gates if gate["outcome"] == outcome)
+        return
+    worst, *_ = (gate for gate in gates if gate["outcome"] == outcome)
     of = "" if worst["attribute"] is None else f" by {worst['attribute']}"
     failed = outcome == "fail"
     word = "failed" if failed else "lack evidence"
-    why, reason = why_not_useful(report), f": {without_waiver(worst['reason'])}"
-    if why is not None and why in reason:
-        reason = " says nothing of such a model"  # which is the first reason
-    return _reason(
+    why, because = why_not_useful(report), f": {without_waiver(worst['reason'])}"
+    if why is not None and why in because:
+        because = " says nothing of such a model"  # which is the first reason
+    yield reason(
         "gates-failed" if failed else "gates-lack-evidence",
-        f"the gates {word}: {gate_counts(gates)}; {worst['figure']}{of}{reason}",
+        f"the gates {word}: {gate_counts(gates)}; {worst['figure']}{of}{because}",
     )
 
 

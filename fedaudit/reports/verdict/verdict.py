@@ -7,8 +7,8 @@ from typing import Any
 from fedaudit.ledger.statements import Concern
 from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
-from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
-from fedaudit.reports.sections.part import Answer, AnswerReason, VerdictParts
+from fedaudit.reports.sections.guarantee import delta_gives_data_away
+from fedaudit.reports.sections.part import Answer, VerdictParts, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
@@ -24,9 +24,8 @@ from fedaudit.reports.verdict.release import (
     answer_of,
     bounding_exponent,
     cost_part,
-    excludes_nothing,
+    faults,
     is_known_useful,
-    is_proven,
     judged_by_guarantee,
     release_part,
     report_level,
@@ -71,7 +70,8 @@ def verdict(parts: VerdictParts) -> str:
     return " ".join((parts.release, parts.cost, parts.fairness, parts.next))
 
 
-CONCERN_WORDS: Mapping[str, str] = {
+CONCERN_WORDS: dict[Concern, str] = {
+    "attack-raised-alarm": "an attack found evidence against its guarantee",
     "model-decides-nothing": "its model decides nothing",
     "model-not-shown-useful": "its model is not shown to be better than a constant prediction",
     "model-too-good": "its accuracy is suspiciously high",
@@ -81,12 +81,9 @@ CONCERN_WORDS: Mapping[str, str] = {
     "guarantee-not-in-force": "its guarantee is not in force",
     "guarantee-bounds-nothing": "its guarantee bounds too little to protect anyone",
     "guarantee-not-proven": "its guarantee is not proven for all datasets",
-    "attack-raised-alarm": "an attack found evidence against its guarantee",
 }
-
-
-_REASON_WORDS = {
-    **CONCERN_WORDS,
+"""In the order in which a sign-off states them."""
+_REASON_WORDS = CONCERN_WORDS | {
     "training-diverged": "its training diverged",
     "threshold-misplaced": "at its threshold it gives nearly everyone the same answer",
     "no-common-model": "each client's model stays with it",
@@ -109,34 +106,18 @@ _REASON_WORDS = {
 def answer_by_codes(report: Mapping[str, Any]) -> Answer:
     """The answer for readers of experiments who may not read reports: without a figure of one."""
     found = answer_of(report)
-    reasons = [AnswerReason(code=one.code, text=_REASON_WORDS[one.code]) for one in found.reasons]
+    reasons = [reason(one.code, _REASON_WORDS[one.code]) for one in found.reasons]
     return found.model_copy(update={"reasons": reasons})
 
 
 def concerns_of(report: Mapping[str, Any]) -> list[Concern]:
-    """The concerns, from the report's own outcomes and from its spec."""
-    found: list[Concern] = []
-    if raised_alarms(report):
-        found.append("attack-raised-alarm")
-    if report["utility"].get("degenerate"):
-        found.append("model-decides-nothing")
-    elif why_not_useful(report) is not None:
-        found.append("model-not-shown-useful")
-    if report["utility"].get("too_good"):
-        found.append("model-too-good")
-    if report["gate_outcome"] == "fail":
-        found.append("gates-failed")
-    elif report["gate_outcome"] == "insufficient_evidence":
-        found.append("gates-lack-evidence")
-    if report["guarantee"]["kind"] == "none":
-        found.append("no-guarantee")
-    elif not is_in_force(report):
-        found.append("guarantee-not-in-force")
-    elif excludes_nothing(report):
-        found.append("guarantee-bounds-nothing")
-    elif not is_proven(report):
-        found.append("guarantee-not-proven")
-    return found
+    """What a sign-off states: of each kind of fault the first that is a concern."""
+    found = {
+        code
+        for kind in faults(report)
+        for code in islice((one.code for one in kind if one.code in CONCERN_WORDS), 1)
+    }
+    return [one for one in CONCERN_WORDS if one in found]
 
 
 def _suggestions(report: Mapping[str, Any]) -> Iterator[Advice]:

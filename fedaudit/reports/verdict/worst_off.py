@@ -7,7 +7,7 @@ from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME, OF_SELECTION, WIDE, gap_size, gap_words
 from fedaudit.reports.sections.outcome_words import favourable_words, group_words
-from fedaudit.reports.sections.part import AnswerReason
+from fedaudit.reports.sections.part import AnswerReason, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
@@ -28,8 +28,8 @@ def fairness_part(report: Mapping[str, Any]) -> str:
         sentences = [doubt_of_gaps(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
     for one in unknown[:_SHOWN]:
         metric = headline_metric(one)
-        reason = one["metrics"][metric]["reason"]
-        sentences.append(f"{metric} by {one['attribute']} is unknown: {reason}.")
+        why = one["metrics"][metric]["reason"]
+        sentences.append(f"{metric} by {one['attribute']} is unknown: {why}.")
     if (left := len(unknown) - _SHOWN) > 0:
         sentences.append(f"The same holds for {left} more attributes.")
     for attribute, values in (report["spec"]["fairness"].get("exclude") or {}).items():
@@ -79,7 +79,7 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
                 f"by {attribute} {metric} is {words}, {ends} above {size:g}, and no gate says that "
                 "this will do"
             )
-            found.append((gap["value"], AnswerReason(code="gap-not-judged", text=text)))
+            found.append((gap["value"], reason("gap-not-judged", text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
 
 
@@ -101,7 +101,7 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             most = _figure(interval["high"])
             found.append((interval["high"], f"{gate}: it may be as wide as {most}"))
     widest = max(found, key=lambda one: one[0], default=None)
-    return [AnswerReason(code="gap-may-be-wide", text=widest[1])] if widest else []
+    return [reason("gap-may-be-wide", widest[1])] if widest else []
 
 
 def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
