@@ -21,6 +21,10 @@ _MORE_TESTS = {
         "tests/api/people/test_audit_log.py",
         "tests/api/ledgers",
     ),
+    "fedaudit/privacy/accounting": (
+        *("tests/privacy/test_count_release.py", "tests/privacy/test_spending_plan.py"),
+        *("tests/privacy/declared", "tests/privacy/mechanisms", "tests/ledger"),
+    ),
     "fedaudit/privacy/noise": ("tests/training/test_mechanisms.py",),
 }
 """Tests elsewhere that are about a folder, beside those that mirror it."""

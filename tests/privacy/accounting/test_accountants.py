@@ -13,6 +13,7 @@ from fedaudit.privacy.accounting.accountant import (
     RdpAccountant,
     UnsupportedEventError,
 )
+from fedaudit.privacy.accounting.epsilon_tables import EpsilonTerms, pld_table
 from fedaudit.privacy.accounting.privacy_events import (
     Composed,
     FixedSizeSampled,
@@ -304,3 +305,17 @@ def test_epsilon_is_clipped_at_zero():
     assert (spent.epsilon, spent.warnings) == (0.0, ())
     two_stage = TwoStageAccountant(observer="server").compose(TwoStage(1.0, 1.0, 1e6, 1))
     assert two_stage.epsilon(1e-2) == 0.0
+
+
+def test_a_table_of_losses_bounds_every_number_of_rounds_and_ends_with_the_accountants_figure():
+    event = PoissonSampled(0.1, Gaussian(2.0))
+    terms = EpsilonTerms(adjacency="add-or-remove-one", observer="final_model", delta=DELTA)
+    table = pld_table(event, 40, terms)
+    exact = [
+        PldAccountant(adjacency="add-or-remove-one").compose(event, rounds).epsilon(DELTA)
+        for rounds in (1, 17, 40)
+    ]
+    assert table[0] == 0
+    assert table[40] == exact[-1]
+    assert (table[[1, 17]] >= exact[:2]).all()
+    assert table[[1, 17]] == pytest.approx(exact[:2], rel=0.05)
