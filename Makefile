@@ -35,8 +35,8 @@ ifeq ($(origin PYTHON),undefined)
 endif
 
 PYTEST_ARGS ?=
-# Half as many as there are processors beside one on each: tests wait for services that they start.
-TEST_PROCESSES ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
+# One more than there are processors, or that this process may use: tests wait for their services.
+TEST_PROCESSES ?= $(shell echo $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )))
 # What `make mutation` changes, and for how long it judges changes.
 MUTATE ?= fedaudit/ledger
 MINUTES ?= 30
