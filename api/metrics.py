@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.http.observation import NAME
 from api.shared.resources import Resources
-from fedaudit.version import __version__
+from fedaudit import __version__
 from models.database import SchemaState, schema_state
 from models.repositories import ServiceStateRepository
 from models.repositories.service import ServiceState

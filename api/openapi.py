@@ -34,6 +34,7 @@ from api.schemas.people import (
     WebhookRequest,
 )
 from api.schemas.reports import GatesRequest
+from fedaudit import __version__
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.declared.declared_report import DeclaredReport
 from fedaudit.reports.readings.readings import READINGS
@@ -45,7 +46,6 @@ from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
 from fedaudit.spec.sweeps import SweepSpec
-from fedaudit.version import __version__
 
 Responses = dict[int | str, dict[str, Any]]
 

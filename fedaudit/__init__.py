@@ -6,8 +6,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaudit.version import __version__
     from fedaudit_client.client import Client
+
+    __version__: str
 
 __all__ = ["Client", "__version__"]
 
@@ -19,7 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return Client
     if name == "__version__":
-        from fedaudit.version import __version__
+        from importlib.metadata import version
 
-        return __version__
+        return version(__name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

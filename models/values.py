@@ -1,12 +1,11 @@
 """What goes into repositories and comes out of them, where that is not a row as it stands."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, assert_never
 
-import numpy as np
-from numpy.typing import NDArray
+from fedaudit.stored import CostFigure
 
 LeakageRadius = float | Literal["adaptive"]
 
@@ -63,8 +62,6 @@ Cursor = tuple[Any, ...]
 Bound = tuple[str, Literal["lte", "gte"], float]
 """A final figure's column, the side, and the bound itself, which is included."""
 
-BudgetFigure = Literal["leakage", "log_ratio", "epsilon"]
-"""What a budget counts: n/nu by the paper's convention, the theorem's own sum, or an epsilon."""
 BudgetsAcross = Literal["service", "project"]
 """Whose spending a budget counts: every project's with the content, or, of data that were made up,
 one project's."""
@@ -198,7 +195,7 @@ class Budget:
     """One budget of a federation; `total` is None without a bound."""
 
     book: str
-    figure: BudgetFigure
+    figure: CostFigure
     delta: float | None
     adjacency: str | None
     observer: str | None
@@ -246,27 +243,6 @@ class LeakagePrice(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BookedCost:
-    """What one experiment has reserved of one figure while it may go on, or spent once it has
-    ended."""
-
-    experiment_id: str
-    federation_id: str
-    figure: BudgetFigure
-    observer: str
-    terms: str
-    """The adjacency of an epsilon; radius and clip of a leakage."""
-    unit: str | None
-    unit_key: str
-    delta: float
-    amount: float
-    curve: NDArray[np.float64] | None
-    """Renyi divergences of an epsilon."""
-    enlarged: bool
-    """Whether the curve is of more than the epsilon in `amount` was computed for."""
-
-
 @dataclass(frozen=True)
 class StackPlace:
     """Which units can be run together: those of one key."""
@@ -298,69 +274,6 @@ class ReclaimedUnit:
     state: str
     attempts: int
     reason: str
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LedgerRow:
-    """One packed ledger row: parallel arrays over the round's m subjects. `inputs` has the keys
-    mechanism, n, noise_multiplier, radius (None: adaptive), radius_floor, clip, noise and
-    guarantee; and event, delta, adjacency and accountant, which with `epsilons` are None, or
-    missing, where the cost is not an epsilon with a delta. With `components`, a list of {name, n},
-    there are as many radii for each subject, side by side."""
-
-    round: int
-    release: int
-    subject_kind: str
-    observer: str
-    subjects: NDArray[np.int32]
-    outcomes: NDArray[np.integer[Any]]
-    radii: NDArray[np.float64]
-    releases: NDArray[np.int32]
-    clusters: NDArray[np.int16]
-    inputs: Mapping[str, Any]
-    digest: bytes
-    link: bytes
-    interrupted: bool = False
-    epsilons: NDArray[np.float64] | None = None
-    declaration: bytes | None = None
-    """Of a declared round, the keyed hash of what it declared beside its entries."""
-
-    @property
-    def key(self) -> Cursor:
-        """What no two rows of a ledger have in common, and rows are ordered by."""
-        return (self.round, self.release, self.subject_kind, self.observer)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundRow:
-    """One round's figures."""
-
-    round: int
-    selection_loss: float | None = None
-    validation_loss: float | None = None
-    accuracy: float | None = None
-    cluster_sizes: Sequence[int] = ()
-    separation: float | None = None
-    collapsed: bool = False
-    leakage_median: float | None = None
-    leakage_max: float | None = None
-    epsilon_max: float | None = None
-    demographic_parity_difference: float | None = None
-    equalized_odds_difference: float | None = None
-    equal_opportunity_difference: float | None = None
-    leakage_by_cluster: Sequence[Mapping[str, Any]] | None = None
-    """Objects of cluster, clients, leakage_median and leakage_max."""
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FairnessRow:
-    """One attribute's figures ({metric, value, reason}) and counts ([groups][4]) in one round."""
-
-    round: int
-    attribute: str
-    figures: Sequence[Mapping[str, Any]]
-    counts: Any
 
 
 @dataclass(frozen=True)

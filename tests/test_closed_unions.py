@@ -22,7 +22,7 @@ from tests.sabotage import PACKAGES, Sabotaged, sabotage
 
 UNIONS = {
     *("AccountantName", "ActivationName", "AnyEvent", "AttackFigure", "AttackSpec", "Adjacency"),
-    *("Baseline", "BudgetFigure", "Clustering", "Cohort", "Dealt", "DrawnStart", "Distribution"),
+    *("Baseline", "CostFigure", "Clustering", "Cohort", "Dealt", "DrawnStart", "Distribution"),
     *("Encoding", "FederationSpec", "FederationStatus", "FileSpec", "Form", "GateOp"),
     *("GuaranteeKind", "LayerSpec", "Loss", "NoiseLaw", "Observer", "PoolingName", "PrivacySpec"),
     *("PrivacyUnit", "ReportForm", "RuleOp", "SingleEvent", "RunEnd", "Status", "StoppedBy"),

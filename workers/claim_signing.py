@@ -8,10 +8,10 @@ from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.claims import claims_of
 from fedaudit.reports.verification.verification import verify
+from fedaudit.stored import LedgerRow
 from models.clock import utc_now
 from models.database import Database
 from models.repositories.ledger import stored_rows
-from models.values import LedgerRow
 from workers.flush import RunningExperiment
 
 _ROWS = 500

@@ -33,6 +33,7 @@ from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.stored import LedgerRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -48,7 +49,6 @@ from models.repositories import (
     gathered_writes,
 )
 from models.tables.experiments import Experiment
-from models.values import FairnessRow, LedgerRow, RoundRow
 from workers.context import ProjectFiles
 from workers.proof.signing import witness_of_resumed
 
@@ -110,9 +110,8 @@ class DatabaseSink:
 
     def write(self, block: Block) -> None:
         self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])
-        self._rounds.insert(*self._owner, [RoundRow(**vars(one)) for one in block.rounds])
-        fairness = [FairnessRow(**vars(one)) for one in block.fairness]
-        FairnessRepository(self._session).insert(*self._owner, fairness)
+        self._rounds.insert(*self._owner, block.rounds)
+        FairnessRepository(self._session).insert(*self._owner, block.fairness)
 
     def hashed_rows(self) -> Iterator[Row]:
         return self._ledger.digests(self._id)

@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from standardwebhooks import Webhook
 
-from fedaudit.version import __version__
+from fedaudit import __version__
 from infrastructure.outbound import AddressRefusedError, Resolve, UnansweredError, post
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings

@@ -29,10 +29,10 @@ from fedaudit.reports.sections.utility import ENDING_WORDS
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
+from fedaudit.stored import FairnessRow, RoundRow
 from models.clock import utc_now
 from models.repositories import FederationRepository, ReportRepository, SweepRepository
 from models.tables.experiments import Experiment
-from models.values import FairnessRow, RoundRow
 from models.vocabulary import ENDED
 
 Report = Mapping[str, Any]

@@ -25,10 +25,10 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import Clip, Delta, Epsilon, Radius
 from fedaudit.spec.registration import Registration, parse_registration
 from fedaudit.spec.sources import FederationId, FilePath
+from fedaudit.stored import CostFigure
 from models.tables.federations import Erasure, Federation
 from models.values import (
     Budget,
-    BudgetFigure,
     BudgetsAcross,
     FederationStatus,
     Gap,
@@ -361,7 +361,7 @@ class BudgetBody(BaseModel):
     """
 
     book: str
-    figure: BudgetFigure
+    figure: CostFigure
     delta: float | None
     adjacency: str | None
     observer: str | None
@@ -424,7 +424,7 @@ class BudgetBody(BaseModel):
         )
 
 
-_OTHER_FIGURE: dict[BudgetFigure, str] = {
+_OTHER_FIGURE: dict[CostFigure, str] = {
     "epsilon": "its cost is counted as leakage, another figure that cannot be added",
     "leakage": "its cost is counted as an epsilon, another figure that cannot be added",
     "log_ratio": "the theorem has no sum for it: that needs laplace-l2 with a fixed radius and a "
@@ -458,7 +458,7 @@ class BudgetList(BaseModel):
     items: list[BudgetBody]
 
 
-_HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False, "log_ratio": False}
+_HAS_PARTS: dict[CostFigure, bool] = {"epsilon": True, "leakage": False, "log_ratio": False}
 """Whether a figure means something only with a delta, an adjacency and an observer."""
 
 
@@ -466,7 +466,7 @@ class BudgetSetting(Body):
     """What may be spent of one figure in one book, in all."""
 
     book: Literal["simulation", "release"]
-    figure: BudgetFigure
+    figure: CostFigure
     total: Annotated[float, Field(ge=0, le=_MAX_VALUE)] | None
     """Null removes the bound; spending is booked all the same."""
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None

@@ -17,6 +17,7 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.stored import CostFigure
 from models.repositories import Budgets
 from models.repositories.budgets.counting import (
     EpsilonCost,
@@ -26,7 +27,7 @@ from models.repositories.budgets.counting import (
 )
 from models.repositories.budgets.reading import with_gaps
 from models.repositories.webhooks import announcing_low
-from models.values import Budget, BudgetFigure, LeakageTerms
+from models.values import Budget, LeakageTerms
 
 
 def set_budget(call: Call, federation_id: str, setting: BudgetSetting) -> list[BudgetBody]:
@@ -72,7 +73,7 @@ def _check_owner(budget: Budget, federation_id: str) -> None:
     )
 
 
-_FIGURES: dict[BudgetFigure, str] = {
+_FIGURES: dict[CostFigure, str] = {
     "leakage": "a leakage",
     "log_ratio": "a log-ratio by the theorem",
     "epsilon": "an epsilon",

@@ -36,10 +36,11 @@ from fedaudit.runs.proposed_experiment import (
 )
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration
+from fedaudit.stored import CostFigure
 from models.clock import seconds_from_now
 from models.repositories import PendingUploadRepository
 from models.tables.federations import Federation, PendingUpload
-from models.values import BudgetFigure, NewFile
+from models.values import NewFile
 
 if TYPE_CHECKING:
     from fedaudit.federations.proposals.column_survey import Survey
@@ -98,7 +99,7 @@ def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExper
     )
 
 
-def _left(budgets: Sequence[BudgetBody], figure: BudgetFigure) -> float | None:
+def _left(budgets: Sequence[BudgetBody], figure: CostFigure) -> float | None:
     """The smallest remainder of a figure; None where no total is set. Raises ProblemError where
     nothing is left."""
     of_figure = [one.remaining for one in budgets if one.figure == figure]

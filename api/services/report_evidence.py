@@ -24,6 +24,7 @@ from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import Verification as Verified
 from fedaudit.reports.verification.verification import verify as verify_evidence
+from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import (
     ErasureRepository,
@@ -38,7 +39,6 @@ from models.repositories import (
 from models.repositories.ledger import stored_rows
 from models.tables.experiments import Experiment, LaterAttacks, SignOff
 from models.tables.ledger import DeclaredLedger, RunLogEntry, SigningKey
-from models.values import LedgerRow
 from models.vocabulary import ENDED
 
 _ROWS = 500

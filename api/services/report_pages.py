@@ -19,10 +19,10 @@ from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_pag
 from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
 from fedaudit.reports.page.later_attempts import LaterAttempt, later_attempts
 from fedaudit.spec.canonical import canonical_json
+from fedaudit.stored import FairnessRow, RoundRow
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment, LaterAttacks
-from models.values import FairnessRow, RoundRow
 
 DossierForm = Literal["json", "html", "pdf", "zip"]
 MAX_ROUNDS = 2000

@@ -31,6 +31,7 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
+from fedaudit.stored import BookedCost
 from fedaudit.sweeps.report_section import CellPlace, larger_sums, named_figures, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, sweep_table
@@ -43,7 +44,6 @@ from models.repositories import (
 )
 from models.repositories.sweeps import SweepState
 from models.tables.experiments import Sweep
-from models.values import BookedCost
 from models.vocabulary import ENDED
 
 log = structlog.get_logger()

@@ -32,9 +32,9 @@ from fedaudit.fairness.gaps import group_rates
 from fedaudit.ledger.columns import LedgerColumns, columns_of_rows, ledger_columns
 from fedaudit.spec.metrics import COUNTS, RATES
 from fedaudit.spreadsheet import plain_text
+from fedaudit.stored import FairnessRow, LedgerRow, RoundRow
 from models.database import Database
 from models.repositories import FairnessRepository, LedgerRepository, RoundRepository
-from models.values import FairnessRow, LedgerRow, RoundRow
 
 Row = TypeVar("Row")
 Block = TypeVar("Block", bound=Sized)

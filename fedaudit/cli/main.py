@@ -125,7 +125,7 @@ def options(
 @app.command()
 def version(*, as_json: AsJson = False) -> None:
     """Print the version."""
-    from fedaudit.version import __version__
+    from fedaudit import __version__
 
     if as_json:
         write_json({"version": __version__}, pretty=False)

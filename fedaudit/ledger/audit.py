@@ -21,11 +21,8 @@ from fedaudit.ledger.encoding import (
 )
 from fedaudit.ledger.rows import (
     InputsReader,
-    Key,
-    StoredRow,
     UnreadableRow,
     charges_report,
-    key_of,
     names_of_subjects,
     place_of,
     place_of_key,
@@ -33,6 +30,7 @@ from fedaudit.ledger.rows import (
 )
 from fedaudit.ledger.statements import ErasedNames, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
+from fedaudit.stored import Key, LedgerRow
 
 STANDS_FOR_ALL = "everyone"
 """Of a ledger that charges all alike: a name that is no client's."""
@@ -99,7 +97,7 @@ class LedgerAudit:
         self.miscounted = Places()
         self.disordered = Places()
 
-    def read(self, rows: Sequence[StoredRow | UnreadableRow]) -> list[EntryColumns]:
+    def read(self, rows: Sequence[LedgerRow | UnreadableRow]) -> list[EntryColumns]:
         """Check the next rows; returns the entries that they form, in their order.
 
         A long ledger is read in `batches`.
@@ -107,7 +105,7 @@ class LedgerAudit:
         found: list[EntryColumns] = []
         for readable, some in groupby(rows, key=lambda row: not isinstance(row, UnreadableRow)):
             if readable:
-                for inputs, same in alike(cast(Iterator[StoredRow], some), self._reader):
+                for inputs, same in alike(cast(Iterator[LedgerRow], some), self._reader):
                     found += self._read(same, inputs)
             else:
                 for row in cast(Iterator[UnreadableRow], some):
@@ -119,7 +117,7 @@ class LedgerAudit:
         return found
 
     def _read(
-        self, rows: Sequence[StoredRow], inputs: MechanismParameters | None
+        self, rows: Sequence[LedgerRow], inputs: MechanismParameters | None
     ) -> list[EntryColumns]:
         """The same of rows that are alike; where they form no entries, of each by itself."""
         entries, digests = self._entries(rows, inputs)
@@ -132,7 +130,7 @@ class LedgerAudit:
         return [entries]
 
     def _entries(
-        self, rows: Sequence[StoredRow], inputs: MechanismParameters | None
+        self, rows: Sequence[LedgerRow], inputs: MechanismParameters | None
     ) -> tuple[EntryColumns | None, Sequence[bytes]]:
         """The entries of rows and the digest of each; None where one forms none."""
         first = rows[0]
@@ -149,7 +147,7 @@ class LedgerAudit:
         return None, [_NO_DIGEST] * len(rows)
 
     def _chain(
-        self, rows: Sequence[StoredRow], entries: EntryColumns | None, digests: Sequence[bytes]
+        self, rows: Sequence[LedgerRow], entries: EntryColumns | None, digests: Sequence[bytes]
     ) -> None:
         """Follow the chain over the rows; `digests` were computed."""
         more: Container[int] = () if entries is None else _with_more_than_encoded(entries)
@@ -189,19 +187,19 @@ class LedgerAudit:
         faults = (self.unreadable, self.altered, self.miscounted, self.disordered)
         return self.unchained is None and not any(found.count for found in faults)
 
-    def _stored_digest(self, row: StoredRow, computed: bytes) -> bytes:
+    def _stored_digest(self, row: LedgerRow, computed: bytes) -> bytes:
         """The digest of the row as it was with its real names; `computed` is that without them."""
         assert self._erased is not None
         try:
-            self._erased.add((*key_of(row), computed))
+            self._erased.add((*row.key, computed))
         except _NOT_AN_ENTRY:
             self.altered.add(place_of(row))
         if computed == _NO_DIGEST or len(row.digest) != len(_NO_DIGEST):
             return _NO_DIGEST
         return row.digest
 
-    def _place(self, row: StoredRow, digest: bytes) -> None:
-        key = key_of(row)
+    def _place(self, row: LedgerRow, digest: bytes) -> None:
+        key = row.key
         try:
             if self._before is not None and not self._before < key:
                 self.disordered.add(place_of(row))
@@ -228,12 +226,12 @@ class LedgerAudit:
             self.miscounted.add(place_of_key(entries.keys[wrong]))
 
 
-def _declares_otherwise(row: StoredRow) -> bool:
+def _declares_otherwise(row: LedgerRow) -> bool:
     """Whether a declaration is not a hash, so the row belongs to no round."""
     return row.declaration is not None and len(row.declaration) != len(_NO_DIGEST)
 
 
-def _placed(rows: Sequence[StoredRow], entries: EntryColumns | None) -> list[bytes]:
+def _placed(rows: Sequence[LedgerRow], entries: EntryColumns | None) -> list[bytes]:
     """The clusters of each row as its link hashes them."""
     if entries is None:
         return [placed_bytes(np.asarray(row.clusters)) for row in rows]
@@ -271,7 +269,7 @@ class ErasingLedger:
         self._hash = LedgerHash()
         self._hashed = 0
 
-    def read(self, rows: Sequence[StoredRow]) -> None:
+    def read(self, rows: Sequence[LedgerRow]) -> None:
         """Take the next rows in."""
         for entries in self._audit.read(rows):
             digests = self._encoder.digests(entries)

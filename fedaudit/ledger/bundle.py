@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fedaudit.ledger.encoding import SALT_BYTES
-from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
+from fedaudit.ledger.rows import LineReader, UnreadableRow, to_line
 from fedaudit.ledger.statements import PublicKey
 from fedaudit.spec.audits import is_audit
 from fedaudit.spec.canonical import canonical_json
+from fedaudit.stored import LedgerRow
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Evidence:
     """DSSE envelopes, oldest first."""
     keys: Sequence[PublicKey]
     """Keys that came with the evidence and prove nothing about the signer."""
-    rows: Iterable[StoredRow | UnreadableRow] = ()
+    rows: Iterable[LedgerRow | UnreadableRow] = ()
     """The ledger in its order; read once."""
     sign_offs: Sequence[Any] = ()
     """DSSE envelopes, oldest first."""
@@ -294,7 +295,7 @@ class NotABundleError(Exception):
     """The file is not a bundle of a version known here."""
 
 
-def bundle_chunks(evidence: Evidence, rows: Iterable[StoredRow]) -> Iterator[bytes]:
+def bundle_chunks(evidence: Evidence, rows: Iterable[LedgerRow]) -> Iterator[bytes]:
     """The bytes of a bundle, made while the rows are read: memory use does not grow with them.
 
     Raises ValueError for a part that has no canonical JSON.
@@ -570,7 +571,7 @@ def read_keys(values: Sequence[Any], faults: list[Fault]) -> tuple[list[PublicKe
     return found, compromised
 
 
-def _rows(archive: zipfile.ZipFile, faults: list[Fault]) -> Iterator[StoredRow | UnreadableRow]:
+def _rows(archive: zipfile.ZipFile, faults: list[Fault]) -> Iterator[LedgerRow | UnreadableRow]:
     number, reader = 0, LineReader()
     try:
         with archive.open(LEDGER) as member:

@@ -16,26 +16,24 @@ from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32
 from fedaudit.ledger.rows import (
     OUTCOMES,
     InputsReader,
-    Key,
     LedgerEntry,
     Outcome,
     OutcomeName,
-    StoredRow,
     UnreadableRow,
     charges_report,
-    key_of,
     listed,
     names_of_subjects,
 )
 from fedaudit.privacy.accounting.privacy_events import Component, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
+from fedaudit.stored import Key, LedgerRow
 
 _RELEASED = int(Outcome.RELEASED)
 _COLUMNS = ("subjects", "outcomes", "radii", "releases", "clusters")
 _ROWS_AT_ONCE = 256
 _SUBJECTS_AT_ONCE = 1 << 15
-_AnyRow = TypeVar("_AnyRow", bound=StoredRow | UnreadableRow)
+_AnyRow = TypeVar("_AnyRow", bound=LedgerRow | UnreadableRow)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +70,7 @@ class EntryColumns:
         return cls._joined(entries, entries[0].inputs)
 
     @classmethod
-    def of_rows(cls, rows: Sequence[StoredRow], inputs: MechanismParameters) -> "EntryColumns":
+    def of_rows(cls, rows: Sequence[LedgerRow], inputs: MechanismParameters) -> "EntryColumns":
         """The same of stored rows whose inputs were read: at least one, which `alike` gave.
 
         Raises ValueError or TypeError where some row does not form an entry.
@@ -91,7 +89,7 @@ class EntryColumns:
 
     @classmethod
     def _joined(
-        cls, rows: Sequence[LedgerEntry] | Sequence[StoredRow], inputs: MechanismParameters
+        cls, rows: Sequence[LedgerEntry] | Sequence[LedgerRow], inputs: MechanismParameters
     ) -> "EntryColumns":
         def joined(name: str) -> NDArray[Any]:
             return np.concatenate([getattr(one, name) for one in rows])
@@ -104,7 +102,7 @@ class EntryColumns:
         return cls(
             inputs=inputs,
             subject_kind=rows[0].subject_kind,
-            keys=[key_of(one) for one in rows],
+            keys=[(one.round, one.release, one.subject_kind, one.observer) for one in rows],
             interrupted=[one.interrupted for one in rows],
             sizes=np.array([len(one.subjects) for one in rows], np.int64),
             subjects=joined("subjects"),
@@ -191,11 +189,11 @@ def batches(rows: Iterable[_AnyRow]) -> Iterator[list[_AnyRow]]:
 
 
 def alike(
-    rows: Iterable[StoredRow], reader: InputsReader
-) -> Iterator[tuple[MechanismParameters | None, list[StoredRow]]]:
+    rows: Iterable[LedgerRow], reader: InputsReader
+) -> Iterator[tuple[MechanismParameters | None, list[LedgerRow]]]:
     """Consecutive rows of one mechanism and kind of subject that charge the same people, with their
     inputs; None where these are none."""
-    together: list[StoredRow] = []
+    together: list[LedgerRow] = []
     inputs: MechanismParameters | None = None
     for row in rows:
         known = reader.known(row)
@@ -209,7 +207,7 @@ def alike(
         yield inputs, together
 
 
-def columns_of_rows(rows: Iterable[StoredRow]) -> Iterator[EntryColumns]:
+def columns_of_rows(rows: Iterable[LedgerRow]) -> Iterator[EntryColumns]:
     """The entries of stored rows that are believed. Raises ValueError or TypeError where one does
     not form an entry."""
     for inputs, same in alike(rows, InputsReader()):
@@ -218,19 +216,19 @@ def columns_of_rows(rows: Iterable[StoredRow]) -> Iterator[EntryColumns]:
         yield EntryColumns.of_rows(same, inputs)
 
 
-def entry_of(row: StoredRow) -> LedgerEntry:
+def entry_of(row: LedgerRow) -> LedgerEntry:
     """The entry that one row holds. Raises as `columns_of_rows` does."""
     [entries] = columns_of_rows([row])
     return next(entries.entries())
 
 
-def _people(row: StoredRow) -> tuple[str, bool]:
+def _people(row: LedgerRow) -> tuple[str, bool]:
     return row.subject_kind, charges_report(row.observer)
 
 
-def _check_types(row: StoredRow) -> None:
+def _check_types(row: LedgerRow) -> None:
     """Raises TypeError where a column of SQLite holds a value of another type."""
-    if tuple(map(type, key_of(row))) != (int, int, str, str):
+    if tuple(map(type, row.key)) != (int, int, str, str):
         raise TypeError("round, release, kind and observer must be (int, int, str, str)")
     if not isinstance(row.interrupted, bool):
         raise TypeError("interrupted must be a bool")

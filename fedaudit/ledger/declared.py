@@ -19,7 +19,7 @@ import numpy as np
 from fedaudit.arrays import Floats, Ints32
 from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, genesis, link
-from fedaudit.ledger.rows import LedgerEntry, Outcome, StoredRow, place_of
+from fedaudit.ledger.rows import LedgerEntry, Outcome, place_of
 from fedaudit.privacy.accounting.privacy_events import (
     DECLARED,
     Composed,
@@ -39,6 +39,7 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import LedgerTerms
+from fedaudit.stored import LedgerRow
 
 _EVERYONE = np.zeros(1, dtype=np.int32)
 _ACCOUNTANT = "rdp"
@@ -350,7 +351,7 @@ class Replay:
         self._encoder = EntryEncoder(names)
         self.charged.histories.enter(names)
 
-    def read(self, row: StoredRow) -> None:
+    def read(self, row: LedgerRow) -> None:
         """The next entry. Raises ValueError where it is none of this ledger's terms, or declares
         otherwise than the entry of the same round before it."""
         entry = entry_of(row)

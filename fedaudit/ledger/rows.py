@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParamete
 from fedaudit.privacy.count_release import CountRelease
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.fairness import HeldOutUnit
+from fedaudit.stored import Key, LedgerRow
 
 OutcomeName = Literal["released", "refused", "withheld"]
 
@@ -158,73 +159,12 @@ def report_entry(
     )
 
 
-class StoredRow(Protocol):
-    """The fields of every stored row: parallel arrays over its subjects, and the rest."""
-
-    @property
-    def round(self) -> int: ...
-    @property
-    def release(self) -> int: ...
-    @property
-    def subject_kind(self) -> str: ...
-    @property
-    def observer(self) -> str: ...
-    @property
-    def subjects(self) -> Ints32: ...
-    @property
-    def outcomes(self) -> NDArray[np.integer[Any]]: ...
-    @property
-    def radii(self) -> Floats:
-        """The values of a subject's components are adjacent."""
-        ...
-
-    @property
-    def releases(self) -> Ints32: ...
-    @property
-    def clusters(self) -> Ints16: ...
-    @property
-    def epsilons(self) -> Floats | None: ...
-    @property
-    def inputs(self) -> Mapping[str, Any]: ...
-    @property
-    def digest(self) -> bytes: ...
-    @property
-    def link(self) -> bytes: ...
-    @property
-    def interrupted(self) -> bool: ...
-    @property
-    def declaration(self) -> bytes | None:
-        """What the link holds of a declared round beside its entries."""
-        ...
-
-
 @dataclass(frozen=True)
 class UnreadableRow:
     """A row that could not be read."""
 
     place: str
     reason: str
-
-
-@dataclass(frozen=True, eq=False)
-class BundledRow:
-    """A row from a bundle."""
-
-    round: int
-    release: int
-    subject_kind: str
-    observer: str
-    interrupted: bool
-    inputs: Mapping[str, Any]
-    subjects: Ints32
-    outcomes: Ints16
-    radii: Floats
-    releases: Ints32
-    clusters: Ints16
-    epsilons: Floats | None
-    digest: bytes
-    link: bytes
-    declaration: bytes | None = None
 
 
 _ARRAYS = {
@@ -236,7 +176,7 @@ _ARRAYS = {
     "epsilons": np.float64,
 }
 _FLOATS = ("radii", "epsilons")
-_FIELDS = tuple(BundledRow.__dataclass_fields__)
+_FIELDS = tuple(LedgerRow.__dataclass_fields__)
 _DECLARATION = _FIELDS[-1]
 _HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
@@ -246,18 +186,9 @@ _OTHER_FORM = "is not in the form in which ledger lines are written"
 _NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 
-Key = tuple[int, int, str, str]
-"""Round, release, subject kind and observer of an entry."""
-
-
-def key_of(row: StoredRow | LedgerEntry) -> Key:
-    """The key of a row; its parts may have other types than they should."""
-    return row.round, row.release, row.subject_kind, row.observer
-
-
-def place_of(row: StoredRow) -> str:
+def place_of(row: LedgerRow) -> str:
     """The position of a row, for messages."""
-    return place_of_key(key_of(row))
+    return place_of_key(row.key)
 
 
 def place_of_key(key: Key) -> str:
@@ -287,7 +218,7 @@ class InputsReader:
         self._fields: Mapping[str, Any] | None = None
         self._inputs: MechanismParameters | None = None
 
-    def known(self, row: StoredRow) -> MechanismParameters | None:
+    def known(self, row: LedgerRow) -> MechanismParameters | None:
         """The row's inputs, the same object for the same fields; None where they are none."""
         if row.inputs is not self._fields:
             self._fields = row.inputs
@@ -298,7 +229,7 @@ class InputsReader:
         return self._inputs
 
 
-def to_line(row: StoredRow) -> bytes:
+def to_line(row: LedgerRow) -> bytes:
     """The row as a line of JSON, with fields in a fixed order; an absent number is null.
 
     Components are written among the parameters only where there are any, and the declaration of a
@@ -325,7 +256,7 @@ class LineReader:
         self._text = b""
         self._inputs: Mapping[str, Any] = {}
 
-    def row(self, line: bytes) -> BundledRow:
+    def row(self, line: bytes) -> LedgerRow:
         """The row of a line.
 
         Raises ValueError where the line is not, byte for byte, what `to_line` gives.
@@ -341,7 +272,7 @@ class LineReader:
         except (ValueError, TypeError, OverflowError):
             raise ValueError("has a column of numbers out of range") from None
         hashes = {name: bytes.fromhex(value[name]) for name in _HASHES if name in value}
-        return BundledRow(**{**value, **arrays, **hashes, "inputs": self._shared(value["inputs"])})
+        return LedgerRow(**{**value, **arrays, **hashes, "inputs": self._shared(value["inputs"])})
 
     def _shared(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """By their text: numbers of different types may be equal, and have other bytes."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 import numpy as np
@@ -36,41 +36,8 @@ from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntry
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
+from fedaudit.stored import FairnessRow, RoundRow
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds, RoundColumns
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundFigures:
-    """One round's figures. Each that is None has its reason in `reasons`."""
-
-    round: int
-    selection_loss: float | None
-    validation_loss: float | None
-    accuracy: float | None
-    cluster_sizes: Sequence[int]
-    separation: float | None
-    collapsed: bool
-    leakage_median: float | None
-    leakage_max: float | None
-    epsilon_max: float | None
-    demographic_parity_difference: float | None
-    equalized_odds_difference: float | None
-    equal_opportunity_difference: float | None
-    leakage_by_cluster: Sequence[ClusterLeakage] | None
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FairnessFigures:
-    """One sensitive attribute's figures in one round that was validated."""
-
-    round: int
-    attribute: str
-    figures: Sequence[Mapping[str, Any]]
-    """Objects of metric, value and reason."""
-    counts: Ints
-    """[groups, 4], as in RoundRecord; [0, 4] where no outcome is favourable. Confidential."""
-
 
 _REPORT = 0
 """The round under which the report's noise is drawn, before the first of training."""
@@ -138,7 +105,7 @@ def fairness_of_rounds(
     played: RoundColumns,
     *,
     rounder: Rounder | None = None,
-) -> list[FairnessFigures]:
+) -> list[FairnessRow]:
     """The figures of each round that was validated, attribute after attribute.
 
     `disclosures`: of each attribute, [validated rounds, groups], decided from the rows that the
@@ -149,7 +116,7 @@ def fairness_of_rounds(
     if not len(validated):
         return []
     rounds, pooled = played.round[validated].tolist(), played.pooled(validated)
-    found: list[FairnessFigures] = []
+    found: list[FairnessRow] = []
     for attribute, disclosure in disclosures.items():
         counts = pooled[attribute]
         if spec.fairness.noise is None:
@@ -160,7 +127,7 @@ def fairness_of_rounds(
         if not spec.declares_outcome:
             counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         found += [
-            FairnessFigures(
+            FairnessRow(
                 round=round_,
                 attribute=attribute,
                 figures=[figure._asdict() for figure in figures],
@@ -200,10 +167,10 @@ def figures_of_rounds(
     run: Run,
     played: RoundColumns,
     recorded: RecordedRounds,
-    fairness: Sequence[FairnessFigures],
+    fairness: Sequence[FairnessRow],
     *,
     by_cluster: Sequence[Sequence[ClusterLeakage]] | None,
-) -> list[RoundFigures]:
+) -> list[RoundRow]:
     """The figures of rounds that the run's ledger has `recorded`.
 
     `fairness`: of each attribute in those that were validated; `by_cluster`: by round, None where
@@ -241,7 +208,7 @@ def figures_of_rounds(
             if value is None and name not in reasons:
                 reasons[name] = _why_missing(name, place, inputs)
         found.append(
-            RoundFigures(
+            RoundRow(
                 round=round_,
                 cluster_sizes=tuple(sizes[at]),
                 collapsed=collapsed,
@@ -254,7 +221,7 @@ def figures_of_rounds(
 
 
 def _gaps_of_round(
-    groups: Sequence[str], fairness: FairnessFigures | None, reasons: dict[str, str]
+    groups: Sequence[str], fairness: FairnessRow | None, reasons: dict[str, str]
 ) -> dict[str, float | None]:
     """The gaps of the only attribute, where there is just one; reasons go into `reasons`."""
     if fairness is None:
@@ -308,8 +275,8 @@ class Block:
     """Everything that a sink keeps of some rounds of one run."""
 
     ledger: Sequence[WrittenEntry]
-    rounds: Sequence[RoundFigures]
-    fairness: Sequence[FairnessFigures]
+    rounds: Sequence[RoundRow]
+    fairness: Sequence[FairnessRow]
 
 
 def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool = False) -> Block:
@@ -320,8 +287,8 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
     is made next; the held-out people are charged for it before anything of them is published.
     """
     ledger: list[WrittenEntry] = []
-    rounds: list[RoundFigures] = []
-    fairness: list[FairnessFigures] = []
+    rounds: list[RoundRow] = []
+    fairness: list[FairnessRow] = []
     for part in _parts(run, played):
         ledger += _record_interrupted(run, up_to=int(part.round[0]))
         recorded = run.ledger.record_rounds(part)
@@ -402,9 +369,9 @@ class MemorySink:
         """`ledger_context`: that of the run."""
         self._account = ledger_context
         self._written: list[WrittenEntry] = []
-        self.rounds: list[RoundFigures] = []
+        self.rounds: list[RoundRow] = []
         """The figures of each round."""
-        self.fairness: list[FairnessFigures] = []
+        self.fairness: list[FairnessRow] = []
         """Those of each attribute in rounds that were validated. Counts are confidential."""
 
     # What these do is said in `RunSink`.

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
 
-from fedaudit.arrays import Floats
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import HeldOutContext, LedgerContext
@@ -25,7 +24,7 @@ from fedaudit.spec.experiment import ExperimentSpec, document_hash
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.privacy import NoisedUpdates
-from fedaudit.sweeps.sweep_costs import CostFigure
+from fedaudit.stored import BookedCost, CostFigure
 from fedaudit.training.base.cell import Cell
 
 
@@ -284,30 +283,12 @@ def _profile(federation: Federation) -> dict[str, Any]:
     return known
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RunCost:
-    """One figure of one run; see `sweep_costs.BookedCost`."""
-
-    experiment_id: str
-    federation_id: str
-    """The fingerprint of its data."""
-    figure: CostFigure
-    observer: str = ""
-    terms: str
-    unit: str
-    unit_key: str
-    delta: float = 0.0
-    amount: float
-    curve: Floats | None = None
-    enlarged: bool = False
-
-
-def booked_costs(run: Run) -> list[RunCost]:
+def booked_costs(run: Run) -> list[BookedCost]:
     """The worst case of every round that the spec plans; nothing for training without noise."""
     mechanism, context = mechanism_of(run.spec), run.ledger.ledger_context
     unit, plan, inputs = mechanism.facts.unit, context.plan, context.inputs
     cost = partial(
-        RunCost,
+        BookedCost,
         experiment_id=run.experiment_id,
         federation_id=run.federation.fingerprint,
         unit=unit,

@@ -6,12 +6,11 @@ data, so for any choice among it. The figure of a single run does not cover it.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 from typing_extensions import TypedDict
 
-from fedaudit.arrays import Floats
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.number_text import bound_text
 from fedaudit.privacy.accounting.accountant import composed_epsilon
@@ -19,8 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.spec.experiment import ExperimentSpec
-
-CostFigure = Literal["leakage", "log_ratio", "epsilon"]
+from fedaudit.stored import BookedCost
 
 _UNPROTECTED = "a cell has no noise that can be counted, so nothing bounds what the sweep reveals"
 _MIXED_NOISE = (
@@ -45,38 +43,6 @@ _NOT_COMPOSED = (
     "composes them"
 )
 _ALL = ("leakage", "log_ratio_max", "epsilon")
-
-
-class BookedCost(Protocol):
-    """The cost of one run in one figure: reserved while it may go on, spent once it has ended."""
-
-    @property
-    def experiment_id(self) -> str: ...
-    @property
-    def federation_id(self) -> str: ...
-    @property
-    def figure(self) -> CostFigure: ...
-    @property
-    def observer(self) -> str: ...
-    @property
-    def terms(self) -> str:
-        """The adjacency of an epsilon; radius and clip of a leakage."""
-
-    @property
-    def unit(self) -> str | None: ...
-    @property
-    def unit_key(self) -> str: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def amount(self) -> float: ...
-    @property
-    def curve(self) -> Floats | None:
-        """Renyi divergences of an epsilon."""
-
-    @property
-    def enlarged(self) -> bool:
-        """Whether the curve is of more than the epsilon in `amount` was computed for."""
 
 
 class SweepEpsilon(TypedDict):

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, tuple_, update
 
+from fedaudit.stored import FairnessRow, RoundRow
 from models.arrays import to_json
 from models.clock import seconds_from_now, utc_now
 from models.repositories.base import ExperimentPartRepository, Repository
 from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
-from models.values import FairnessRow, RoundRow
 from models.vocabulary import ENDED
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from fedaudit.stored import LedgerRow
 from models.arrays import BINARY_RESULTS
 from models.clock import utc_now
 from models.database import Database
@@ -26,7 +27,7 @@ from models.repositories.base import ExperimentPartRepository, table_of
 from models.tables.experiments import Checkpoint, Experiment
 from models.tables.federations import ErasedLedger
 from models.tables.ledger import Ledger, LedgerCheckpoint, LedgerTotals, ReleaseIntent
-from models.values import Cursor, LedgerRow
+from models.values import Cursor
 
 _COLUMNS = tuple(one.name for one in fields(LedgerRow) if one.name != "inputs")
 _OWNER = ("experiment_id", "project_id")

@@ -9,13 +9,14 @@ import numpy as np
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import defer
 
+from fedaudit.stored import BookedCost
 from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import SETTLED
 from models.tables.experiments import Experiment, ReportSummary, Sweep, SweepCell
 from models.tables.ledger import Reservation
-from models.values import BookedCost, Cursor, Page
+from models.values import Cursor, Page
 
 _BOOKED = (
     *(Reservation.experiment_id, Reservation.federation_id, Reservation.figure),

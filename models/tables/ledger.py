@@ -24,9 +24,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+from fedaudit.stored import CostFigure
 from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
-from models.values import BudgetFigure
 
 
 class Ledger(Base):
@@ -326,7 +326,7 @@ class FederationBudget(Base):
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     book: Mapped[str] = mapped_column(Word, primary_key=True)
-    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
+    figure: Mapped[CostFigure] = mapped_column(Word, primary_key=True)
     delta: Mapped[float] = mapped_column(Double, primary_key=True)
     adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
     observer: Mapped[str] = mapped_column(Word, primary_key=True)
@@ -355,7 +355,7 @@ class Reservation(Base):
     experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True, index=True)
     book: Mapped[str] = mapped_column(Word, primary_key=True)
-    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
+    figure: Mapped[CostFigure] = mapped_column(Word, primary_key=True)
     delta: Mapped[float] = mapped_column(Double, primary_key=True)
     adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
     observer: Mapped[str] = mapped_column(Word, primary_key=True)

@@ -26,6 +26,7 @@ from fedaudit.reports.sections.material import FederationFacts, FinalFigures, Re
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.spec.parse import parse_spec
+from fedaudit.stored import FairnessRow, LedgerRow, RoundRow
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import (
@@ -41,7 +42,6 @@ from models.repositories import (
 )
 from models.tables.base import Base
 from models.tables.experiments import Experiment
-from models.values import FairnessRow, LedgerRow, RoundRow
 from models.values import FinalFigures as StoredFigures
 from models.vocabulary import SCOPES
 from tests.fairness.disclosures import disclosed_counts

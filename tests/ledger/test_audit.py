@@ -9,8 +9,9 @@ import pytest
 from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.columns import EntryColumns, entry_of, misfits
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import BundledRow, LedgerEntry, LineReader, UnreadableRow, to_line
+from fedaudit.ledger.rows import LedgerEntry, LineReader, UnreadableRow, to_line
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, layer_components
+from fedaudit.stored import LedgerRow
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")
@@ -30,9 +31,9 @@ INPUTS = MechanismParameters(
 )
 
 
-def row_of(inputs: MechanismParameters = INPUTS) -> BundledRow:
+def row_of(inputs: MechanismParameters = INPUTS) -> LedgerRow:
     """The only row of a ledger in which a delta is spent."""
-    row = BundledRow(
+    row = LedgerRow(
         round=1,
         release=0,
         subject_kind="client",
@@ -52,7 +53,7 @@ def row_of(inputs: MechanismParameters = INPUTS) -> BundledRow:
     return replace(row, digest=digest, link=link(genesis(ID), digest, row.clusters))
 
 
-def altered(row: BundledRow) -> int:
+def altered(row: LedgerRow) -> int:
     """How many rows do not have what their digests say."""
     audit = LedgerAudit(ID, NAMES, watch=())
     audit.read([row])
@@ -78,7 +79,7 @@ def test_a_metric_entry_has_no_delta(stray: dict[str, object]) -> None:
     assert altered(replace(row, inputs={**row.inputs, **stray})) == 1
 
 
-def chain(rounds: int = 4) -> list[BundledRow]:
+def chain(rounds: int = 4) -> list[LedgerRow]:
     """A ledger of some rounds, in the second of which the second client was refused."""
     rows, head, releases = [], genesis(ID), np.zeros(2, dtype=np.int32)
     for number in range(1, rounds + 1):
@@ -90,13 +91,13 @@ def chain(rounds: int = 4) -> list[BundledRow]:
     return rows
 
 
-def sealed(row: BundledRow, head: bytes) -> BundledRow:
+def sealed(row: LedgerRow, head: bytes) -> LedgerRow:
     """The row with the digest and link that belong to it."""
     digest = EntryEncoder(NAMES).digest(entry_of(row))
     return replace(row, digest=digest, link=link(head, digest, row.clusters))
 
 
-def audited(rows: list[BundledRow | UnreadableRow], *watch: int) -> LedgerAudit:
+def audited(rows: list[LedgerRow | UnreadableRow], *watch: int) -> LedgerAudit:
     audit = LedgerAudit(ID, NAMES, watch=watch)
     audit.read(rows)
     return audit
@@ -171,7 +172,7 @@ def test_counts_run_for_each_observer() -> None:
 
 
 def test_a_row_that_cannot_be_read_breaks_the_chain_once() -> None:
-    rows: list[BundledRow | UnreadableRow] = [*chain()]
+    rows: list[LedgerRow | UnreadableRow] = [*chain()]
     rows[1] = UnreadableRow("line 2", "is not JSON")
     audit = audited(rows)
     assert str(audit.unreadable) == "line 2: is not JSON"
@@ -218,7 +219,7 @@ def _found(audit: LedgerAudit) -> tuple[object, ...]:
 )
 def test_rows_together_show_what_they_show_one_by_one(change, erased):
     """An altered row hides nothing of its neighbours, with which it is read in one piece."""
-    rows: list[BundledRow | UnreadableRow] = [*chain(9)]
+    rows: list[LedgerRow | UnreadableRow] = [*chain(9)]
     for altered_row in (rows, [*rows[:6], UnreadableRow("there", "is gone"), *rows[6:]]):
         altered_row[4] = replace(altered_row[4], **change)  # type: ignore[type-var]
         together, apart = (LedgerAudit(ID, NAMES, watch=(3, 5, 9), erased=erased) for _ in range(2))
@@ -273,7 +274,7 @@ def test_a_round_in_which_nobody_released_is_an_entry() -> None:
             entry_of(replace(row, outcomes=np.array([wrong, 1], np.int16)))
 
 
-def declared(declaration: bytes | None) -> BundledRow:
+def declared(declaration: bytes | None) -> LedgerRow:
     """A row whose link holds what was declared beside it."""
     row = replace(row_of(), declaration=declaration)
     found = link(genesis(ID), row.digest, row.clusters, declaration=declaration)

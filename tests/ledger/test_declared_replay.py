@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.declared import ChargedEntries, Replay, RoundsSoFar, declared_entries
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
-from fedaudit.ledger.rows import BundledRow
 from fedaudit.privacy.declared.histories import Histories, charge_of, steps_of
 from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms
+from fedaudit.stored import LedgerRow
 
 _ID, _SECRET = "a ledger", bytes(32)
 _NAMES = ("a", "b", "c", "d")
@@ -41,7 +41,7 @@ _ROUND = st.tuples(
 
 def _entered(
     histories: Histories, releases: np.ndarray, number: int, event: dict[str, Any], names: list[str]
-) -> list[BundledRow]:
+) -> list[LedgerRow]:
     """The rows of a round of which the last client failed; not chained yet."""
     one = DeclaredRound.model_validate(
         {"round": number, "event": event, "participants": names[:-1], "failures": names[-1:]}
@@ -60,9 +60,9 @@ def _entered(
         failures=failures,
         releases=releases,
     )
-    columns = set(BundledRow.__dataclass_fields__) - {"inputs", "digest", "link", "declaration"}
+    columns = set(LedgerRow.__dataclass_fields__) - {"inputs", "digest", "link", "declaration"}
     return [
-        BundledRow(
+        LedgerRow(
             **{name: getattr(entry, name) for name in columns},
             inputs=entry.inputs.as_dict(),
             digest=EntryEncoder([EVERYONE, *_NAMES]).digest(entry),

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import entry_of, ledger_lines
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
-from fedaudit.ledger.rows import BundledRow, LedgerEntry, LineReader, stored_fields, to_line
+from fedaudit.ledger.rows import LedgerEntry, LineReader, stored_fields, to_line
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
     Component,
     MechanismParameters,
     layer_components,
 )
+from fedaudit.stored import LedgerRow
 
 NAMES = ("10001", "ä", "b", "a", "")
 INPUTS = MechanismParameters(
@@ -90,9 +91,9 @@ def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
     return EntryEncoder(names).digest(entry)
 
 
-def a_row(entry: LedgerEntry) -> BundledRow:
+def a_row(entry: LedgerEntry) -> LedgerRow:
     own = digest(entry, NAMES)
-    return BundledRow(
+    return LedgerRow(
         **stored_fields(entry), digest=own, link=link(genesis("x"), own, entry.clusters)
     )
 
@@ -301,7 +302,7 @@ def test_inputs_are_kept_as_values_of_json(inputs):
     assert MechanismParameters.from_dict(kept) == INPUTS
 
 
-def altered(row: BundledRow) -> bool:
+def altered(row: LedgerRow) -> bool:
     audit = LedgerAudit("x", NAMES, watch=())
     audit.read([row])
     return bool(audit.altered.count)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sqlalchemy.orm import Session
 
+from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
@@ -17,7 +18,6 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import Experiment
-from models.values import LedgerRow
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.leakage import leakage
+from fedaudit.stored import FairnessRow, RoundRow
 from models.database import Database
 from models.repositories import (
     Budgets,
@@ -18,7 +19,7 @@ from models.repositories import (
     fail_unit,
 )
 from models.tables.experiments import Event, Experiment
-from models.values import Claim, FairnessRow, LeakageTerms, RoundRow
+from models.values import Claim, LeakageTerms
 from tests.models.rows import add_experiment, add_project, at_once, ledger_row, queued
 
 

@@ -9,9 +9,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from fedaudit.ledger.columns import entry_of, ledger_lines
+from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import LedgerRepository
-from models.values import LedgerRow
 from tests.models.rows import LAPLACE, NAMES, ledger_row, queued
 
 _ARRAYS = ("subjects", "outcomes", "radii", "releases", "clusters")

@@ -9,7 +9,6 @@ import numpy as np
 from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
-from fedaudit.ledger.rows import BundledRow
 from fedaudit.ledger.statements import Checkpoint, SigningKey, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble
@@ -17,6 +16,7 @@ from fedaudit.reports.sections.material import FederationFacts, FinalFigures, Re
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
+from fedaudit.stored import LedgerRow
 
 KEY = SigningKey.generate()
 ID = "01890000-0000-7000-8000-000000000000"
@@ -53,7 +53,7 @@ N = 2
 class SignedRun:
     """Everything that a run left; a test changes what it likes."""
 
-    rows: list[BundledRow]
+    rows: list[LedgerRow]
     report: dict[str, Any] | None
     checkpoints: list[dict[str, Any]]
     key: SigningKey
@@ -89,7 +89,7 @@ def signed_run(key: SigningKey = KEY) -> SignedRun:
         totals[subjects[released]] += 1
         placed = np.where(released, number % 2, -1).astype(np.int16)
         clusters[subjects[released]] = placed[released]
-        row = BundledRow(
+        row = LedgerRow(
             round=number,
             release=0,
             subject_kind="client",
@@ -131,7 +131,7 @@ def _checkpoint(entries: int, head: bytes, status: str, key: SigningKey) -> dict
 
 
 def _report(
-    rows: list[BundledRow], totals: np.ndarray, clusters: np.ndarray, key: SigningKey
+    rows: list[LedgerRow], totals: np.ndarray, clusters: np.ndarray, key: SigningKey
 ) -> dict[str, Any]:
     keys = [(row.round, row.release, row.subject_kind, row.observer, row.digest) for row in rows]
     material = ReportMaterial(

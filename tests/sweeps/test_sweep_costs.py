@@ -7,14 +7,14 @@ import pytest
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.unit_key import MADE_UP
-from fedaudit.runs.experiment_plan import RunCost
+from fedaudit.stored import BookedCost
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.sweeps.sweep_table import OTHER_TERMS, CellFigures, SweepTable, sweep_table
 
 CURVE = 0.01 * np.array(RDP_ORDERS)
 FACTS = {"cost_kinds": ["epsilon"], "noises": ["release"], "guarantees": ["formal"]}
 LEAKAGE = {**FACTS, "cost_kinds": ["leakage"]}
-ONE = RunCost(
+ONE = BookedCost(
     experiment_id="a",
     federation_id="f",
     figure="epsilon",

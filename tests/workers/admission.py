@@ -16,6 +16,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.reports.report import report_hash
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
+from fedaudit.stored import LedgerRow, RoundRow
 from models.database import Database
 from models.identifiers import new_id
 from models.repositories import (
@@ -28,7 +29,7 @@ from models.repositories import (
     RoundRepository,
 )
 from models.tables.experiments import Experiment
-from models.values import LeakageTerms, LedgerRow, RoundRow
+from models.values import LeakageTerms
 
 SPEC: dict[str, Any] = {
     "name": "linear",

@@ -10,6 +10,7 @@ import workers.run_loop
 from fedaudit.privacy.accounting.accountant import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, RandomAllocated
 from fedaudit.privacy.leakage import leakage
+from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import (
     Budgets,
@@ -18,7 +19,6 @@ from models.repositories import (
     ReportRepository,
     RoundRepository,
 )
-from models.values import LedgerRow
 from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, experiment_of, ledger_of, spec_with, submit
 from tests.workers.epsilon_specs import central_by_blocks

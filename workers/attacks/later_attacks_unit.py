@@ -8,6 +8,7 @@ import structlog
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from fedaudit import __version__
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.ledger.statements import Envelope
 from fedaudit.reports.later import Basis, LaterStatement, judged_later
@@ -16,7 +17,6 @@ from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
-from fedaudit.version import __version__
 from models.clock import utc_now
 from models.repositories import (
     EventRepository,

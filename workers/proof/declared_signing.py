@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.declared import Declared, Replay, RoundsSoFar, changed_beside
 from fedaudit.ledger.encoding import ledger_hash
-from fedaudit.ledger.rows import StoredRow
 from fedaudit.ledger.statements import (
     DATABASE,
     TRAINER,
@@ -36,6 +35,7 @@ from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
+from fedaudit.stored import LedgerRow
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
@@ -147,7 +147,7 @@ def _check_subject(checkpoint: Checkpoint, row: DeclaredLedger) -> None:
 
 
 def read_to_end(
-    row: DeclaredLedger, start: Start, replay: Replay, entries: Iterable[StoredRow]
+    row: DeclaredLedger, start: Start, replay: Replay, entries: Iterable[LedgerRow]
 ) -> Sequence[Tally]:
     """Read the `entries` behind those that `replay` has read; returns its tallies as they were
     behind `start.covered`. Raises ValueError where they do not lead through the newest checkpoint

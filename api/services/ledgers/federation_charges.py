@@ -26,11 +26,12 @@ from fedaudit.privacy.declared.histories import (
     renyi_curve,
 )
 from fedaudit.spec.declared_ledgers import LedgerTerms
+from fedaudit.stored import CostFigure
 from models.repositories import Budgets
 from models.repositories.budgets.counting import EpsilonCost, Shortage, counts_for, counts_report
 from models.repositories.webhooks import announcing_low
 from models.tables.ledger import DeclaredLedger
-from models.values import Budget, BudgetFigure, LeakageTerms
+from models.values import Budget, LeakageTerms
 
 BOOK = "release"
 """A trainer that wants no budget charged names no federation."""
@@ -105,7 +106,7 @@ def charge_federation(
     return None if has_room else "the budget of the ledger's federation has no room for the round"
 
 
-def _sums(histories: Histories) -> dict[BudgetFigure, float]:
+def _sums(histories: Histories) -> dict[CostFigure, float]:
     log_ratio = largest_log_ratio(histories)
     return {
         "leakage": largest_leakage(histories),

@@ -56,6 +56,7 @@ from fedaudit.spec.declared_ledgers import (
     UnprotectedRelease,
 )
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.stored import LedgerRow
 from models.clock import utc_now
 from models.identifiers import is_id
 from models.repositories import (
@@ -66,7 +67,6 @@ from models.repositories import (
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
-from models.values import LedgerRow
 
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)
 

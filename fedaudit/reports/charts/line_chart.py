@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import numpy as np
 from markupsafe import Markup
@@ -28,6 +27,7 @@ from fedaudit.reports.charts.drawing import (
     together,
     value_scale,
 )
+from fedaudit.stored import FairnessRow, RoundRow
 
 FIGURES = (
     "selection_loss",
@@ -38,30 +38,6 @@ FIGURES = (
     "epsilon_max",
 )
 _PLOT_HEIGHT = 168.0
-
-
-class RoundFigures(Protocol):
-    """A round as the service stores it or as a run in this process returns it; also has FIGURES."""
-
-    @property
-    def round(self) -> int:
-        """Round number, from 1."""
-
-    @property
-    def cluster_sizes(self) -> Sequence[int]:
-        """Uploads in each cluster; empty where the sample of clients is secret."""
-
-
-class GapFigures(Protocol):
-    """The gaps of one sensitive attribute in one round."""
-
-    @property
-    def round(self) -> int: ...
-    @property
-    def attribute(self) -> str: ...
-    @property
-    def figures(self) -> Sequence[Mapping[str, Any]]:
-        """Objects with the keys metric and value."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +61,7 @@ class Series:
     """Above 1 for long runs: the first round, the last, and every round that it divides."""
 
 
-def series_of(
-    rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures], *, every: int = 1
-) -> Series:
+def series_of(rounds: Sequence[RoundRow], gaps: Sequence[FairnessRow], *, every: int = 1) -> Series:
     """The series of rounds and gaps, both in the order of their rounds."""
     attributes = dict.fromkeys(one.attribute for one in gaps)
     return Series(
@@ -99,7 +73,7 @@ def series_of(
     )
 
 
-def _gaps(rows: Sequence[GapFigures]) -> GapSeries:
+def _gaps(rows: Sequence[FairnessRow]) -> GapSeries:
     found = [{one["metric"]: one["value"] for one in row.figures} for row in rows]
     names = dict.fromkeys(name for values in found for name in values)
     return GapSeries(

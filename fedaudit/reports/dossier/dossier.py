@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit import __version__
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.ledger.bundle import Evidence, key_fields
 from fedaudit.ledger.statements import Envelope, SignOff
@@ -43,7 +44,6 @@ from fedaudit.reports.verdict.release import (
 from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.metrics import METRICS
-from fedaudit.version import __version__
 
 if TYPE_CHECKING:
     from fedaudit.reports.page.html import Link

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
+from fedaudit import __version__
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Envelope, Keyring, SigningKey, signature_bytes, to_base64
 from fedaudit.reports.checks import (
@@ -28,7 +29,6 @@ from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.fairness import Fairness
-from fedaudit.version import __version__
 
 
 class Integrity(Part):

@@ -16,6 +16,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, select, update
 from sqlalchemy.orm import Session
 
+from fedaudit.stored import CostFigure
 from models.repositories.base import ScopedRepository, table_of
 from models.repositories.budgets.counting import (
     POOL,
@@ -46,12 +47,12 @@ from models.repositories.budgets.counting import (
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, FederationBudget, Reservation
-from models.values import Budget, BudgetFigure, LeakageTerms
+from models.values import Budget, LeakageTerms
 
 Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""
 HELD, SETTLED = "held", "settled"
-SUMS: tuple[BudgetFigure, ...] = ("leakage", "log_ratio")
+SUMS: tuple[CostFigure, ...] = ("leakage", "log_ratio")
 _BUDGET = table_of(FederationBudget)
 _BY_KEY = update(_BUDGET).where(
     *(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY)
@@ -175,7 +176,7 @@ class Budgets(ScopedRepository):
         federation_id: str,
         *,
         book: str,
-        figure: BudgetFigure,
+        figure: CostFigure,
         total: float | None,
         delta: float | None = None,
         adjacency: str | None = None,
@@ -213,7 +214,7 @@ class Budgets(ScopedRepository):
         self._reader.forget(sharings=True)
         return self._pool(key).budget(unit_key or "")
 
-    def held(self, experiment_id: str, *figures: BudgetFigure) -> list[Reservation]:
+    def held(self, experiment_id: str, *figures: CostFigure) -> list[Reservation]:
         """An experiment's reservations of these figures that are not settled, locked for this
         (write) transaction."""
         mine = self._select(Federation).with_only_columns(Federation.id)
@@ -298,8 +299,8 @@ class Budgets(ScopedRepository):
         self,
         experiment_id: str,
         *,
-        held: Mapping[BudgetFigure, float],
-        spent: Mapping[BudgetFigure, float] | None,
+        held: Mapping[CostFigure, float],
+        spent: Mapping[CostFigure, float] | None,
         within_totals: bool,
     ) -> bool:
         """Books other sums for what is held: `held` in all, of which `spent` is spent. Of what is

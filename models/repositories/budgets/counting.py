@@ -13,8 +13,9 @@ from typing import Literal, Self, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.stored import CostFigure
 from models.tables.ledger import Reservation
-from models.values import Budget, BudgetFigure, BudgetsAcross, LeakageTerms
+from models.values import Budget, BudgetsAcross, LeakageTerms
 
 Curve = NDArray[np.float64]
 POOL = ("book", "figure", "delta", "adjacency", "observer")
@@ -69,7 +70,7 @@ class BookedBudget:
 
     federation_id: str
     book: str
-    figure: BudgetFigure
+    figure: CostFigure
     delta: float
     adjacency: str
     observer: str

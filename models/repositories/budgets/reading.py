@@ -14,6 +14,7 @@ from typing import Any, assert_never
 from sqlalchemy import BindParameter, Select, and_, bindparam, exists, func, literal, or_, select
 from sqlalchemy.orm import Session
 
+from fedaudit.stored import CostFigure
 from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
@@ -31,7 +32,7 @@ from models.repositories.budgets.counting import (
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, DeclaredLedger, FederationBudget, Reservation
-from models.values import Budget, BudgetFigure, Gap, LeakageTerms, Uncounted
+from models.values import Budget, Gap, LeakageTerms, Uncounted
 from models.vocabulary import ENDED
 
 _SESSION_KEY = "fedaudit.budget_reader"
@@ -242,7 +243,7 @@ _RELEASE = "release"
 
 @dataclass(frozen=True)
 class _Cost:
-    figure: BudgetFigure
+    figure: CostFigure
     adjacency: str
     observer: str
     unit: str | None

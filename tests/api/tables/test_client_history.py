@@ -7,10 +7,10 @@ import pytest
 
 from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
+from fedaudit.stored import LedgerRow
 from models.repositories import LedgerRepository, SubjectSetRepository
 from models.repositories import ledger as stored_ledger
 from models.tables.experiments import Experiment
-from models.values import LedgerRow
 from tests.api.service import Api, spec
 from tests.models.rows import LAPLACE
 

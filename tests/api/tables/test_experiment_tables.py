@@ -13,8 +13,8 @@ from api.schemas.experiment_tables import LedgerPage
 from api.services.parquet_tables import from_lines, parquet
 from api.services.tables import page_reasons, why_no_counts
 from fedaudit.spec.metrics import METRICS
+from fedaudit.stored import RoundRow
 from models.repositories import RoundRepository
-from models.values import RoundRow
 from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finished, play, spec
 
 COLUMNS = [
