@@ -63,6 +63,7 @@ def test_outcome_and_reasons(material, changes, outcome, codes) -> None:
         ("utility", "stopped_by", "diverged", "training-diverged"),
         ("utility", "degenerate", True, "model-decides-nothing"),
         ("utility", "too_good", True, "model-too-good"),
+        ("spec", "privacy", {"noise": "simulation"}, "guarantee-not-in-force"),
         ("guarantee", "delta", 0.5, "delta-gives-data-away"),
         ("privacy", "log_ratio_max", 900.0, "guarantee-bounds-nothing"),
     ],
