@@ -107,3 +107,16 @@ class BookedCost:
     """Renyi divergences of an epsilon."""
     enlarged: bool = False
     """Whether the curve is of more than the epsilon in `amount` was computed for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedFigure:
+    """A figure by which a report is found; `attribute` and `observer` are empty for neither."""
+
+    figure: str
+    attribute: str = ""
+    observer: str = ""
+    delta: float | None = None
+    adjacency: str | None = None
+    value: float | None
+    reason: str | None

@@ -6,26 +6,13 @@
 """
 
 import argparse
-import base64
-import hashlib
-import hmac
 import os
-import re
 import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
-
+from fedaudit.ledger.statements import SigningKey
 from infrastructure.settings import Settings
 
 _MAX_FILE_BYTES = 1 << 16
@@ -34,11 +21,6 @@ ROUNDING = b"fedaudit-rounding-key-1"
 """Purpose of the secret that rounds counts: the same for runs and audits, and after a key exchange.
 Under another secret the same count would be rounded again, and the mean of many roundings reveals
 the count."""
-_PRIVATE = re.compile(rb"-----BEGIN PRIVATE KEY-----.*?-----END PRIVATE KEY-----\n?", re.DOTALL)
-_DERIVED = re.compile(
-    rb"-----BEGIN FEDAUDIT DERIVED SECRET-----.*?-----END FEDAUDIT DERIVED SECRET-----\n?",
-    re.DOTALL,
-)
 
 
 class SigningKeyError(Exception):
@@ -80,26 +62,24 @@ def read_key_file(path: Path) -> bytes:
             f"run `chmod 600 {path}`"
         )
     try:
-        usable = isinstance(_loaded(content), Ed25519PrivateKey)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        usable = False
-    if not usable:
+        SigningKey.from_pem(content)
+    except ValueError:
         raise SigningKeyError(
             f"{path} holds no unencrypted Ed25519 private key in PEM; make one with `fedaudit keys "
             "signing --out FILE`, or with `openssl genpkey -algorithm ed25519`"
-        )
+        ) from None
     return content
 
 
 def create_key_file(path: Path) -> None:
     """Make a key, atomically. Raises SigningKeyError if the file exists or cannot be made; an
     existing file is never touched."""
-    key = Ed25519PrivateKey.generate()
+    key = SigningKey.generate()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write(aside, _private_pem(key), mode=0o600)
+        _write(aside, key.pem(), mode=0o600)
         os.link(aside, path)
-        public_file(path).write_bytes(_public_pem(key))
+        public_file(path).write_text(key.public.pem)
     except FileExistsError:
         raise SigningKeyError(f"{path} is there already; a key is never overwritten") from None
     except OSError as error:
@@ -112,21 +92,18 @@ def rotate_key_file(path: Path) -> Path:
     """Exchange the key, atomically; returns where the old one is kept. `FILE.pub` lists all public
     keys, the newest first. The secret for rounding counts stays. Raises SigningKeyError."""
     content = read_key_file(path)
-    old = _loaded(content)
-    assert isinstance(old, Ed25519PrivateKey)
-    new = Ed25519PrivateKey.generate()
-    key_id = hashlib.sha256(old.public_key().public_bytes_raw()).hexdigest()
-    retired = path.with_name(f"{path.name}.retired-{key_id[:12]}")
+    old, new = SigningKey.from_pem(content), SigningKey.generate()
+    retired = path.with_name(f"{path.name}.retired-{old.key_id[:12]}")
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     public = public_file(path)
-    known = public.read_bytes() if public.exists() else _public_pem(old)
+    known = public.read_bytes() if public.exists() else old.public.pem.encode()
     try:
         if not retired.exists():
             _write(retired, content, mode=0o600)
         # First the public half: a process that is killed here leaves a key that nobody has.
-        _write(aside, _public_pem(new) + known, mode=0o644)
+        _write(aside, new.public.pem.encode() + known, mode=0o644)
         aside.replace(public)
-        _write(aside, _private_pem(new) + _derived(content, old), mode=0o600)
+        _write(aside, new.pem() + old.derived_pem(ROUNDING), mode=0o600)
         aside.replace(path)
     except OSError as error:
         raise SigningKeyError(f"cannot exchange the key {path}: {error.strerror}") from None
@@ -152,37 +129,6 @@ def ensure_key_file(path: Path) -> None:
 def public_file(path: Path) -> Path:
     """Where the public half of a key stands."""
     return path.with_name(f"{path.name}.pub")
-
-
-def _loaded(content: bytes) -> object:
-    """The private key alone: derived secrets may stand behind it."""
-    found = _PRIVATE.search(content)
-    return load_pem_private_key(content if found is None else found[0], password=None)
-
-
-def _derived(content: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The block with the secret that the key derives, or had from the one before it."""
-    known = b"".join(_DERIVED.findall(content))
-    if known:
-        return known
-    secret = hmac.new(key.private_bytes_raw(), ROUNDING, hashlib.sha256).digest()
-    lines = (
-        b"-----BEGIN FEDAUDIT DERIVED SECRET-----",
-        b"Purpose: " + ROUNDING,
-        b"",
-        base64.b64encode(secret),
-        b"-----END FEDAUDIT DERIVED SECRET-----",
-        b"",
-    )
-    return b"\n".join(lines)
-
-
-def _private_pem(key: Ed25519PrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _public_pem(key: Ed25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:

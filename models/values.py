@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, assert_never
+from typing import Any, Generic, Literal, Self, TypeVar, assert_never
 
-from fedaudit.stored import CostFigure
+from fedaudit.stored import CostFigure, IndexedFigure
 
 LeakageRadius = float | Literal["adaptive"]
 
@@ -235,14 +235,6 @@ class Budget:
         return None if self.total is None else max(0.0, self.total - self.reserved - self.spent)
 
 
-class LeakagePrice(Protocol):
-    """What releases cost as leakage."""
-
-    def __call__(self, releases: int, *, n: int, noise_multiplier: float) -> float:
-        """The leakage of so many releases of `n` parameters."""
-        ...
-
-
 @dataclass(frozen=True)
 class StackPlace:
     """Which units can be run together: those of one key."""
@@ -316,19 +308,6 @@ class ReportFilters:
     finished_after: datetime | None = None
     finished_before: datetime | None = None
     bounds: Sequence[Bound] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexedFigure:
-    """A figure by which a report is found; `attribute` and `observer` are empty for neither."""
-
-    figure: str
-    attribute: str = ""
-    observer: str = ""
-    delta: float | None = None
-    adjacency: str | None = None
-    value: float | None
-    reason: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

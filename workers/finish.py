@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from fedaudit.attacks.attack_files import packed
 from fedaudit.ledger.claim_bundles import ClaimsKey
 from fedaudit.ledger.statements import Checkpoint, SigningKey
-from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.figures import ReportFigure, figures_of, parsed
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import AttackSection, raised_alarms
@@ -21,6 +20,7 @@ from fedaudit.reports.verdict.verdict import answer_by_codes
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.spec.disclosure import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
+from fedaudit.stored import IndexedFigure
 from fedaudit.sweeps.report_section import (
     CellPlace,
     SeedFigures,
@@ -45,7 +45,7 @@ from models.repositories import (
     RunLogRepository,
     SweepRepository,
 )
-from models.values import FinalFigures, IndexedFigure, ReportIndex
+from models.values import FinalFigures, ReportIndex
 from models.vocabulary import ENDED
 from workers.claim_signing import signed_claims
 from workers.flush import DatabaseSink, RunningExperiment, charge_interrupted_rounds
@@ -194,7 +194,6 @@ def succeed(
         experiment.id,
         status="succeeded",
         reason=NOISE_TOO_SMALL if ended_early else None,
-        price=leakage,
         figures=stored_figures(document),
     )
     checkpoint = experiment.ledger_checkpoint("succeeded")
@@ -219,9 +218,7 @@ def end_without_report(
     first: otherwise the signed end would attest a ledger that shows less than was charged.
     `checkpoint`: the worker's ledger state; by default the database's."""
     experiments = ExperimentRepository(session, project_id)
-    if experiments.conclude(
-        experiment_id, status=status, price=leakage, reason=reason, detail=detail
-    ):
+    if experiments.conclude(experiment_id, status=status, reason=reason, detail=detail):
         # A run that diverged has a worker, which knows that the rest of its block was not run.
         entered = (
             0

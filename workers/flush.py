@@ -22,18 +22,17 @@ from fedaudit.ledger.ledger_context import (
     build_metric_context,
     rebuild_ledger_context,
 )
-from fedaudit.ledger.rows import LedgerEntry, charges_report, stored_fields
+from fedaudit.ledger.rows import LedgerEntry, charges_report, row_of
 from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.experiment_plan import with_start
-from fedaudit.runs.ledger_writer import LedgerWriter, Spending, WrittenEntry
+from fedaudit.runs.ledger_writer import LedgerWriter, Spending
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from fedaudit.stored import LedgerRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -109,7 +108,7 @@ class DatabaseSink:
     # These methods are documented in `RunSink`.
 
     def write(self, block: Block) -> None:
-        self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])
+        self._ledger.insert(*self._owner, [row_of(**vars(one)) for one in block.ledger])
         self._rounds.insert(*self._owner, block.rounds)
         FairnessRepository(self._session).insert(*self._owner, block.fairness)
 
@@ -146,12 +145,6 @@ def round_events(block: Block) -> list[tuple[str, dict[str, Any]]]:
         )
         for one in block.rounds
     ]
-
-
-def ledger_row(written: WrittenEntry) -> LedgerRow:
-    """The row that holds an entry."""
-    fields = stored_fields(written.entry)
-    return LedgerRow(**fields, digest=written.digest, link=written.link)
 
 
 @dataclass(frozen=True)
@@ -414,7 +407,7 @@ def charge_interrupted_rounds(
         training=np.arange(len(names), dtype=np.int32),
     )
     recorded = [ledger.record_interrupted(lost) for lost in interrupted]
-    rows = [ledger_row(one) for lost in recorded for entries in lost.written for one in entries]
+    rows = [row_of(**vars(one)) for lost in recorded for entries in lost.written for one in entries]
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)
     return len(interrupted)

@@ -22,7 +22,6 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.statements import SigningKey
-from fedaudit.privacy.leakage import leakage
 from fedaudit.spec.disclosure import DisclosureFloor
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.secrets_key import SecretsKeyError
@@ -283,7 +282,7 @@ class Sweeper:
         as they are."""
         owner = unit.project_id
         if unit.state == "failed":
-            for ended in fail_unit(session, unit, price=leakage):
+            for ended in fail_unit(session, unit):
                 if self._enter(session, ended, owner, contexts.get(ended)):
                     sign_as_stored(session, ended, owner, key=self.key)
             return

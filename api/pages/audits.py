@@ -5,7 +5,7 @@ from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ReportsVisit, as_picture, for_visitors
 from api.routers.audits import get_audit_bundle, get_audit_pdf
-from api.services.audits import find_audited, verify_audit
+from api.services.audits import audit_report, verify_audit
 from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link, render_audit, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
@@ -16,8 +16,7 @@ router = APIRouter(prefix="/audits")
 @router.get("/{audit_id}")
 def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """The report: the page that can be kept, with a line of links above it."""
-    with visit.reading() as session:
-        document = find_audited(session, visit.caller, audit_id).report or {}
+    document = audit_report(visit.call, audit_id)
     base = f"/audits/{audit_id}"
     links = [
         *([Link("/audits", "All audits")] if visit.may("experiments:read") else []),
@@ -31,9 +30,7 @@ def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
 @router.get("/{audit_id}/pictures/{name}.{form}")
 def audit_picture(audit_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
     """A picture of the report's page, as a file."""
-    with visit.reading() as session:
-        document = find_audited(session, visit.caller, audit_id).report or {}
-    return as_picture(report_pictures(document), name, form)
+    return as_picture(report_pictures(audit_report(visit.call, audit_id)), name, form)
 
 
 @router.get("/{audit_id}/verification")

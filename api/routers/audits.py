@@ -22,12 +22,12 @@ from api.http.bodies import JsonBody
 from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
 from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
-from api.services.audits import ask_for_audit, audit_bundle, find_audit, find_audited, verify_audit
+from api.services.audits import ask_for_audit, audit_bundle, audit_report, find_audit, verify_audit
 from api.services.dispatch import dispatch
 from api.services.lookups import list_page
 from api.services.report_pages import page_response
 from api.shared.data_faults import shown_faults
-from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
+from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
@@ -103,14 +103,14 @@ def get_audit_report(
         answer = get_audit_impact_ratios(audit_id, call)
         answer.headers.update(earlier_name(f"report/readings/{name}"))
         return answer
-    row = _audited(call, audit_id)
-    return _page(row) if preferred(accept, (JSON, HTML)) == HTML else _document(row)
+    as_page = preferred(accept, (JSON, HTML)) == HTML
+    return (get_audit_page if as_page else get_audit_document)(audit_id, call)
 
 
 @router.get("/{audit_id}/report/readings/impact-ratio", response_class=Response, responses=_READING)
 def get_audit_impact_ratios(audit_id: str, call: ReportsReader) -> Response:
     """The report's impact ratios; the other readings are of trainings."""
-    report = _audited(call, audit_id).report or {}
+    report = audit_report(call, audit_id)
     as_of_run = as_report_of_run(report, parse_audit(report["spec"]))
     return JSONResponse(reading(as_of_run, "impact-ratio"))
 
@@ -118,19 +118,19 @@ def get_audit_impact_ratios(audit_id: str, call: ReportsReader) -> Response:
 @router.get("/{audit_id}/report.json", response_class=Response, include_in_schema=False)
 def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
-    return _document(_audited(call, audit_id))
+    return JSONResponse(audit_report(call, audit_id))
 
 
 @router.get("/{audit_id}/report.html", response_class=Response, responses=PAGE)
 def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
-    return _page(_audited(call, audit_id))
+    return page_response(render_audit(audit_report(call, audit_id)))
 
 
 @router.get("/{audit_id}/report.pdf", response_class=Response, responses=PDF_FILE)
 def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
-    page = render_audit(_audited(call, audit_id).report or {}, appendix=appendix)
+    page = render_audit(audit_report(call, audit_id), appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
 
 
@@ -157,16 +157,3 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
 
 def _body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
     return AuditBody.of(row, faults=shown_faults(row.faults, caller=caller))
-
-
-def _audited(call: Call, audit_id: str) -> PredictionAudit:
-    with call.reading() as session:
-        return find_audited(session, call.caller, audit_id)
-
-
-def _document(row: PredictionAudit) -> Response:
-    return JSONResponse(row.report)
-
-
-def _page(row: PredictionAudit) -> Response:
-    return page_response(render_audit(row.report or {}))

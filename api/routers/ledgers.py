@@ -46,6 +46,7 @@ from api.shared.security import (
     ReportsReader,
 )
 from fedaudit.reports.declared.declared_report import DeclaredReport
+from fedaudit.reports.page.html import render_declared
 from fedaudit.spec.declared_ledgers import MAX_ROUND, LedgerTerms, ReservationRequest, RoundsRequest
 from models.repositories import DeclaredLedgerRepository
 
@@ -181,9 +182,6 @@ def get_ledger_report_document(ledger_id: str, call: ReportsReader) -> Response:
 @router.get("/{ledger_id}/report.html", response_class=Response, responses=PAGE)
 def get_ledger_report_page(ledger_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
-    # Imported here because most calls do not need templates.
-    from fedaudit.reports.page.html import render_declared
-
     return page_response(render_declared(report_of(call, ledger_id).document))
 
 
@@ -192,8 +190,6 @@ def get_ledger_report_pdf(
     ledger_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
-    from fedaudit.reports.page.html import render_declared
-
     page = render_declared(report_of(call, ledger_id).document, appendix=appendix)
     return as_file(call.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
 

@@ -59,6 +59,12 @@ def find_audited(session: Session, caller: Caller, audit_id: str) -> PredictionA
     return found
 
 
+def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
+    """The report of an audit, as it was stored. Raises ProblemError where there is none."""
+    with call.reading() as session:
+        return find_audited(session, call.caller, audit_id).report or {}
+
+
 def ask_for_audit(call: Call, value: Any, idempotency_key: str | None) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     idempotency = IdempotentRequest.of(idempotency_key, _ROUTE, value)

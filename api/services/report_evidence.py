@@ -12,7 +12,7 @@ from api.http.problems import conflict
 from api.schemas.experiment_tables import Check, Verification
 from api.services.lookups import find_experiment, find_stored_report, names_of
 from api.shared.security import Caller
-from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
+from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks, distinct_names
 from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.ledger.statements import SignOff as Statement
@@ -79,7 +79,7 @@ def evidence_of(
         return Evidence(
             experiment_id=id_,
             spec=spec,
-            names=distinct_names(names, faults),
+            names=distinct_names(names, faults, part="subjects"),
             report=report,
             checkpoints=read("checkpoints", lambda: checkpoints.envelopes(id_)),
             sign_offs=[row.envelope for row in sign_offs if row.envelope is not None],
@@ -136,14 +136,6 @@ def _one_row(
         return ledger.row(owner_id, key) or UnreadableRow(place, "it was just deleted")
     except _UNDECODABLE:
         return UnreadableRow(place, "its columns cannot be decoded")
-
-
-def distinct_names(names: Any, faults: list[Fault]) -> list[str]:
-    """The names; none, and a fault, where they are no distinct texts."""
-    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        faults.append(Fault("subjects", "is no list of distinct names"))
-        return []
-    return list(names)
 
 
 def leaked_keys(keys: Sequence[SigningKey]) -> dict[str, str]:

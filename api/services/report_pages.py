@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, assert_never
+from typing import Any, Literal, TypeVar, Unpack, assert_never
 
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, Response
@@ -13,17 +13,16 @@ from api.services.lookups import find_experiment, find_report
 from api.services.report_evidence import evidence_of
 from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import stored_zip
+from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
+from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
+from fedaudit.reports.page.later_attempts import LaterAttempt, later_attempts
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.stored import FairnessRow, RoundRow
 from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment, LaterAttacks
-
-if TYPE_CHECKING:
-    from fedaudit.reports.charts.drawing import Chart
-    from fedaudit.reports.page.html import Link, PageOptions
-    from fedaudit.reports.page.later_attempts import LaterAttempt
 
 DossierForm = Literal["json", "html", "pdf", "zip"]
 MAX_ROUNDS = 2000
@@ -104,7 +103,7 @@ def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
 
 
 def stored_page(
-    database: Database, caller: Caller, experiment_id: str, **options: "Unpack[PageOptions]"
+    database: Database, caller: Caller, experiment_id: str, **options: Unpack[PageOptions]
 ) -> HTMLResponse:
     """The report with the curves of its rounds, and what `options` add; the page loads and runs
     nothing. Raises ProblemError where the caller's project has no such report."""
@@ -114,9 +113,6 @@ def stored_page(
 
 def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
     """A report's page with the policy under which it loads and runs nothing."""
-    # Imported here because most calls do not need templates.
-    from fedaudit.reports.page.html import style_hash
-
     # Only the service's own additions have a form.
     forms = "'self'" if has_forms else "'none'"
     policy = (
@@ -131,12 +127,9 @@ def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
 
 
 def page_html(
-    database: Database, caller: Caller, experiment_id: str, **options: "Unpack[PageOptions]"
+    database: Database, caller: Caller, experiment_id: str, **options: Unpack[PageOptions]
 ) -> str:
     """The page's HTML. Raises ProblemError as above."""
-    from fedaudit.reports.page.html import render
-    from fedaudit.reports.page.later_attempts import later_attempts
-
     with database.read() as session:
         report = find_report(session, caller, experiment_id)
         series = _series(session, find_experiment(session, caller, experiment_id))
@@ -145,19 +138,15 @@ def page_html(
     return render(report.document, series, later=later, **options)
 
 
-def stored_pictures(database: Database, caller: Caller, experiment_id: str) -> "list[Chart]":
+def stored_pictures(database: Database, caller: Caller, experiment_id: str) -> list[Chart]:
     """Every picture of the page. Raises ProblemError as above."""
-    from fedaudit.reports.page.html import report_pictures
-
     with database.read() as session:
         report = find_report(session, caller, experiment_id)
         series = _series(session, find_experiment(session, caller, experiment_id))
     return report_pictures(report.document, series)
 
 
-def _attempt(row: LaterAttacks) -> "LaterAttempt":
-    from fedaudit.reports.page.later_attempts import LaterAttempt
-
+def _attempt(row: LaterAttacks) -> LaterAttempt:
     by, statement = row.created_by, row.statement
     # All readers see the same page, and a detail may quote the data.
     said = row.status_reason in _SAYING_REASONS
@@ -182,14 +171,11 @@ def stored_pdf(call: Call, experiment_id: str, *, appendix: bool) -> bytes:
 
 
 def dossier_response(
-    call: Call, experiment_id: str, form: DossierForm, *, links: "Sequence[Link]" = ()
+    call: Call, experiment_id: str, form: DossierForm, *, links: Sequence[Link] = ()
 ) -> Response:
     """The dossier of an experiment of the caller's project, its page with `links` above it; a zip
     lacks the PDF where the service has no library for it. Raises ProblemError without a report that
     this version reads, and where printing fails."""
-    # Imported here because most calls need no dossier.
-    from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
-
     with call.reading() as session:
         document = find_report(session, call.caller, experiment_id).document
         experiment = find_experiment(session, call.caller, experiment_id)

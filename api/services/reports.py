@@ -31,10 +31,11 @@ from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.figures import FAIRNESS, LargestGap, largest_gap, parsed
 from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.errors import error_at
+from fedaudit.stored import IndexedFigure
 from models.clock import utc_now
 from models.repositories import ReportListRepository, SignOffRepository
 from models.tables.experiments import Experiment, Report, SignOff
-from models.values import IndexedFigure, ListedReport
+from models.values import ListedReport
 from models.values import ReportFilters as StoredFilters
 
 _UNREADABLE = "the stored report could not be read when the list was made; see its verification"

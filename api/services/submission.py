@@ -24,7 +24,6 @@ from api.shared.resources import Resources
 from api.shared.security import Call, Caller, refuse_over_running
 from fedaudit.ledger.encoding import new_salt
 from fedaudit.privacy.accounting.privacy_events import CostKind
-from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
@@ -196,7 +195,7 @@ def cancel(call: Call, experiment_id: str) -> Submitted:
         if row.status in ENDED and row.status != "cancelled":
             raise conflict(f"the experiment has ended: it is {row.status}")
         ExperimentRepository(session, call.project_id).request_cancel(
-            row.id, price=leakage, cancelled_by=call.caller.actor
+            row.id, cancelled_by=call.caller.actor
         )
         cancelled = _submitted(session, call, row.id)
         note(session, call.caller, "experiment.cancelled", row.id)

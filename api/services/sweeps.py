@@ -26,7 +26,6 @@ from api.services.lookups import found_by, note
 from api.services.submission import RETRIED, DryRunRollback, admitting_for
 from api.shared.security import Call, Caller, refuse_over_running
 from fedaudit.privacy.accounting.privacy_events import REPORT, CostKind
-from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
@@ -331,7 +330,7 @@ def cancel_sweep(call: Call, sweep_id: str) -> Sweep:
         if not going_on:
             raise conflict("every cell of the sweep has ended")
         ExperimentRepository(session, call.project_id).request_cancel_each(
-            [one.experiment.id for one in going_on], price=leakage, cancelled_by=call.caller.actor
+            [one.experiment.id for one in going_on], cancelled_by=call.caller.actor
         )
         note(session, call.caller, "sweep.cancelled", sweep.id, cells=len(going_on))
         return sweep

@@ -459,7 +459,7 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     return Evidence(
         experiment_id=str(about["experiment_id"]),
         spec=_read_json(archive, "spec.json", faults),
-        names=_names(_list(archive, "subjects.json", faults), faults),
+        names=distinct_names(_list(archive, "subjects.json", faults), faults),
         report=_report(archive, faults),
         checkpoints=_list(archive, "checkpoints.json", faults),
         sign_offs=_list(archive, _SIGN_OFFS, faults),
@@ -544,11 +544,14 @@ def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]
     return []
 
 
-def _names(names: list[Any], faults: list[Fault]) -> list[str]:
+def distinct_names(
+    names: Sequence[Any], faults: list[Fault], *, part: str = "subjects.json"
+) -> list[str]:
+    """The names; none, and a fault of that part, where they are no distinct texts."""
     if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        faults.append(Fault("subjects.json", "is no list of distinct names"))
+        faults.append(Fault(part, "is no list of distinct names"))
         return []
-    return names
+    return list(names)
 
 
 def read_keys(values: Sequence[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict[str, str]]:

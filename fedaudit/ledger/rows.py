@@ -203,12 +203,12 @@ def _plain(text: object) -> str:
     return found if found.isprintable() else ascii(found)
 
 
-def stored_fields(entry: LedgerEntry) -> dict[str, Any]:
-    """What a row holds of an entry, beside its place in the chain."""
-    names = ("round", "release", "subject_kind", "observer", "subjects", "outcomes", "releases")
-    more = ("clusters", "epsilons", "interrupted")
-    fields = {name: getattr(entry, name) for name in (*names, *more)}
-    return {**fields, "radii": entry.radii.ravel(), "inputs": entry.inputs.as_dict()}
+def row_of(
+    entry: LedgerEntry, *, digest: bytes, link: bytes, declaration: bytes | None = None
+) -> LedgerRow:
+    """The row that holds an entry, in its place in the chain."""
+    fields = {**vars(entry), "radii": entry.radii.ravel(), "inputs": entry.inputs.as_dict()}
+    return LedgerRow(**fields, digest=digest, link=link, declaration=declaration)
 
 
 class InputsReader:

@@ -25,6 +25,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
+    NoEncryption,
+    PrivateFormat,
     PublicFormat,
     load_pem_private_key,
     load_pem_public_key,
@@ -45,6 +47,13 @@ _DERIVED_BLOCK = re.compile(
     rb"-----BEGIN FEDAUDIT DERIVED SECRET-----\s+Purpose: ([!-~]+)\s+([A-Za-z0-9+/=]{44})\s+"
     rb"-----END FEDAUDIT DERIVED SECRET-----"
 )
+_DERIVED_PEM = b"""\
+-----BEGIN FEDAUDIT DERIVED SECRET-----
+Purpose: %b
+
+%b
+-----END FEDAUDIT DERIVED SECRET-----
+"""
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,15 @@ class SigningKey:
         if purpose in self._derived:
             return self._derived[purpose]
         return hmac.new(self._private.private_bytes_raw(), purpose, hashlib.sha256).digest()
+
+    def pem(self) -> bytes:
+        """The private key, not encrypted, as `from_pem` reads it."""
+        return self._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def derived_pem(self, purpose: bytes) -> bytes:
+        """The secret of a purpose in the block that follows a later key, which then gives it."""
+        secret = base64.b64encode(self.derived_secret(purpose))
+        return _DERIVED_PEM % (purpose, secret)
 
     def sign(self, message: bytes) -> bytes:
         """The signature of a message, 64 bytes."""

@@ -121,11 +121,7 @@ def _judged(_material: AuditMaterial, so_far: Values) -> Values:
         fairness=fairness_part(so_far),
         next=next(_next(so_far)),
     )
-    return {
-        "answer": _answer(so_far).model_dump(),
-        "verdict": verdict(parts),
-        "verdict_parts": parts.model_dump(),
-    }
+    return verdict(_answer(so_far), parts)
 
 
 _FAIRNESS_ALONE = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from fedaudit.reports.report import Report, read_report
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS, is_in_force
@@ -13,6 +13,7 @@ from fedaudit.spec.metrics import (
     ROUND_METRICS,
     is_ratio,
 )
+from fedaudit.stored import IndexedFigure
 
 Section = Literal["privacy", "utility", "fairness"]
 _COUNTS = ("participations_max", "refusals", "withheld")
@@ -71,6 +72,10 @@ class ReportFigure:
     interval: IntervalSection | None = None
 
 
+Figure = ReportFigure | IndexedFigure
+"""One figure, of a document or as it is stored."""
+
+
 def parsed(document: Mapping[str, Any]) -> Report:
     """Parse the report in a stored document. Raises ValueError where it does not have that form."""
     report = read_report(document)
@@ -126,17 +131,6 @@ def figures_of(report: Report) -> list[ReportFigure]:
         for name, metric in section.metrics.items()
     ]
     return found
-
-
-class Figure(Protocol):
-    """A figure of an attribute, which is empty or None for figures that have none."""
-
-    @property
-    def figure(self) -> str: ...
-    @property
-    def attribute(self) -> str | None: ...
-    @property
-    def value(self) -> float | None: ...
 
 
 @dataclass(frozen=True)

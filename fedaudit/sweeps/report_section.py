@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.reports.figures import COUNTED, FIGURES, Figure, figures_of, parsed
@@ -22,14 +22,7 @@ from fedaudit.sweeps.sweep_table import spread
 _PLACES = {name: place for place, name in enumerate(FIGURES) if name not in COUNTED}
 
 
-class ObservedFigure(Figure, Protocol):
-    """One figure, of a document or as it is stored."""
-
-    @property
-    def observer(self) -> str | None: ...
-
-
-def named_figures(figures: Iterable[ObservedFigure]) -> dict[str, float | None]:
+def named_figures(figures: Iterable[Figure]) -> dict[str, float | None]:
     """By name, those of an attribute as name[attribute], in the order of reports. Counts are left
     out, and epsilons against one observer: the largest of all represents them."""
     found = [one for one in figures if not one.observer and one.figure in _PLACES]

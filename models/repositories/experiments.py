@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Select, bindparam, func, select, update
 
+from fedaudit.privacy.leakage import leakage
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.person import Actor
@@ -18,7 +19,7 @@ from models.repositories.reports import has_epsilon
 from models.repositories.units import UnitRepository
 from models.repositories.webhooks import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag, Unit
-from models.values import Cursor, ExperimentFilters, FinalFigures, LeakagePrice, Page
+from models.values import Cursor, ExperimentFilters, FinalFigures, Page
 from models.vocabulary import ENDED, OPEN
 
 _BY_ID = select(Experiment).where(
@@ -127,9 +128,7 @@ class ExperimentRepository(RowRepository[Experiment]):
             raise LookupError(f"this project has no experiment {', '.join(sorted(missing))}")
         return {id_ for id_, status in found.items() if status == "cancelling"}
 
-    def request_cancel(
-        self, id: str, *, price: LeakagePrice, cancelled_by: Actor | None = None
-    ) -> Experiment | None:
+    def request_cancel(self, id: str, *, cancelled_by: Actor | None = None) -> Experiment | None:
         """Cancels, and returns the experiment; None if there is none. Without a worker it is
         `cancelled` at once, otherwise `cancelling` until the worker stops. No change if it has
         ended or was asked before."""
@@ -140,15 +139,13 @@ class ExperimentRepository(RowRepository[Experiment]):
         if cancelled_by is not None:
             asked["cancelled_by"] = cancelled_by.as_dict()
         if self._withdraw(experiment):
-            self.conclude(id, status="cancelled", reason="cancelled-by-caller", price=price)
+            self.conclude(id, status="cancelled", reason="cancelled-by-caller")
             self._update(id, **asked)
         else:
             self._change(id, ("queued", "running"), status="cancelling", **asked)
         return self.get(id)
 
-    def request_cancel_each(
-        self, ids: Collection[str], *, price: LeakagePrice, cancelled_by: Actor
-    ) -> None:
+    def request_cancel_each(self, ids: Collection[str], *, cancelled_by: Actor) -> None:
         """`request_cancel` of many. Those that wait and never started, as a rule nearly all, end by
         a few statements, whatever their number. Locks are taken in the order in which workers take
         theirs: units, experiments, budgets, each of them by its key."""
@@ -161,7 +158,7 @@ class ExperimentRepository(RowRepository[Experiment]):
         self._end_unstarted(unstarted, cancelled_by)
         units.withdraw_emptied(waiting)
         for one in sorted(set(ids) - set(unstarted)):
-            self.request_cancel(one, price=price, cancelled_by=cancelled_by)
+            self.request_cancel(one, cancelled_by=cancelled_by)
 
     def _end_unstarted(self, ids: Sequence[str], cancelled_by: Actor) -> None:
         """Cancels queued experiments that no worker can claim, and gives back what they reserved:
@@ -186,18 +183,17 @@ class ExperimentRepository(RowRepository[Experiment]):
         id: str,
         *,
         status: str,
-        price: LeakagePrice,
         reason: str | None = None,
         detail: str | None = None,
         figures: FinalFigures | None = None,
     ) -> bool:
         """Ends an experiment as `succeeded`, `failed` or `cancelled`; False if it has ended.
         Settles its reservations by the ledger, with open intents counted as spent; leakage without
-        a noise multiplier counts as spent in full. `price`: what releases cost."""
+        a noise multiplier counts as spent in full."""
         experiment = self.get(id)
         if experiment is None or experiment.status in ENDED:
             return False
-        self._settle(experiment, price)
+        self._settle(experiment)
         values = {} if figures is None else asdict(figures)
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
         changed = self._change(id, OPEN, status=status, **ended, **values)
@@ -234,7 +230,7 @@ class ExperimentRepository(RowRepository[Experiment]):
             self._set(Unit, *waits, state="cancelled")
         return True
 
-    def _settle(self, experiment: Experiment, price: LeakagePrice) -> None:
+    def _settle(self, experiment: Experiment) -> None:
         ledger, budgets = LedgerRepository(self.session), Budgets(self.session, self.project_id)
         if budgets.held(experiment.id, *SUMS):
             nu = experiment.noise_multiplier
@@ -242,7 +238,7 @@ class ExperimentRepository(RowRepository[Experiment]):
                 budgets.settle(experiment.id)
             else:
                 [releases] = ledger.charged_releases(experiment.id)
-                spent = price(releases, n=experiment.parameters, noise_multiplier=nu)
+                spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
                 budgets.settle(experiment.id, spent=spent, releases=releases)
         held = sorted(one.observer for one in budgets.held(experiment.id, "epsilon"))
         observers = [observer for observer in held if not counts_report(observer)]

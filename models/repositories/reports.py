@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
+from fedaudit.stored import IndexedFigure
 from models.clock import utc_now
 from models.repositories.base import (
     ExperimentPartRepository,
@@ -23,15 +24,7 @@ from models.tables.experiments import (
     ReportSummary,
     SignOff,
 )
-from models.values import (
-    Bound,
-    Cursor,
-    IndexedFigure,
-    ListedReport,
-    Page,
-    ReportFilters,
-    ReportIndex,
-)
+from models.values import Bound, Cursor, ListedReport, Page, ReportFilters, ReportIndex
 
 
 class ReportRepository(ExperimentPartRepository):

@@ -16,7 +16,7 @@ from models.repositories.federations import FederationRepository
 from models.tables.accounts import OutboxMessage, SweeperLease
 from models.tables.experiments import Experiment, Unit
 from models.tables.federations import Erasure
-from models.values import LeakagePrice, ReclaimedUnit
+from models.values import ReclaimedUnit
 from models.vocabulary import ENDED
 
 _TOPIC = "unit"
@@ -64,10 +64,10 @@ class SweeperLeaseRepository(Repository):
         return bool(self._delete(SweeperLease, *mine))
 
 
-def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) -> list[str]:
+def fail_unit(session: Session, taken: ReclaimedUnit) -> list[str]:
     """Ends what a failed unit was to do, in the transaction that took it back; returns the ids of
     the experiments that it ended: failed as `worker-lost`, or cancelled if asked for. Reservations
-    are settled by the ledger, open intents as spent, at `price`."""
+    are settled by the ledger, open intents as spent."""
     federations = FederationRepository(session, taken.project_id)
     federation = federations.of_unit(taken.unit_id)
     if federation is not None:
@@ -89,9 +89,7 @@ def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) ->
         status, reason = "failed", "worker-lost"
         if experiment.status == "cancelling":
             status, reason = "cancelled", "cancelled-by-caller"
-        experiments.conclude(
-            experiment.id, status=status, reason=reason, detail=taken.reason, price=price
-        )
+        experiments.conclude(experiment.id, status=status, reason=reason, detail=taken.reason)
         ended.append(experiment.id)
     return ended
 

@@ -19,7 +19,6 @@ from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link, salt_hash
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.ledger.statements import ALGORITHM, Checkpoint, SigningKey
-from fedaudit.privacy.leakage import leakage
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
@@ -294,7 +293,6 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
                 gate_outcome=document["gate_outcome"],
                 answer=answer_by_codes(document).model_dump(),
             ),
-            price=leakage,
         )
     return document
 
@@ -311,9 +309,7 @@ def fail(api: Api, experiment_id: str) -> None:
     with api.database.write() as session:
         experiments = ExperimentRepository(session, api.project_id)
         experiments.start(experiment_id)
-        experiments.conclude(
-            experiment_id, status="failed", reason="worker-lost", detail="gone", price=leakage
-        )
+        experiments.conclude(experiment_id, status="failed", reason="worker-lost", detail="gone")
 
 
 def _numbers() -> range:

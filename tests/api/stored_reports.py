@@ -4,7 +4,6 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.report import report_hash
 from models.repositories import ExperimentRepository, ReportRepository
 from models.values import FinalFigures
@@ -47,7 +46,6 @@ class Reports:
                     delta=document["guarantee"]["delta"],
                     gate_outcome=document["gate_outcome"],
                 ),
-                price=leakage,
             )
         found: str = submitted["id"]
         return found

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.sections.provenance import report_envelope
 from models.repositories import UnitRepository, fail_unit
 from models.values import ReclaimedUnit
@@ -201,7 +200,7 @@ def test_a_lost_worker_fails_the_audit_and_an_error_is_tried_again(api, sources,
     )
     with api.database.write() as session:
         taken = ReclaimedUnit(first.unit_id, api.project_id, "cpu", "failed", 3, "worker lost")
-        assert fail_unit(session, taken, price=leakage) == []
+        assert fail_unit(session, taken) == []
     assert row_of(api, first.id).status_reason == "worker-lost"
     with monkeypatch.context() as patched:
         patched.setattr(audit_unit, "sign_report", lambda *_: 1 / 0)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.ledger.columns import entry_of
 from fedaudit.ledger.declared import ChargedEntries, Replay, RoundsSoFar, declared_entries
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
+from fedaudit.ledger.rows import row_of
 from fedaudit.privacy.declared.histories import Histories, charge_of, steps_of
 from fedaudit.spec.declared_ledgers import EVERYONE, DeclaredRound, LedgerTerms
 from fedaudit.stored import LedgerRow
@@ -60,11 +61,9 @@ def _entered(
         failures=failures,
         releases=releases,
     )
-    columns = set(LedgerRow.__dataclass_fields__) - {"inputs", "digest", "link", "declaration"}
     return [
-        LedgerRow(
-            **{name: getattr(entry, name) for name in columns},
-            inputs=entry.inputs.as_dict(),
+        row_of(
+            entry,
             digest=EntryEncoder([EVERYONE, *_NAMES]).digest(entry),
             link=b"",
             declaration=bytes([number]) * 32,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import entry_of, ledger_lines
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
-from fedaudit.ledger.rows import LedgerEntry, LineReader, stored_fields, to_line
+from fedaudit.ledger.rows import LedgerEntry, LineReader, row_of, to_line
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import (
     Component,
@@ -93,9 +93,7 @@ def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
 
 def a_row(entry: LedgerEntry) -> LedgerRow:
     own = digest(entry, NAMES)
-    return LedgerRow(
-        **stored_fields(entry), digest=own, link=link(genesis("x"), own, entry.clusters)
-    )
+    return row_of(entry, digest=own, link=link(genesis("x"), own, entry.clusters))
 
 
 def text(value: str) -> bytes:

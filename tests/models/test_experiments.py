@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedaudit.privacy.leakage import leakage
 from fedaudit.stored import FairnessRow, RoundRow
 from models.database import Database
 from models.repositories import (
@@ -50,14 +49,14 @@ def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> 
         second = add_experiment(session, project_id, unit_id=first.unit_id, unit_position=1)
     with database.write() as session:
         experiments = ExperimentRepository(session, project_id)
-        experiments.request_cancel(first.id, price=leakage)
+        experiments.request_cancel(first.id)
         assert [cell.status for cell in experiments.of_unit(first.unit_id)] == [
             "cancelled",
             "queued",
         ]
         unit = UnitRepository(session).get(first.unit_id)
         assert unit.state == "waiting"
-        experiments.request_cancel(second.id, price=leakage)
+        experiments.request_cancel(second.id)
         unit = UnitRepository(session).get(first.unit_id)
         assert unit.state == "cancelled"
 
@@ -98,8 +97,8 @@ def test_a_lost_experiment_fails_and_keeps_what_it_spent(lost):
     with database.write() as session:
         [unit] = UnitRepository(session).reclaimable()
         taken = UnitRepository(session).take_back(unit.id)
-        assert fail_unit(session, taken, price=leakage) == [experiment_id]
-        assert fail_unit(session, taken, price=leakage) == []
+        assert fail_unit(session, taken) == [experiment_id]
+        assert fail_unit(session, taken) == []
     failed = _get(database, project_id, experiment_id)
     assert (failed.status, failed.status_reason) == ("failed", "worker-lost")
     assert failed.status_detail == "worker lost in each of 1 attempts"

@@ -9,7 +9,6 @@ import pytest
 import workers.run_loop
 from fedaudit.privacy.accounting.accountant import PldAccountant
 from fedaudit.privacy.accounting.privacy_events import Gaussian, RandomAllocated
-from fedaudit.privacy.leakage import leakage
 from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import (
@@ -200,9 +199,7 @@ def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
     run_unit(context, submitted.unit_id)
     if ending == "cancelled":
         with database.write() as session:
-            ExperimentRepository(session, submitted.project_id).request_cancel(
-                submitted.id, price=leakage
-            )
+            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
     assert experiment_of(database, submitted).status == ending
     # With the end that a worker or the sweeper signs, or, where there was neither, soon after.
     assert len(ledger_of(database, submitted)) == (6 if ending == "failed" else 3)

@@ -9,7 +9,6 @@ from celery.worker import state as celery_state
 from sqlalchemy import select, update
 
 import workers.run_loop
-from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.report import Report
 from models.database import Database
 from models.repositories import (
@@ -262,7 +261,7 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(database, context, mo
 
     def asked(self: ExperimentRepository, rounds_done: dict[str, int]) -> set[str]:
         if rounds_done == {submitted.id: 3}:
-            asked_for = self.request_cancel(submitted.id, price=leakage)
+            asked_for = self.request_cancel(submitted.id)
             statuses.append(asked_for.status)
         return progress(self, rounds_done)
 
@@ -342,9 +341,7 @@ def test_an_experiment_cancelled_before_its_worker_started_is_never_played(datab
             submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
         )
         assert claim is not None
-        asked = ExperimentRepository(session, submitted.project_id).request_cancel(
-            submitted.id, price=leakage
-        )
+        asked = ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
         assert asked.status == "cancelling"
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)

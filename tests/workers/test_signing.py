@@ -10,7 +10,6 @@ from sqlalchemy import delete, update
 import workers.run_loop
 from api.services.report_evidence import evidence_of
 from fedaudit.ledger.statements import Checkpoint, Envelope
-from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.training.stack import Stack
 from models.database import Database
@@ -240,7 +239,7 @@ def test_a_run_that_its_worker_ends_is_signed_from_memory(database, context, mon
     def cancelling(stack: Stack, rounds: int) -> Any:
         with database.write() as session:
             experiments = ExperimentRepository(session, submitted.project_id)
-            experiments.request_cancel(submitted.id, price=leakage)
+            experiments.request_cancel(submitted.id)
         return advance(stack, rounds)
 
     monkeypatch.setattr(Stack, "advance", cancelling)
@@ -257,9 +256,7 @@ def test_a_cancelled_run_is_signed(database, context, flushing):
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
     with database.write() as session:
-        ExperimentRepository(session, submitted.project_id).request_cancel(
-            submitted.id, price=leakage
-        )
+        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
     assert experiment_of(database, submitted).status == "cancelled"
     assert checkpoints_of(database, submitted)[-1].entries == 3
     found = judged(database, submitted, context)

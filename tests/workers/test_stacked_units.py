@@ -10,7 +10,6 @@ import workers.run_loop
 from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.accounting.accountant import composed_epsilon
-from fedaudit.privacy.leakage import leakage
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
@@ -154,7 +153,7 @@ def test_one_cancelled_while_it_waits_is_not_taken_in(database, context):
     ids = queued(database, SPEC, SPEC)
     row = stored(database, ids)[1]
     with database.write() as session:
-        ExperimentRepository(session, row.project_id).request_cancel(ids[1], price=leakage)
+        ExperimentRepository(session, row.project_id).request_cancel(ids[1])
     run_unit(context, stored(database, ids)[0].unit_id)
     first, second = stored(database, ids)
     assert (first.status, second.status) == ("succeeded", "cancelled")

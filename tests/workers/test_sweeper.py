@@ -12,7 +12,6 @@ import workers.flush
 import workers.run_loop
 import workers.sweeper
 from fedaudit.ledger.statements import Checkpoint, Envelope
-from fedaudit.privacy.leakage import leakage
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
@@ -138,9 +137,7 @@ def test_a_cancelled_experiment_ends_when_its_lost_worker_is_given_up(database, 
     submitted = submit(database)
     lose(database, submitted)
     with database.write() as session:
-        ExperimentRepository(session, submitted.project_id).request_cancel(
-            submitted.id, price=leakage
-        )
+        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
     sweeper.tick()
     assert experiment_of(database, submitted).status == "cancelling"
     run_unit(context, submitted.unit_id)

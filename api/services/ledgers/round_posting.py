@@ -33,7 +33,7 @@ from fedaudit.ledger.declared import (
     reservations_hash,
 )
 from fedaudit.ledger.encoding import EntryEncoder, link
-from fedaudit.ledger.rows import LedgerEntry, stored_fields
+from fedaudit.ledger.rows import LedgerEntry, row_of
 from fedaudit.privacy.declared.canary_evidence import CanaryEvidence
 from fedaudit.privacy.declared.figures import clients_over, read_rounds
 from fedaudit.privacy.declared.histories import (
@@ -334,8 +334,7 @@ def _append(
         declaration = declaration_of(DeclaredRoundRow(**stored), charged.secret)
         for entry, digest in one.entries:
             head = link(head, digest, entry.clusters, declaration=declaration)
-            fields = {**stored_fields(entry), "declaration": declaration}
-            written.append(LedgerRow(**fields, digest=digest, link=head))
+            written.append(row_of(entry, digest=digest, link=head, declaration=declaration))
         rounds.append({**stored, "head": head.hex()})
         last_round = number
     LedgerRepository(session).insert(row.id, row.project_id, written)

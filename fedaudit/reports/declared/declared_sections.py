@@ -24,7 +24,7 @@ from fedaudit.reports.declared.ledger_material import (
 from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits
-from fedaudit.reports.sections.provenance import Integrity
+from fedaudit.reports.sections.provenance import unsigned
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 
@@ -402,20 +402,6 @@ FAIRNESS = Section[DeclaredMaterial, DeclaredEvidence](
 )
 
 
-def _integrity(material: DeclaredMaterial) -> Integrity:
-    missing = ("signature", "key_id") if material.key_id is None else ("signature",)
-    return Integrity(
-        ledger_hash=material.ledger_hash,
-        chain_head=material.chain_head,
-        entries=material.entries,
-        signature=None,
-        key_id=material.key_id,
-        reasons=dict.fromkeys(
-            missing, "waits for the service's signature, or the service has no key"
-        ),
-    )
-
-
 def _integrity_checks(found: DeclaredEvidence) -> Iterator[Check]:
     yield agrees(found.report, "integrity.ledger_hash", found.audit.ledger_hash)
     yield agrees(found.report, "integrity.chain_head", found.audit.head.hex())
@@ -438,6 +424,10 @@ def _integrity_limits(material: DeclaredMaterial) -> Iterator[str]:
         )
 
 
+_WHY_UNSIGNED = "waits for the service's signature, or the service has no key"
 INTEGRITY = Section[DeclaredMaterial, DeclaredEvidence](
-    "integrity", _integrity, _integrity_checks, _integrity_limits
+    "integrity",
+    lambda material: unsigned(material, _WHY_UNSIGNED),
+    _integrity_checks,
+    _integrity_limits,
 )

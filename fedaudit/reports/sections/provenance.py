@@ -142,8 +142,8 @@ def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
     )
 
 
-def _integrity(material: ReportMaterial) -> Integrity:
-    """Without the signature, which `sign_report` adds."""
+def unsigned(material: Any, why: str = "the report is not signed") -> Integrity:
+    """Without the signature, which `sign_report` adds. `material`: of a report with a ledger."""
     missing = ("signature", "key_id") if material.key_id is None else ("signature",)
     return Integrity(
         ledger_hash=material.ledger_hash,
@@ -151,7 +151,7 @@ def _integrity(material: ReportMaterial) -> Integrity:
         entries=material.entries,
         signature=None,
         key_id=material.key_id,
-        reasons=dict.fromkeys(missing, "the report is not signed"),
+        reasons=dict.fromkeys(missing, why),
     )
 
 
@@ -165,7 +165,7 @@ SIGNED = (
 )
 INTEGRITY = Section[ReportMaterial, RunEvidence](
     "integrity",
-    _integrity,
+    unsigned,
     _integrity_checks,
     lambda material: [UNSIGNED if material.key_id is None else SIGNED],
 )

@@ -74,7 +74,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     the guarantee, and one on how good the model is where no interval shows it. Where gates lack
     evidence, or ask too little, as of a wide gap, nothing is decided."""
     doubts = counts_doubts(report)
-    against, gap, missing = objections(report), unjudged_gap(report), _missing(report)
+    against, gap, missing = objections(report), unjudged_gap(report), [*_missing(report)]
     if doubts and report["gates"]:
         missing += _doubts(report)
     outcome: AnswerOutcome = "not-decided"
@@ -94,52 +94,47 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
     )
 
 
-def _doubts(report: Mapping[str, Any]) -> list[AnswerReason]:
+def _doubts(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     """What gates of the submitter do not settle."""
-    found, exponent = list[AnswerReason](), bounding_exponent(report)
+    exponent = bounding_exponent(report)
     if exponent is not None and exponent > GOAL:
-        found.append(
-            reason(
-                "bound-is-loose",
-                f"its bound of {at_most(exponent, digits=4)} lets a guess at a person's data be "
-                f"right nearly always: a gate passed it, and it is above {GOAL:g}, the most that "
-                "is common",
-            )
+        yield reason(
+            "bound-is-loose",
+            f"its bound of {at_most(exponent, digits=4)} lets a guess at a person's data be right "
+            f"nearly always: a gate passed it, and it is above {GOAL:g}, the most that is common",
         )
     if not is_known_useful(report):
-        found.append(reason("usefulness-not-known", _NOT_KNOWN_USEFUL))
-    return found
+        yield reason("usefulness-not-known", _NOT_KNOWN_USEFUL)
 
 
-def _missing(report: Mapping[str, Any]) -> list[AnswerReason]:
+def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     """What was not required of a model against which nothing else speaks."""
     if report["gate_outcome"] is None:
-        return [reason("no-gates", "no requirement was set for this model: there are no gates")]
-    if not judged_by_guarantee(report):
+        yield reason("no-gates", "no requirement was set for this model: there are no gates")
+    elif not judged_by_guarantee(report):
         words = (
             "no requirement was set for this model's privacy: the gates that were set passed "
             f"({gate_counts(report['gates'])}), and none of them is on its guarantee"
         )
-        return [reason("no-gate-on-guarantee", words)]
-    beyond = _broken_when_planned(report)
-    return [] if beyond is None else [beyond]
+        yield reason("no-gate-on-guarantee", words)
+    else:
+        yield from islice(_broken_when_planned(report), 1)
 
 
-def _broken_when_planned(report: Mapping[str, Any]) -> AnswerReason | None:
+def _broken_when_planned(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     """Where validation losses ended the run, what is proven is the epsilon of all planned rounds:
     why that does not meet a gate which the rounds that were played do."""
     planned = report["privacy"].get("epsilon_planned")
     if planned is None or not chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
-        return None
+        return
     for gate in report["gates"]:
         if gate["figure"] == "epsilon_max" and gate["op"] == "le" and gate["bound"] < planned:
-            return reason(
+            yield reason(
                 "proven-for-planned-rounds",
                 "validation losses ended the run early, and what is proven is the epsilon of all "
                 f"planned rounds, {at_most(planned, digits=4)}, which is above the gate of "
                 f"{gate['bound']:g}",
             )
-    return None
 
 
 def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:

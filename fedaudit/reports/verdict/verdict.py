@@ -8,7 +8,7 @@ from fedaudit.ledger.statements import Concern
 from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
-from fedaudit.reports.sections.part import Answer, VerdictParts, reason
+from fedaudit.reports.sections.part import PART_TITLES, Answer, VerdictParts, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
@@ -56,18 +56,18 @@ def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
 
 def judged(report: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an otherwise complete report that say what to think of it."""
-    parts = verdict_parts(report)
+    advice = next(_suggestions(report)).model_dump(mode="json")
+    return {**verdict(answer_of(report), verdict_parts(report)), "advice": advice}
+
+
+def verdict(answer: Answer, parts: VerdictParts) -> dict[str, Any]:
+    """The answer and the four parts as fields of a report, the parts in one text too."""
+    found = parts.model_dump(mode="json")
     return {
-        "answer": answer_of(report).model_dump(mode="json"),
-        "verdict": verdict(parts),
-        "verdict_parts": parts.model_dump(mode="json"),
-        "advice": next(_suggestions(report)).model_dump(mode="json"),
+        "answer": answer.model_dump(mode="json"),
+        "verdict": " ".join(found[name] for name in PART_TITLES),
+        "verdict_parts": found,
     }
-
-
-def verdict(parts: VerdictParts) -> str:
-    """All of them in one text."""
-    return " ".join((parts.release, parts.cost, parts.fairness, parts.next))
 
 
 CONCERN_WORDS: dict[Concern, str] = {

@@ -188,13 +188,7 @@ def test_a_stored_reason_is_quoted_to_readers_of_data_alone(api: Api, reason: st
     with api.database.write() as session:
         experiments = ExperimentRepository(session, api.project_id)
         experiments.start(made)
-        experiments.conclude(
-            made,
-            status="failed",
-            reason=reason,
-            detail=secret,
-            price=lambda _releases, **_terms: 0.0,
-        )
+        experiments.conclude(made, status="failed", reason=reason, detail=secret)
     blind = api.key_with("experiments:read")
     seeing = api.key_with("experiments:read", "federations:read")
     path = f"/v1/experiments/{made}"

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from fedaudit.privacy.leakage import leakage
 from infrastructure.secrets_key import SecretBox
 from infrastructure.storage import Storage
 from models.clock import utc_now
@@ -90,7 +89,7 @@ def test_each_way_to_end_is_told_and_what_is_rolled_back_is_not(api, receiver):
     assert api.post(f"/v1/experiments/{cancelled}/cancel").status_code == 200
     with suppress(InterruptedError), api.database.write() as session:
         ExperimentRepository(session, api.project_id).conclude(
-            kept, status="failed", price=leakage, reason="worker-lost"
+            kept, status="failed", reason="worker-lost"
         )
         raise InterruptedError
     told = [

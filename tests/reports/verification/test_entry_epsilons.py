@@ -9,10 +9,10 @@ import pytest
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import EntryEncoder, genesis, link
+from fedaudit.ledger.rows import row_of
 from fedaudit.reports.verification import entries as entry_epsilons
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.reports.verification.verification import verify
-from fedaudit.stored import LedgerRow
 from tests.reports.sections.test_epsilon_report import SPECS, with_plan
 from tests.reports.signed_run import ID
 from tests.reports.verification.test_epsilon_checks import changed_inputs, entries_of
@@ -39,8 +39,7 @@ def verified(found, plan, path, change=lambda entry: entry):
         entry = change(honest)
         digest = encoder.digest(entry)
         head = link(head, digest, entry.clusters)
-        fields = {**vars(entry), "inputs": entry.inputs.as_dict(), "digest": digest, "link": head}
-        rows.append(LedgerRow(**fields))
+        rows.append(row_of(entry, digest=digest, link=head))
     parts = Evidence(
         experiment_id=ID,
         spec=stored_spec(found),

@@ -7,7 +7,6 @@ import safetensors.numpy
 import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attacked_experiment
 from fedaudit.ledger.statements import Envelope
-from fedaudit.privacy.leakage import leakage
 from fedaudit.reports.later import LaterStatement
 from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
@@ -180,7 +179,7 @@ def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(api, lo
     with api.database.write() as session:
         [row] = LaterAttacksRepository(session, api.project_id).list(ended)[1:]
         taken = ReclaimedUnit(row.unit_id, row.project_id, "cpu", "failed", 3, "worker lost")
-        fail_unit(session, taken, price=leakage)
+        fail_unit(session, taken)
     found = later_of(api, ended, lost)
     assert (found["status"], found["status_reason"]) == ("failed", "worker-lost")
     assert ask(api, ended, ATTACK).status_code == 202
