@@ -260,3 +260,12 @@ def test_what_is_disclosed_again_never_conflicts():
     both = {"a": [judged(range(395)), judged(range(400))]}
     assert conflicting(both, both["a"], near) == set()
     assert conflicting({"a": both["a"][:1]}, both["a"][1:], near) == {"a"}
+
+
+@pytest.mark.parametrize(("end", "found"), [(90, {"age"}), (100, set()), (65, set())])
+def test_groups_that_leave_few_rows_of_an_earlier_set_conflict(end, found):
+    """The attack: one group of an earlier report, less two that this one shows apart."""
+    near = Neighbourhood(people(range(400)), rows=30, clients=1)
+    own = {"age": [judged(range(50)), judged(range(50, end)), judged(range(400))]}
+    assert conflicting(own, [judged(range(100))], near) == found
+    assert conflicting(own, [judged(range(100)), own["age"][-1]], near) == found

@@ -15,6 +15,7 @@ from tests.mutation.importers import CLIENT, Importers
 from tests.mutation.mutants import Mutant, mutants_of
 
 _MORE_TESTS = {
+    "fedaudit/fairness": ("tests/workers/test_disclosure_memory.py",),
     "fedaudit/ledger": (
         "tests/reports/verification",
         "tests/runs/test_ledger_writer.py",
