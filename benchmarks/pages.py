@@ -28,9 +28,6 @@ def write(name: str, table: str, *, page: str) -> None:
 def write_measured(name: str, *tables: str) -> None:
     """The same on the page of performance, with what they were measured on."""
     found = machine()
-    tight = [re.sub(r" *\| *", "|", one.strip()) for one in tables]
-    tight.append(
-        f"{found['cores']} cores of {found['processor']}, torch {found['torch']}, "
-        f"load {os.getloadavg()[1]:.1f}."
-    )
-    write(name, "\n\n".join(tight), page=PERFORMANCE)
+    tight = [re.sub(r" *\| *", "|", one.strip()).replace(" to ", "–") for one in tables]
+    on = f"{found['processor']} ({found['cpu_capability']}), load {os.getloadavg()[1]:.1f}"
+    write(name, "\n\n".join((*tight, on)), page=PERFORMANCE)
