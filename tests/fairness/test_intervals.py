@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, t
 
 from benchmarks.interval_coverage import POPULATIONS, cell
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import group_rates, rate_gaps
-from fedaudit.fairness.intervals import Interval, intervals_by_group, rate_intervals
+from fedaudit.fairness.intervals import (
+    Clustered,
+    Interval,
+    gain_intervals,
+    intervals_by_group,
+    rate_intervals,
+)
 from fedaudit.spec.metrics import FAIRNESS_FIGURES, METRICS
 from tests.fairness.disclosures import disclosed_clients
 
@@ -204,3 +210,32 @@ def test_groups_that_are_hidden_or_not_compared_have_no_interval():
         assert np.isnan(high[2:]).all()
     assert np.isfinite(by_group(counts, minimum_group_size=30)["selection_rate"][0][:2]).all()
     assert by_group(counts, minimum_group_size=900) == {}
+
+
+@given(st.lists(st.integers(-10, 10), min_size=20, max_size=60).filter(any))
+def test_ends_of_a_gain_are_those_of_student_with_two_added_clients(gains: list[int]) -> None:
+    clients, rows = len(gains), np.full(len(gains), 10)
+    sums = np.array(gains)
+    total, size = sums.sum(), rows.sum()
+
+    def end(added: float, way: int) -> tuple[float, float]:
+        """The end by the formula, and what rounding its error up to two digits may add."""
+        value = total / (size + 2 * added)
+        squares = ((sums - value * rows) ** 2).sum() + 2 * added**2 * (1 + value**2)
+        error = np.sqrt(clients / (clients - 1) * squares) / (size + 2 * added)
+        wide = t.ppf(0.975, clients - 1) * error
+        return value + way * wide, 0.1 * wide
+
+    share = abs(total) / size
+    spread = clients / (clients - 1) * ((sums - total / size * rows) ** 2).sum() / size
+    effect = spread / (share * (1 - share)) if 0 < share < 1 else 0.0
+    near, far = np.clip(effect, 1, 10) if effect > 0 else 10.0, 10.0
+    [found] = gain_intervals(
+        Clustered(np.stack([sums, rows], axis=-1)[:, np.newaxis]), level=0.95, are_shares=True
+    )
+    for one, added, way in (
+        (found.low, near if total > 0 else far, -1),
+        (found.high, far if total > 0 else near, 1),
+    ):
+        expected, more = end(added, way)
+        assert -1e-9 <= way * (one - expected) <= more + 1e-9

@@ -15,7 +15,10 @@ from tests.mutation.importers import CLIENT, Importers
 from tests.mutation.mutants import Mutant, mutants_of
 
 _MORE_TESTS = {
-    "fedaudit/fairness": ("tests/workers/test_disclosure_memory.py",),
+    "fedaudit/fairness": (
+        *("tests/workers/test_disclosure_memory.py", "tests/utility"),
+        *("tests/reports/sections", "tests/privacy/lower_bounds"),
+    ),
     "fedaudit/ledger": (
         "tests/reports/verification",
         "tests/runs/test_ledger_writer.py",
