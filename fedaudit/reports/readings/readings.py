@@ -83,6 +83,7 @@ _UTILITY = (
     "accuracy",
     "baseline_accuracy",
     "accuracy_over_baseline",
+    "weighted_accuracy_over_baseline",
     "prediction_share",
     "threshold",
     "auc",

@@ -309,6 +309,17 @@ def test_an_epsilon_with_a_delta_is_approximate_dp(material):
     assert "trusted" in deployment["deployment_model"]["model_name_details"]
 
 
+def test_the_record_says_which_rounds_models_are_kept(material):
+    document = gaussian(material)
+    document["spec"]["federation"]["validation_unit"] = "record"
+    free = copy.deepcopy(document)
+    free["guarantee"]["kind"] = "none"
+    kept = "The models of the last round are kept"
+    for read, is_last in ((document, True), (free, False)):
+        accounting = registry(read)["deployment"]["accounting"]
+        assert (kept in accounting["post_processing"]) == is_last
+
+
 @pytest.mark.parametrize(("noise", "warned"), [("simulation", True), ("release", False)])
 def test_a_simulated_run_says_first_that_it_protects_nothing(material, noise, warned):
     deployment = registry(gaussian(material, noise=noise))["deployment"]
