@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Keyring
-from fedaudit.reports.checks import Check, agrees, answer_check, check, value_at
+from fedaudit.reports.checks import MALFORMED, Check, agrees, answer_check, check, failed, value_at
 from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, overall
 from fedaudit.reports.report import GateSection, check_gates, gated, worded
@@ -243,7 +243,7 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     )
     report = evidence.report
     if report is None:
-        yield check("report.present", False, good="", bad="an audit's report is missing")
+        yield failed("report.present", "an audit's report is missing")
         return
     # A worker signs every audit, so one without a signature has lost it.
     yield signature_check(report, keyring, with_checkpoints=True)
@@ -263,6 +263,6 @@ def _gate_outcome(report: Mapping[str, Any]) -> Check:
     gates = value_at(report, "gates")
     try:
         found = overall(gates)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
-        return check("report.gate_outcome", False, good="", bad="the report's gates are malformed")
+    except MALFORMED:
+        return failed("report.gate_outcome", "the report's gates are malformed")
     return agrees(report, "gate_outcome", found)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from fedaudit.reports.checks import Check, answer_check, check, same, unchecked
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, check, failed, same, unchecked
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -194,8 +194,8 @@ def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
     try:
         found = [{name: gate[name] for name in fields} for gate in evaluate(spec.gates, report)]
         said = [{name: gate[name] for name in fields} for gate in report["gates"]]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        return check("report.gates", False, good="", bad="the report lacks what its gates need")
+    except MALFORMED:
+        return failed("report.gates", "the report lacks what its gates need")
     return check(
         "report.gates",
         same(said, found),
@@ -223,7 +223,7 @@ def _checks_of_known_parts(found: RunEvidence) -> Iterator[Check]:
         if section.name in found.report:
             try:
                 yield from section_checks([section], found)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            except MALFORMED:
                 yield unchecked(f"report.{section.name}", OTHER_FORM)
 
 

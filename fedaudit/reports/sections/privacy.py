@@ -12,7 +12,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import leakage, summarise_leakage, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
-from fedaudit.reports.checks import Check, agrees, check, shown, unchecked, value_at
+from fedaudit.reports.checks import Check, agrees, check, failed, shown, unchecked, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.between_hypotheses import (
     BetweenHypotheses,
@@ -299,7 +299,7 @@ def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
         yield unchecked("report.figures", why)
         return
     if found.parameters is None:
-        yield check("ledger.inputs", False, good="", bad="the report gives no data.parameters")
+        yield failed("ledger.inputs", "the report gives no data.parameters")
         return
     cost_kind = mechanism_of(found.spec).cost_kind
     match cost_kind:
@@ -341,8 +341,7 @@ def _checks_against_ledger(
     try:
         inputs = mechanism_of(spec).inputs(n=parameters, layers=stated_layers(spec, report))
     except ValueError as error:
-        bad = f"the report's layers are invalid: {error}"
-        yield check("ledger.inputs", False, good="", bad=bad)
+        yield failed("ledger.inputs", f"the report's layers are invalid: {error}")
         return
     yield check(
         "ledger.inputs",
@@ -371,7 +370,7 @@ def _checks_against_ledger(
                 hypotheses=spec.training.hypotheses,
             )
     except ValueError as error:
-        yield check("report.figures", False, good="", bad=f"no figure follows: {error}")
+        yield failed("report.figures", f"no figure follows: {error}")
         return
     most = int(totals.releases.max(initial=0))
     counted = {"participations_max": most, "refusals": totals.refusals, "withheld": totals.withheld}

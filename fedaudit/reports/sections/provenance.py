@@ -16,6 +16,7 @@ from fedaudit.reports.checks import (
     agrees,
     canonical_hash,
     check,
+    failed,
     numbered,
     shown,
     unchecked,
@@ -106,7 +107,7 @@ def signature_check(
     try:
         envelope = report_envelope(report)
     except (ValueError, RecursionError) as error:
-        return check(name, False, good="", bad=f"the report cannot be checked: {error}")
+        return failed(name, f"the report cannot be checked: {error}")
     if (
         envelope is None
         and not with_checkpoints
@@ -114,10 +115,10 @@ def signature_check(
     ):
         return unchecked(name, "the report is not signed")
     if envelope is None:
-        return check(name, False, good="", bad="the report was signed, and has no signature now")
+        return failed(name, "the report was signed, and has no signature now")
     key = keyring.get(envelope.key_id)
     if key is None:
-        return check(name, False, good="", bad=unknown_key("the report", envelope.key_id))
+        return failed(name, unknown_key("the report", envelope.key_id))
     return check(
         name,
         key.verifies(envelope.signature, envelope.message),
