@@ -84,7 +84,10 @@ def same(one: Any, other: Any, *, digits: float = EXACT) -> bool:
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
         both = isinstance(one, float) and isinstance(other, float)
-        return math.isclose(one, other, rel_tol=digits if both else EXACT, abs_tol=0.0)
+        try:
+            return math.isclose(one, other, rel_tol=digits if both else EXACT, abs_tol=0.0)
+        except OverflowError:  # an integer beyond all floats
+            return False
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(
             same(one[name], other[name], digits=digits) for name in one

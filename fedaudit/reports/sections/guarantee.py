@@ -10,7 +10,7 @@ from fedaudit.privacy.mechanisms.base import NoiseLaw
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import RecordSpending
-from fedaudit.reports.checks import Check, agrees, check, failed, shown, value_at
+from fedaudit.reports.checks import Check, agrees, check, failed, same, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
 from fedaudit.reports.sections.material import ReportMaterial
@@ -144,20 +144,11 @@ def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Ch
     known = None if isinstance(found, str) else found
     yield check(
         _NOISE,
-        _agree(stated, known),
+        same(stated, known, digits=_DIGITS),
         good="privacy.noise_multiplier follows from the spec",
         bad=f"privacy.noise_multiplier is {shown(stated)} in the report and {shown(known)} by "
         "the spec",
     )
-
-
-def _agree(stated: Any, known: float | None) -> bool:
-    if known is None or isinstance(stated, bool) or not isinstance(stated, int | float):
-        return known is None and stated is None
-    try:
-        return math.isclose(stated, known, rel_tol=_DIGITS)
-    except OverflowError:  # an integer beyond all floats
-        return False
 
 
 _CHANCE = 2.0**-34
@@ -283,9 +274,7 @@ def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[st
 
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
-    found = guarantee_of(material)
-    names = GuaranteeSection.model_fields
-    return GuaranteeSection.model_validate({name: getattr(found, name) for name in names})
+    return GuaranteeSection.model_validate(guarantee_of(material), from_attributes=True)
 
 
 def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:

@@ -101,16 +101,6 @@ class Privacy(Part):
     reasons: Reasons
 
 
-_LEAKAGE = (
-    "leakage_median",
-    "leakage_max",
-    "leakage_quantiles",
-    "leakage_by_cluster",
-    "leakage_per_release",
-    "log_ratio_max",
-    "leakage_by_component",
-    "between_hypotheses",
-)
 _RECOMPUTED = (
     "leakage_median",
     "leakage_max",
@@ -119,6 +109,7 @@ _RECOMPUTED = (
     "leakage_by_component",
     "leakage_by_cluster",
 )
+_LEAKAGE = (*_RECOMPUTED, "log_ratio_max", "between_hypotheses")
 _NOT_BY_LAYER = "one noise covers the whole update; privacy.per_layer would give each layer its own"
 _NOT_BY_RECORD = "the mechanism protects clients; records have no budgets"
 

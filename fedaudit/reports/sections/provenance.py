@@ -392,6 +392,6 @@ RECORDED = ("code_version", "libraries", "device", "backend", "started_at", "fin
 PROVENANCE = Section[ReportMaterial, RunEvidence](
     "provenance",
     _provenance,
-    lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+    lambda found: [spec_hash_check(found.evidence, found.report)],
     no_limits,
 )
