@@ -250,11 +250,7 @@ def doubts(document: Document) -> list[str]:
     """Why figures with secret noise show less than they say, a sentence each."""
     found = []
     alarms = sorted(
-        {
-            str(one.get("kind"))
-            for one in parts_at(document, "attacks")
-            if one.get("alarm")
-        }
+        {str(one.get("kind")) for one in parts_at(document, "attacks") if one.get("alarm")}
     )
     if alarms:
         found.append(
