@@ -285,6 +285,10 @@ def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
     yield from noise_checks(spec, report)
 
 
+_EVER_STATED = ("kind", "mechanism", "unit", "delta")
+"""By reports of every version."""
+
+
 def _checks_of_claim(
     spec: ExperimentSpec, report: Mapping[str, Any], parameters: int | None
 ) -> Iterator[Check]:
@@ -294,10 +298,15 @@ def _checks_of_claim(
         found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
     except (ValueError, OverflowError, InvalidInputError):
         return  # `ledger.inputs` says that parameters or layers are not those of the entries
+    by_spec: dict[str, Any] = {name: getattr(found, name) for name in _EVER_STATED}
+    by_spec["observers"] = list(found.observers)
     for name in ("label", "in_force", "conditions"):
         if value_at(report, "guarantee", name) is not None:
-            stated = getattr(found, name)
-            yield agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
+            by_spec[name] = getattr(found, name)
+    if found.delta is not None:  # of metric privacy it is a sentence, which versions word
+        by_spec["adjacency"] = found.adjacency
+    for name, value in by_spec.items():
+        yield agrees(report, f"guarantee.{name}", value, name=f"report.guarantee.{name}")
 
 
 def _guarantee_limits(material: ReportMaterial) -> list[str]:

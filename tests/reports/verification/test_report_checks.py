@@ -89,7 +89,16 @@ def test_an_outcome_or_group_by_another_name_is_found(report: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("in_force", True), ("label", "formal"), ("conditions", {"leakage_max": "in its place"})],
+    [
+        ("in_force", True),
+        ("label", "formal"),
+        ("conditions", {"leakage_max": "in its place"}),
+        ("kind", "formal"),
+        ("mechanism", "gaussian-local"),
+        ("unit", "record"),
+        ("delta", 1e-9),
+        ("observers", ["server", "final_model"]),
+    ],
 )
 def test_a_better_guarantee_is_found_though_the_report_was_signed_again(tmp_path, name, value):
     run = signed_run()
@@ -99,6 +108,14 @@ def test_a_better_guarantee_is_found_though_the_report_was_signed_again(tmp_path
     found = judged(run.write(tmp_path / "b.zip"), KEY)
     assert found.verdict == "altered"
     assert set(failed(found)) - {"report.answer"} == {f"report.guarantee.{name}"}
+
+
+def test_another_outcome_of_all_gates_is_found_though_the_report_was_signed_again(tmp_path):
+    run = signed_run()
+    for outcome in ("fail", "insufficient_evidence", None):
+        run.report = sign_report({**run.report, "gate_outcome": outcome}, KEY)
+        found = judged(run.write(tmp_path / "b.zip"), KEY)
+        assert "report.gate_outcome" in failed(found)
 
 
 def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):
