@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -305,10 +306,16 @@ def _checks_of_claim(
         found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
     except (ValueError, OverflowError, InvalidInputError):
         return  # `ledger.inputs` says that parameters or layers are not those of the entries
-    for name in ("label", "in_force", "conditions"):
-        if value_at(report, "guarantee", name) is not None:
-            stated = getattr(found, name)
-            yield agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
+    stated = {**asdict(found), "observers": list(found.observers)}
+    later = [one for one in _LATER if value_at(report, "guarantee", one) is not None]
+    for name in (*_ALWAYS, *later):
+        yield agrees(report, f"guarantee.{name}", stated[name], name=f"report.guarantee.{name}")
+
+
+_ALWAYS = ("kind", "mechanism", "unit", "delta", "observers")
+"""What follows from the spec, however it is worded."""
+_LATER = ("label", "in_force", "conditions")
+"""The same that early reports lack."""
 
 
 def _guarantee_limits(material: ReportMaterial) -> list[str]:
