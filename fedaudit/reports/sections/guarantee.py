@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
@@ -297,6 +296,10 @@ def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
     yield from noise_checks(spec, report)
 
 
+_EVER_STATED = ("kind", "mechanism", "unit", "delta")
+"""By reports of every version."""
+
+
 def _checks_of_claim(
     spec: ExperimentSpec, report: Mapping[str, Any], parameters: int | None
 ) -> Iterator[Check]:
@@ -306,16 +309,15 @@ def _checks_of_claim(
         found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
     except (ValueError, OverflowError, InvalidInputError):
         return  # `ledger.inputs` says that parameters or layers are not those of the entries
-    stated = {**asdict(found), "observers": list(found.observers)}
-    later = [one for one in _LATER if value_at(report, "guarantee", one) is not None]
-    for name in (*_ALWAYS, *later):
-        yield agrees(report, f"guarantee.{name}", stated[name], name=f"report.guarantee.{name}")
-
-
-_ALWAYS = ("kind", "mechanism", "unit", "delta", "observers")
-"""What follows from the spec, however it is worded."""
-_LATER = ("label", "in_force", "conditions")
-"""The same that early reports lack."""
+    by_spec: dict[str, Any] = {name: getattr(found, name) for name in _EVER_STATED}
+    by_spec["observers"] = list(found.observers)
+    for name in ("label", "in_force", "conditions"):
+        if value_at(report, "guarantee", name) is not None:
+            by_spec[name] = getattr(found, name)
+    if found.delta is not None:  # of metric privacy it is a sentence, which versions word
+        by_spec["adjacency"] = found.adjacency
+    for name, value in by_spec.items():
+        yield agrees(report, f"guarantee.{name}", value, name=f"report.guarantee.{name}")
 
 
 def _guarantee_limits(material: ReportMaterial) -> list[str]:

@@ -22,7 +22,7 @@ from fedaudit.reports.dossier.dossier import (
     dossier_files,
 )
 from fedaudit.reports.later import LaterStatement
-from fedaudit.reports.report import check_gates
+from fedaudit.reports.report import gate_checks
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.checkpoints import later_checks, read_chained, sign_off_checks
@@ -102,7 +102,7 @@ def _report_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
         yield check(fault.part, False, good="", bad=f"{fault.part} {fault.message}")
     yield signature_check(report, keyring, with_checkpoints=False)
     with suppress(InvalidInputError):
-        yield check_gates(parse_admitted(evidence.spec), report)
+        yield from gate_checks(parse_admitted(evidence.spec).gates, report)
     yield answer_check(report, answer_of)
 
 

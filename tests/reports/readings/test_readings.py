@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedaudit.number_text import plain
 from fedaudit.publishing.publication import report_facts
+from fedaudit.reports.claims import ML_BOM, claims_of
 from fedaudit.reports.figures import parsed
 from fedaudit.reports.readings.readings import (
     READINGS,
@@ -378,6 +379,17 @@ def test_only_laplace_noise_rests_on_the_logarithm_of_a_library(material):
 def test_costs_of_noise_by_distance_are_unbounded_and_nothing_is_in_force(material):
     document = by_distance(material, "release")
     stated = report_facts(document, parsed(document))
+    claims = claims_of(document, "f" * 64, verified=[], at="2030-01-02T03:04:05Z")
+    [bom] = [one["predicate"] for one in claims if one["predicateType"] == ML_BOM]
+    [claim] = bom["declarations"]["claims"]
+    assert claim["predicate"].startswith("guarantee: heuristic, which bounds nothing. Heuristic: ")
+    [bom] = [
+        one["predicate"]
+        for one in claims_of(assemble(material(FIXED)), "f" * 64, verified=[], at="")
+        if one["predicateType"] == ML_BOM
+    ]
+    [claim] = bom["declarations"]["claims"]
+    assert claim["predicate"].startswith("guarantee: formal within the radius, not in force. ")
     assert stated["privacy_cost"].startswith("unbounded")
     assert stated["guarantee_in_force"] == "false"
     assert "nothing bounds what the model may disclose" in stated["answer"]

@@ -115,6 +115,14 @@ def test_what_follows_from_the_spec_is_found_though_the_report_was_signed_again(
     assert set(failed(checked)) - {"report.answer"} == {f"report.{found}"}
 
 
+def test_another_outcome_of_all_gates_is_found_though_the_report_was_signed_again(tmp_path):
+    run = signed_run()
+    for outcome in ("fail", "insufficient_evidence", None):
+        run.report = sign_report({**run.report, "gate_outcome": outcome}, KEY)
+        found = judged(run.write(tmp_path / "b.zip"), KEY)
+        assert "report.gate_outcome" in failed(found)
+
+
 def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):
     run = signed_run()
     answer = {"outcome": "release", "reasons": [{"code": "gates-passed", "text": "all passed"}]}
