@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedaudit.number_text import plain
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
-from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     NOT_STATED,
@@ -99,9 +98,10 @@ def model_card(document: Document) -> str:
     names = (text_at(section, "attribute") for section in parts_at(document, "fairness"))
     privacy = [
         facts.NOT_FOR_RELEASE if facts.is_simulated(document) else None,
-        f"Guarantee: {facts.kind(document)}, of the mechanism "
+        f"Guarantee: {_guarantee(document)}, of the mechanism "
         f"{facts.mechanism(document) or 'unknown'}.",
         *facts.spent(document),
+        *(facts.doubts(document) if facts.is_protected(document) else []),
         text_at(document, "guarantee", "statement"),
         *facts.attacks(document),
     ]
@@ -133,12 +133,8 @@ def _keys(document: Document) -> dict[str, Value]:
     if name is not None:
         found["model_name"] = name
     # People search for this tag, so it requires a proven epsilon with secret noise.
-    proven = (
-        facts.kind(document) == "formal"
-        and facts.epsilon_max(document) is not None
-        and text_at(document, "spec", "privacy", "noise") == "release"
-        and value_at(document, "guarantee", "conditions", "epsilon_max") is None
-    )
+    secret = text_at(document, "spec", "privacy", "noise") == "release"
+    proven = secret and _variant(document) == "Approximate DP"
     found["tags"] = ["federated-learning", *(["differential-privacy"] if proven else [])]
     if number_at(document, "utility", "accuracy") is not None:
         found["metrics"] = ["accuracy"]
@@ -231,7 +227,9 @@ def registry(document: Document) -> dict[str, Any]:
     if _variant(document) is None:
         del found["dp_variant"]["variant_name"]
     epsilon, delta = facts.epsilon_max(document), number_at(document, "guarantee", "delta")
-    known = facts.is_protected(document) and epsilon is not None and delta is not None
+    if (planned := facts.epsilon_planned(document)) is not None:
+        epsilon = planned
+    known = _variant(document) == "Approximate DP" and epsilon is not None and delta is not None
     parameters = {"epsilon": epsilon, "delta": delta} if known else {}
     found["privacy_loss"]["privacy_parameters"] = parameters
     found["administrative"]["notes"] = _registry_notes(document)
@@ -263,7 +261,7 @@ def _variant(document: Document) -> str | None:
     """None without a guarantee: the schema has no value for that."""
     if not facts.is_protected(document):
         return None
-    proven = facts.kind(document) == "formal" and facts.epsilon_max(document) is not None
+    proven = facts.epsilon_max(document) is not None and not facts.doubts(document)
     return "Approximate DP" if proven else "Custom"
 
 

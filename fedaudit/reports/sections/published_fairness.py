@@ -183,7 +183,8 @@ def _limit_counts(material: ReportMaterial) -> str:
         )
     return (
         f"Rates and gaps follow from counts that were rounded at random to multiples of {base}, "
-        "without bias; the same people are rounded alike in every report of one service. "
+        "without bias; the same people are rounded alike in every report of one service, and anew "
+        "by each run without one. "
         f"Intervals are given in steps of about {base} rows, "
         f"losses of groups to two digits. Each rounded count lies within {base - 1} rows of the "
         "exact one; several figures of one report, or the exact accuracy and loss over all people, "
