@@ -248,7 +248,6 @@ def synthetic_errors(folder: Path) -> str:
 
 
 _SHOWN_GAPS = (
-    ("as the distribution", "groups-figure-7", False, 1, 0),
     ("as the distribution", "groups-figure-7", False, 1, 5),
     ("as the distribution", "groups-figure-7", False, 2, 5),
     ("at random (control)", "groups-figure-7", True, 2, 0),
