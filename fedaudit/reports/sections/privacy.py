@@ -101,6 +101,7 @@ class Privacy(Part):
     reasons: Reasons
 
 
+_EPSILON = ("epsilon_max", "epsilon", "epsilon_planned", "records")
 _RECOMPUTED = (
     "leakage_median",
     "leakage_max",
@@ -300,6 +301,14 @@ def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
             yield from _checks_against_ledger(found, found.spec, found.parameters)
         case _:
             assert_never(cost_kind)
+    others = _LEAKAGE if cost_kind == "epsilon" else _EPSILON
+    given = [name for name in others if value_at(found.report, "privacy", name) not in (None, [])]
+    yield check(
+        "report.kind_of_cost",
+        not given,
+        good="there are figures of this mechanism's kind of cost alone",
+        bad=f"this mechanism has no {', '.join(given)}, which the report gives",
+    )
     yield from _target_checks(found.report, found.spec, found.parameters)
 
 

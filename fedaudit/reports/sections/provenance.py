@@ -369,12 +369,17 @@ def _data_limits(material: ReportMaterial) -> list[str]:
     ]
 
 
-DATA = Section[ReportMaterial, RunEvidence](
-    "data",
-    _data,
-    "the data stay where they are; `training_clients` is checked with the privacy figures",
-    _data_limits,
-)
+def _data_checks(found: RunEvidence) -> Iterator[Check]:
+    """The data stay where they are; `training_clients` is checked with the privacy figures."""
+    if found.spec is not None:
+        source = found.spec.federation.source
+        yield agrees(found.report, "data.source", source, name="report.data.source")
+    data = found.report["data"]
+    others = data["clients"] - data["training_clients"]
+    yield agrees(found.report, "data.validation_clients", others)
+
+
+DATA = Section[ReportMaterial, RunEvidence]("data", _data, _data_checks, _data_limits)
 
 
 def _provenance(material: ReportMaterial) -> Provenance:
@@ -389,9 +394,14 @@ def _provenance(material: ReportMaterial) -> Provenance:
 
 
 RECORDED = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
+
+
+def _provenance_checks(found: RunEvidence) -> Iterator[Check]:
+    yield spec_hash_check(found.evidence, found.report)
+    if found.spec is not None:
+        yield agrees(found.report, "provenance.seed", found.spec.seed, name="report.seed")
+
+
 PROVENANCE = Section[ReportMaterial, RunEvidence](
-    "provenance",
-    _provenance,
-    lambda found: [spec_hash_check(found.evidence, found.report)],
-    no_limits,
+    "provenance", _provenance, _provenance_checks, no_limits
 )
