@@ -4,8 +4,7 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ReportsVisit, as_picture, for_visitors
-from api.routers.audits import get_audit_bundle, get_audit_pdf
-from api.services.audits import audit_report, verify_audit
+from api.routers.audits import audit_report, get_audit_bundle, get_audit_pdf, verify_audit_report
 from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link, render_audit, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
@@ -36,8 +35,7 @@ def audit_picture(audit_id: str, name: str, form: PictureForm, visit: ReportsVis
 @router.get("/{audit_id}/verification")
 def audit_verification_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report is the signed one, and what follows from its figures, recomputed."""
-    with visit.reading() as session:
-        found = verify_audit(session, visit.caller, audit_id)
+    found = verify_audit_report(audit_id, visit.call)
     return visit.page("audit_verification.html", verification=found)
 
 

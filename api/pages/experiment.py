@@ -12,10 +12,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, as_picture
 from api.pages.wording import NONE, cost, figure, small_number, whole
-from api.services.attacks import judged_document
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment, gone_words
+from api.services.lookups import find_experiment, gone_words, judged_document
 from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
@@ -299,7 +298,7 @@ def experiment_picture(
 def post_cancel(experiment_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the experiment's end."""
     cancelled = cancel(form.call, experiment_id)
-    return form.to(f"/experiments/{cancelled.experiment.id}")
+    return form.to(f"/experiments/{cancelled.row.id}")
 
 
 @router.post("/retry")
@@ -313,7 +312,7 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
         return retry(form.call, row, again)
 
     submitted = await form.run(queued)
-    return form.to(f"/experiments/{submitted.experiment.id}", submitted.unit_message)
+    return form.to(f"/experiments/{submitted.row.id}", *submitted.messages)
 
 
 def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] | None:

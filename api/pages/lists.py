@@ -18,17 +18,17 @@ from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, ReportsVisit, Visit
 from api.pages.wording import cost, figure, small_number
+from api.routers.audits import audit_body
+from api.routers.experiments import experiment_page
+from api.routers.sweeps import listed_bodies
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
-from api.schemas.reports import AuditBody, ReportBody, ReportParameters
+from api.schemas.reports import ReportBody, ReportParameters
 from api.services.artifacts import artifact_page
-from api.services.experiments import experiment_page
 from api.services.ledgers.stored_ledgers import summary
 from api.services.registrations import federation_bodies
 from api.services.reports import largest_gaps, report_page
-from api.services.sweeps import listed_bodies
-from api.shared.data_faults import shown_faults
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
@@ -387,10 +387,7 @@ def _audits(visit: Visit, after: Any) -> _Found:
         audits = AuditRepository(session, visit.project_id)
         found = audits.list(cursor=after, limit=_ON_A_PAGE)
         degenerate = audits.degenerate([row.id for row in found.items])
-    items = [
-        AuditBody.of(row, faults=shown_faults(row.faults, caller=visit.caller))
-        for row in found.items
-    ]
+    items = [audit_body(row, caller=visit.caller) for row in found.items]
     return {"audits": items, "degenerate": degenerate}, found.next_cursor
 
 

@@ -16,10 +16,9 @@ from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, fau
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
 from api.services.admission import parse_inherited, plan
-from api.services.attacks import find_judged
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment
+from api.services.lookups import find_experiment, find_judged
 from api.services.pending_uploads import proposal_for
 from api.services.submission import plan_others, submit, try_admission
 from fedaudit.reports.verdict.advice import Advice, with_changes
@@ -118,7 +117,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
         if error.slug == "idempotency-mismatch":
             shown = replace(shown, refusal=_SENT_BEFORE, once=new_once())
         return _page(form, shown, status=409)
-    return form.to(f"/experiments/{submitted.experiment.id}", submitted.unit_message)
+    return form.to(f"/experiments/{submitted.row.id}", *submitted.messages)
 
 
 def _suited(

@@ -24,20 +24,25 @@ from api.pages.visits import (
     as_picture,
     for_visitors,
 )
-from api.routers.attacks import get_attack_file, get_later_attack_file
+from api.routers.attacks import (
+    cancel_later_attacks,
+    get_attack_file,
+    get_attacks,
+    get_later_attack_file,
+    list_later_attacks,
+)
 from api.routers.reports import get_bundle, get_claims, get_model, get_report_page, get_report_pdf
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
-from api.services.attacks import (
-    attack_list,
-    cancel_attacks,
-    find_judged,
-    judged_document,
-    later_list,
-)
 from api.services.clients import rounding_words, shown_clients
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment, find_report, gone_words
+from api.services.lookups import (
+    find_experiment,
+    find_judged,
+    find_report,
+    gone_words,
+    judged_document,
+)
 from api.services.report_evidence import verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
 from api.services.reports import claims_file, sign_off_report, sign_offs_of
@@ -88,7 +93,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
 @router.post(f"{_OF}/attacks/later/{{later_id}}/cancel")
 def post_cancel_attacks(experiment_id: str, later_id: str, form: ExperimentsForm) -> Response:
     """Ask for the end of attacks after the report; what they have found by then stays."""
-    cancel_attacks(form.call, experiment_id, later_id)
+    cancel_later_attacks(experiment_id, later_id, form.call)
     return form.to(f"/experiments/{experiment_id}/report#later-attacks")
 
 
@@ -310,9 +315,9 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
-        for attack in attack_list(visit.call, experiment_id).items:
+        for attack in get_attacks(experiment_id, visit.call).items:
             found += _attack_files(f"{base}/attacks", attack, "Attack")
-        for request in later_list(visit.call, experiment_id).items:
+        for request in list_later_attacks(experiment_id, visit.call).items:
             what = f"Later attacks {request.number}, attack"
             for attack in request.items:
                 found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)

@@ -99,16 +99,14 @@ class Visit:
         """Do slow work where the project has a place for it."""
         return await self.resources.loads.run(self.project_id, work)
 
-    def to(self, address: str, *messages: UnitMessage | None) -> RedirectResponse:
+    def to(self, address: str, *messages: UnitMessage) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""
         return RedirectResponse(address, 303, background=self.dispatching(*messages))
 
-    def dispatching(self, *messages: UnitMessage | None) -> BackgroundTasks:
+    def dispatching(self, *messages: UnitMessage) -> BackgroundTasks:
         """What dispatches units after an answer."""
         tasks = BackgroundTasks()
-        for message in messages:
-            if message is not None:
-                tasks.add_task(dispatch, self.resources, message)
+        tasks.add_task(dispatch, self.resources, *messages)
         return tasks
 
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from api.http.bodies import JsonBody, media_type, read_value, validated
@@ -34,7 +34,7 @@ from api.services.budgets import set_budget as change_budget
 from api.services.disclosure import get_disclosure as read_disclosure
 from api.services.disclosure import set_disclosure as change_disclosure
 from api.services.disclosure import set_simulation as change_simulation
-from api.services.dispatch import dispatch
+from api.services.dispatch import Accepting, dispatch
 from api.services.erasures import erase, newest_erasure
 from api.services.lookups import change_page, find_federation, list_page
 from api.services.pending_uploads import propose_registration, propose_spec
@@ -91,8 +91,7 @@ async def register_federation(
     *,
     request: Request,
     call: FederationsWriter,
-    background: BackgroundTasks,
-    response: Response,
+    accepting: Accepting,
     idempotency_key: IdempotencyHeader = None,
 ) -> FederationBody:
     """Register a file below the sources folder, or upload one.
@@ -107,17 +106,9 @@ async def register_federation(
         registered = await call.resources.loads.run(
             call.project_id, partial(register_path, call, value, idempotency_key)
         )
-    if registered.unit_message is not None:
-        # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, call.resources, registered.unit_message)
-    response.status_code = _status_of(registered)
-    response.headers["Location"] = f"/v1/federations/{registered.row.id}"
+    row = accepting.of(call, registered, f"/v1/federations/{registered.row.id}")
+    accepting.response.status_code = 200 if row.status == "ready" else 202
     return await run_sync(partial(registered_body, registered, call=call))
-
-
-def _status_of(registered: Registered) -> int:
-    """202 while a worker still has to profile it."""
-    return 200 if registered.row.status == "ready" else 202
 
 
 async def _upload(request: Request, call: Call, idempotency_key: str | None) -> Registered:
@@ -278,22 +269,17 @@ async def propose_experiment(
     openapi_extra=request_body(Registration),
 )
 async def set_registration(
-    *,
-    federation_id: str,
-    call: FederationsWriter,
-    value: JsonBody,
-    background: BackgroundTasks,
-    response: Response,
+    *, federation_id: str, call: FederationsWriter, value: JsonBody, accepting: Accepting
 ) -> FederationBody:
     """Register a federation's file otherwise, without sending it again.
 
     While it is rejected, or no experiment used it. `path` may be left out, as the file is known.
     """
     registered = await run_sync(partial(correct_registration, call, federation_id, value))
-    if registered.unit_message is not None:
-        background.add_task(dispatch, call.resources, registered.unit_message)
-    response.status_code = _status_of(registered)
-    return await run_sync(partial(federation_body, registered.row, call=call))
+    accepting.background.add_task(dispatch, call.resources, *registered.messages)
+    row = registered.row
+    accepting.response.status_code = 200 if row.status == "ready" else 202
+    return await run_sync(partial(federation_body, row, call=call))
 
 
 @router.post(

@@ -30,6 +30,7 @@ from api.openapi import (
     request_body,
     schema_of,
 )
+from api.routers.sweeps import with_costs_of_now
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiment_tables import ClientBody, Verification
 from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
@@ -41,12 +42,11 @@ from api.schemas.reports import (
     ReportParameters,
 )
 from api.services.artifacts import SAFETENSORS, model_file, stored_layout
-from api.services.attacks import find_judged, judged_document
 from api.services.audit_log import note_export
 from api.services.clients import client_lines
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.stored_ledgers import report_of
-from api.services.lookups import find_experiment, find_stored_report
+from api.services.lookups import find_experiment, find_judged, find_stored_report, judged_document
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pdf
 from api.services.reports import (
@@ -56,7 +56,6 @@ from api.services.reports import (
     sign_off_report,
     sign_offs_of,
 )
-from api.services.sweeps import with_costs_of_now
 from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
 from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.dossier.dossier import SCHEMA as DOSSIER_SCHEMA

@@ -18,9 +18,16 @@ from api.schemas.reports import (
     ReportFilters,
     ReportPage,
 )
-from api.services.attacks import find_judged, judged_document
-from api.services.dispatch import IdempotentRequest, earlier_result
-from api.services.lookups import find_experiment, find_report, find_stored_report, list_page, note
+from api.services.dispatch import IdempotentRequest
+from api.services.lookups import (
+    find_experiment,
+    find_judged,
+    find_report,
+    find_stored_report,
+    judged_document,
+    list_page,
+    note,
+)
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller
 from fedaudit.ledger.bundle import claim_lines
@@ -168,7 +175,7 @@ def claims_file(call: Call, experiment_id: str) -> bytes:
 
 
 def sign_off_report(
-    call: Call, experiment_id: str, asked: SignOffRequest, idempotency: IdempotentRequest | None
+    call: Call, experiment_id: str, asked: SignOffRequest, idempotency: IdempotentRequest
 ) -> SignOff:
     """Store a sign-off of the experiment's report, which a worker's process signs afterwards.
     Raises ProblemError without such a report, where another one was read, and for a key without a
@@ -182,7 +189,7 @@ def sign_off_report(
                 "the API key names no person, so no person would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",
             )
-        earlier = earlier_result(session, call.caller, idempotency)
+        earlier = idempotency.earlier(session, call.caller)
         if earlier is not None:
             found = SignOffRepository(session).get(experiment_id, int(earlier))
             if found is None:
@@ -215,8 +222,7 @@ def sign_off_report(
             ),
             signed_off_at=utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
-        if idempotency is not None:
-            idempotency.claim(session, call.caller, str(number))
+        idempotency.claim(session, call.caller, str(number))
         about: dict[str, Any] = {
             "number": number,
             "decision": asked.decision,

@@ -61,9 +61,7 @@ _OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at", "alarm_ro
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
 
-def open_ledger(
-    call: Call, terms: LedgerTerms, idempotency: IdempotentRequest | None
-) -> DeclaredLedger:
+def open_ledger(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> DeclaredLedger:
     """A new ledger without rounds, or the one that the same request made before.
 
     Raises InvalidInputError or ProblemError where the terms name a federation that the caller's
@@ -71,9 +69,9 @@ def open_ledger(
     """
     with call.writing() as session:
         ledgers = DeclaredLedgerRepository(session, call.project_id)
-        known = None if idempotency is None else idempotency.lookup(session, call.caller)
+        known = idempotency.earlier(session, call.caller)
         if known is not None:
-            found = ledgers.get(known.resource_id or "")
+            found = ledgers.get(known)
             if found is not None:
                 return found
         _check_federation(session, call.caller, terms)
@@ -87,7 +85,7 @@ def open_ledger(
         made = _row(call.caller, terms)
         ledgers.store(made)
         hold_budget(call.resources, session, made, terms)
-        if idempotency is not None and not idempotency.claim(session, call.caller, made.id):
+        if not idempotency.claim(session, call.caller, made.id):
             raise ProblemError(
                 409, "conflict", "the same request is being answered; send it again for its answer"
             )
