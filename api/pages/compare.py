@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 from api.http.problems import ProblemError
 from api.pages.chosen_axes import ComparedAxes
 from api.pages.visits import ReportsVisit, Visit, as_picture
-from api.services.reports import comparison_of
+from api.routers.reports import comparison_of
 from fedaudit.reports.charts.chosen_chart import CHOSEN, Measured, Point
 from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.fronts import Comparison, FigureRow, Front, FrontKind

@@ -20,6 +20,7 @@ from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, Repor
 from api.pages.wording import cost, figure, small_number
 from api.routers.audits import audit_body
 from api.routers.experiments import experiment_page
+from api.routers.reports import list_reports
 from api.routers.sweeps import listed_bodies
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
@@ -28,13 +29,12 @@ from api.schemas.reports import ReportBody, ReportParameters
 from api.services.artifacts import artifact_page
 from api.services.ledgers.stored_ledgers import summary
 from api.services.registrations import federation_bodies
-from api.services.reports import largest_gaps, report_page
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import MECHANISMS, mechanism_of
-from fedaudit.reports.figures import LargestGap
+from fedaudit.reports.figures import LargestGap, largest_gap
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
@@ -244,12 +244,14 @@ def experiments_list(visit: AnyVisit) -> Response:
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
     found = experiment_page(visit.call, parameters)
     names = visit.federation_names()
-    gaps = largest_gaps(visit.resources, visit.project_id, [one.id for one in found.items])
+    with visit.reading() as session:
+        reports = ReportListRepository(session, visit.project_id)
+        figures = reports.figures([one.id for one in found.items])
     return visit.page(
         "experiments.html",
         rows=[
-            experiment_row(item, names.get(item.federation_id), gaps.get(item.id))
-            for item in found.items
+            experiment_row(one, names.get(one.federation_id), largest_gap(figures.get(one.id, ())))
+            for one in found.items
         ],
         **_filtering("/", asked, found.next_cursor, folded=_OF_EXPERIMENTS),
         states=_choice("/", asked, "status", _STATES),
@@ -263,7 +265,7 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    found = report_page(visit.resources, visit.project_id, _report_parameters(asked))
+    found = list_reports(visit.call, _report_parameters(asked))
     names = visit.federation_names()
     with visit.reading() as session:
         reports = ReportListRepository(session, visit.project_id)

@@ -31,9 +31,18 @@ from api.routers.attacks import (
     get_later_attack_file,
     list_later_attacks,
 )
-from api.routers.reports import get_bundle, get_claims, get_model, get_report_page, get_report_pdf
+from api.routers.reports import (
+    claims_file,
+    get_bundle,
+    get_claims,
+    get_model,
+    get_report_page,
+    get_report_pdf,
+    list_sign_offs,
+    sign_off_report,
+)
 from api.schemas.experiments import AttackBody
-from api.schemas.people import SignOffList, SignOffRequest
+from api.schemas.people import SignOffRequest
 from api.services.clients import rounding_words, shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import (
@@ -45,7 +54,6 @@ from api.services.lookups import (
 )
 from api.services.report_evidence import verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
-from api.services.reports import claims_file, sign_off_report, sign_offs_of
 from api.services.tables import group_lines, why_no_counts
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
@@ -249,9 +257,9 @@ def _tail(
 ) -> tuple[Markup, str]:
     """The section below the report, and in a few words how the report is signed off."""
     files = _downloads(visit, experiment_id)
+    found = list_sign_offs(experiment_id, visit.call)
     with visit.reading() as session:
         report = find_report(session, visit.caller, experiment_id)
-        found = SignOffList.of(sign_offs_of(session, visit.caller, experiment_id))
         later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
         concerns = concerns_of(judged_document(session, report))
         row = find_experiment(session, visit.caller, experiment_id)
