@@ -26,7 +26,7 @@ from api.services.pending_uploads import (
     register_pending,
     waiting_uploads,
 )
-from api.services.uploads import IncomingForm, received
+from api.services.uploads import IncomingFile, received
 from fedaudit.federations.levels import find_class
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import proposal_yaml
@@ -128,9 +128,12 @@ async def post_registration(upload_id: str, form: FederationsForm) -> Response:
 
 async def _take(visit: Visit, upload_id: str) -> None:
     await run_sync(check_room, visit.call)
-    accept = partial(check_word, visit.visitor)
-    incoming = IncomingForm(
-        visit.resources, visit.project_id, upload_id, word=CSRF_FIELD, check=accept
+
+    def accept(word: bytes, _name: str) -> None:
+        check_word(visit.visitor, word.decode("utf-8", "replace"))
+
+    incoming = IncomingFile(
+        visit.resources, visit.project_id, upload_id, text=CSRF_FIELD, accept=accept
     )
     async with received(visit.request, incoming):
         await run_sync(keep_upload, visit.call, await run_sync(incoming.finish), upload_id)

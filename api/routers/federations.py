@@ -7,7 +7,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from api.http.bodies import JsonBody, media_type, read_value, validated
+from api.http.bodies import JsonBody, decode_json, media_type, read_value, validated
 from api.http.problems import conflict
 from api.openapi import located, problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader, PageParameters
@@ -48,11 +48,11 @@ from api.services.registrations import (
     registered_body,
     remove,
 )
-from api.services.uploads import IncomingUpload, received
+from api.services.uploads import IncomingFile, received
 from api.shared.security import Administrator, Call, FederationsReader, FederationsWriter
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import FieldError
-from fedaudit.spec.registration import Registration
+from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
 from models.repositories import FederationRepository
 from models.values import FederationStatus
@@ -112,10 +112,15 @@ async def register_federation(
 
 
 async def _upload(request: Request, call: Call, idempotency_key: str | None) -> Registered:
-    incoming = IncomingUpload(call.resources, call.project_id, new_id())
+    def accept(text: bytes, name: str) -> Registration:
+        return parse_uploaded(decode_json(text), file_name=name)
+
+    incoming = IncomingFile(
+        call.resources, call.project_id, new_id(), text="registration", accept=accept
+    )
     async with received(request, incoming):
-        arrived = await run_sync(incoming.finish)
-        return await run_sync(register_upload, call, arrived, idempotency_key)
+        sent = await run_sync(incoming.finish)
+        return await run_sync(register_upload, call, incoming.accepted, sent, idempotency_key)
 
 
 @router.get("", responses=problems())

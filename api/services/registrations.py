@@ -12,11 +12,11 @@ from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
 from api.services.dispatch import IdempotentRequest, Queued, queue_unit
 from api.services.lookups import find_federation, note
-from api.services.uploads import Arrived
+from api.services.uploads import ArrivedFile
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.security import Call, Caller, refuse_over_stored
 from fedaudit.spec.errors import error_at
-from fedaudit.spec.registration import parse_registration, parse_uploaded
+from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
 from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
 from models.tables.federations import Federation
 from models.values import NewFile
@@ -89,15 +89,16 @@ def register_path(call: Call, value: Any, idempotency_key: str | None) -> Regist
     return register_file(call, file, idempotency)
 
 
-def register_upload(call: Call, arrived: Arrived, idempotency_key: str | None) -> Registered:
+def register_upload(
+    call: Call, registration: Registration, sent: ArrivedFile, idempotency_key: str | None
+) -> Registered:
     """Keep an uploaded file, unless the project already has its content, and register it. The file
     is stored before the database refers to it, and removed if that fails. Raises InvalidInputError,
     ProblemError."""
-    refuse_below_floor(call.resources.settings, arrived.registration.fairness)
-    sent = arrived.file
+    refuse_below_floor(call.resources.settings, registration.fairness)
     file = NewFile(
         fingerprint=sent.fingerprint,
-        registration=arrived.registration.model_dump(mode="json"),
+        registration=registration.model_dump(mode="json"),
         file_name=sent.file_name,
         size_bytes=sent.size_bytes,
         storage_key=sent.storage_key,
