@@ -15,7 +15,7 @@ router = APIRouter(prefix="/audits")
 @router.get("/{audit_id}")
 def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """The report: the page that can be kept, with a line of links above it."""
-    document = audit_report(visit.call, audit_id)
+    document = audit_report(visit, audit_id)
     base = f"/audits/{audit_id}"
     links = [
         *([Link("/audits", "All audits")] if visit.may("experiments:read") else []),
@@ -29,13 +29,13 @@ def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
 @router.get("/{audit_id}/pictures/{name}.{form}")
 def audit_picture(audit_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
     """A picture of the report's page, as a file."""
-    return as_picture(report_pictures(audit_report(visit.call, audit_id)), name, form)
+    return as_picture(report_pictures(audit_report(visit, audit_id)), name, form)
 
 
 @router.get("/{audit_id}/verification")
 def audit_verification_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report is the signed one, and what follows from its figures, recomputed."""
-    found = verify_audit_report(audit_id, visit.call)
+    found = verify_audit_report(audit_id, visit)
     return visit.page("audit_verification.html", verification=found)
 
 

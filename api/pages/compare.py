@@ -164,4 +164,4 @@ def _asked_view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
         raise ProblemError(
             422, "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
         )
-    return _view(comparison_of(visit.call, chosen), asked)
+    return _view(comparison_of(visit, chosen), asked)

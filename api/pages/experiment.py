@@ -297,7 +297,7 @@ def experiment_picture(
 @router.post("/cancel")
 def post_cancel(experiment_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the experiment's end."""
-    cancelled = cancel(form.call, experiment_id)
+    cancelled = cancel(form, experiment_id)
     return form.to(f"/experiments/{cancelled.row.id}")
 
 
@@ -309,7 +309,7 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
         with form.reading() as session:
             row = find_experiment(session, form.caller, experiment_id)
         again = IdempotentRequest.of(form.once, f"POST /experiments/{row.id}/retry", None)
-        return retry(form.call, row, again)
+        return retry(form, row, again)
 
     submitted = await form.run(queued)
     return form.to(f"/experiments/{submitted.row.id}", *submitted.messages)

@@ -242,7 +242,7 @@ def experiments_list(visit: AnyVisit) -> Response:
     require(visit.visitor, "experiments:read")
     asked = visit.asked()
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
-    found = experiment_page(visit.call, parameters)
+    found = experiment_page(visit, parameters)
     names = visit.federation_names()
     with visit.reading() as session:
         reports = ReportListRepository(session, visit.project_id)
@@ -265,7 +265,7 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    found = list_reports(visit.call, _report_parameters(asked))
+    found = list_reports(visit, _report_parameters(asked))
     names = visit.federation_names()
     with visit.reading() as session:
         reports = ReportListRepository(session, visit.project_id)
@@ -353,7 +353,7 @@ def artifacts_list(visit: ExperimentsVisit) -> HTMLResponse:
     """The project's files of parameters, with the experiments that start from each."""
     asked = visit.asked()
     parameters = validated(PageParameters, {"limit": _ARTIFACTS_ON_A_PAGE, **asked})
-    found = artifact_page(visit.call, parameters)
+    found = artifact_page(visit, parameters)
     return visit.page(
         "artifacts.html",
         artifacts=found.items,

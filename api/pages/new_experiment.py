@@ -95,7 +95,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
     built: Built | None = None
     try:
         if shown.by_document:
-            spec = parse_inherited(form.call, decode_text(shown.text(DOCUMENT)))
+            spec = parse_inherited(form, decode_text(shown.text(DOCUMENT)))
         else:
             built = build(typed, {row.id: row.registration or {} for row in choices})
             spec = parse_spec(built.value)
@@ -103,7 +103,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
             return _page(form, replace(shown, preview=_preview(form, spec)))
         value = spec.model_dump(mode="json")
         again = IdempotentRequest.of(shown.once, _ROUTE, value)
-        submitted = submit(form.call, value, again)
+        submitted = submit(form, value, again)
     except InvalidInputError as error:
         shown = replace(shown, faults=faults_of(error.errors, built, typed))
         return _page(form, shown, status=422)
@@ -129,7 +129,7 @@ def _suited(
         if row.id == federation_id:
             policy = policy_of(row)
             try:
-                proposed = proposal_for(visit.call, row, ProposalAim())
+                proposed = proposal_for(visit, row, ProposalAim())
             except (ProblemError, InvalidInputError) as error:
                 found = ProfileDefaults({fields.SOURCE: row.id, "/name": row.name}, (str(error),))
             else:
@@ -139,9 +139,9 @@ def _suited(
 
 
 def _preview(visit: Visit, spec: ExperimentSpec) -> dict[str, Any]:
-    planned = plan(visit.call, spec)
-    others = plan_others(visit.call, planned)
-    return preview(planned, try_admission(visit.call, planned, others))
+    planned = plan(visit, spec)
+    others = plan_others(visit, planned)
+    return preview(planned, try_admission(visit, planned, others))
 
 
 def _choices(visit: Visit) -> list[Federation]:

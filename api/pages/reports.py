@@ -91,7 +91,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     again = IdempotentRequest.of(form.once, route, draft)
     try:
         asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
-        sign_off_report(form.call, experiment_id, asked, again)
+        sign_off_report(form, experiment_id, asked, again)
     except InvalidInputError as error:
         fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
         return _shown(form, experiment_id, draft=draft, fault=fault)
@@ -101,7 +101,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
 @router.post(f"{_OF}/attacks/later/{{later_id}}/cancel")
 def post_cancel_attacks(experiment_id: str, later_id: str, form: ExperimentsForm) -> Response:
     """Ask for the end of attacks after the report; what they have found by then stays."""
-    cancel_later_attacks(experiment_id, later_id, form.call)
+    cancel_later_attacks(experiment_id, later_id, form)
     return form.to(f"/experiments/{experiment_id}/report#later-attacks")
 
 
@@ -126,7 +126,7 @@ def saved_dossier(experiment_id: str, form: DossierForm, visit: ReportsVisit) ->
     """The dossier on the report's release: as a page, or as a file."""
     base = f"/experiments/{experiment_id}"
     links = [Link(f"{base}/report", "Report"), Link(f"{base}/dossier.pdf", "Save as PDF")]
-    return dossier_response(visit.call, experiment_id, form, links=links)
+    return dossier_response(visit, experiment_id, form, links=links)
 
 
 @router.get(f"{_OF}/verification")
@@ -257,7 +257,7 @@ def _tail(
 ) -> tuple[Markup, str]:
     """The section below the report, and in a few words how the report is signed off."""
     files = _downloads(visit, experiment_id)
-    found = list_sign_offs(experiment_id, visit.call)
+    found = list_sign_offs(experiment_id, visit)
     with visit.reading() as session:
         report = find_report(session, visit.caller, experiment_id)
         later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
@@ -316,16 +316,16 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
         ("Dossier", "JSON", f"{base}/dossier.json"),
         ("Dossier", "ZIP of all its files, for fedaudit verify", f"{base}/dossier.zip"),
     ]
-    if claims_file(visit.call, experiment_id):
+    if claims_file(visit, experiment_id):
         form = "JSONL: Sigstore bundles, for the verifiers of others"
         found.append(("Claims", form, f"{base}/claims.jsonl"))
     found += [_reading_file(base, one) for one in READINGS.values()]
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
-        for attack in get_attacks(experiment_id, visit.call).items:
+        for attack in get_attacks(experiment_id, visit).items:
             found += _attack_files(f"{base}/attacks", attack, "Attack")
-        for request in list_later_attacks(experiment_id, visit.call).items:
+        for request in list_later_attacks(experiment_id, visit).items:
             what = f"Later attacks {request.number}, attack"
             for attack in request.items:
                 found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)

@@ -43,8 +43,8 @@ def sweep_page(
     sweep_id: str, visit: ExperimentsVisit, asked: Annotated[ChosenAxes, Query()]
 ) -> HTMLResponse:
     """A sweep as it is now; the page reloads itself until all cells have ended."""
-    sweep = get_sweep(sweep_id, visit.call)
-    table = table_of(sweep_id, visit.call) if visit.may("reports:read") else None
+    sweep = get_sweep(sweep_id, visit)
+    table = table_of(sweep_id, visit) if visit.may("reports:read") else None
     ended = sweep.status in ENDED
     statuses, may_write = sweep.progress.statuses, visit.may("experiments:write")
     return visit.page(
@@ -71,14 +71,14 @@ def sweep_picture(
     sweep_id: str, form: PictureForm, visit: ReportsVisit, asked: Annotated[ChosenAxes, Query()]
 ) -> Response:
     """What the page draws, as a file."""
-    picture = _view(table_of(sweep_id, visit.call), asked)["picture"] or {}
+    picture = _view(table_of(sweep_id, visit), asked)["picture"] or {}
     return as_picture([picture.get("chart")], CHOSEN, form)
 
 
 @router.post("/cancel")
 def post_sweep_cancel(sweep_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the end of every cell."""
-    return form.to(f"/sweeps/{cancel_sweep(sweep_id, form.call).id}")
+    return form.to(f"/sweeps/{cancel_sweep(sweep_id, form).id}")
 
 
 @router.post("/retry")
@@ -87,7 +87,7 @@ async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResp
 
     def queued() -> Queued[Sweep]:
         again = IdempotentRequest.of(form.once, f"POST /sweeps/{sweep_id}/retry", None)
-        return retry_sweep(form.call, sweep_id, again)
+        return retry_sweep(form, sweep_id, again)
 
     submitted = await form.run(queued)
     return form.to(f"/sweeps/{submitted.row.id}", *submitted.messages)
