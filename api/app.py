@@ -26,6 +26,7 @@ from api.routers import (
     artifacts,
     attacks,
     audits,
+    erasures,
     experiment_tables,
     experiments,
     federations,
@@ -49,6 +50,7 @@ _VERSIONED = (
     # Before those whose paths have a number in this place.
     attacks.router,
     federations.router,
+    erasures.router,
     audits.router,
     artifacts.router,
     reports.gates_router,

@@ -11,12 +11,12 @@ from api.http.answers import as_file
 from api.http.problems import not_found
 from api.pages.visits import FederationsVisit
 from api.pages.wording import NONE, figure, room, small_number
+from api.routers.erasures import shown_erasure
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody, DisclosureBody
 from api.schemas.people import ChangeBody
 from api.services.budgets import budgets_of
 from api.services.disclosure import get_disclosure
-from api.services.erasures import shown_erasure
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words

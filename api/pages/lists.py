@@ -18,6 +18,7 @@ from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, ReportsVisit, Visit
 from api.pages.wording import cost, figure, small_number
+from api.routers.artifacts import list_artifacts
 from api.routers.audits import audit_body
 from api.routers.experiments import experiment_page
 from api.routers.reports import list_reports
@@ -26,7 +27,6 @@ from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
 from api.schemas.reports import ReportBody, ReportParameters
-from api.services.artifacts import artifact_page
 from api.services.ledgers.stored_ledgers import summary
 from api.services.registrations import federation_bodies
 from fedaudit.fairness.gaps import gap_size
@@ -353,7 +353,7 @@ def artifacts_list(visit: ExperimentsVisit) -> HTMLResponse:
     """The project's files of parameters, with the experiments that start from each."""
     asked = visit.asked()
     parameters = validated(PageParameters, {"limit": _ARTIFACTS_ON_A_PAGE, **asked})
-    found = artifact_page(visit, parameters)
+    found = list_artifacts(visit, parameters)
     return visit.page(
         "artifacts.html",
         artifacts=found.items,

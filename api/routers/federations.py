@@ -1,7 +1,7 @@
 """Federations: their registrations, profiles, budgets, policies and erasures."""
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
@@ -15,8 +15,6 @@ from api.schemas.federations import (
     BudgetList,
     BudgetSetting,
     DisclosureBody,
-    ErasureBody,
-    ErasureRequest,
     FederationBody,
     FederationPage,
     FederationParameters,
@@ -35,7 +33,6 @@ from api.services.disclosure import get_disclosure as read_disclosure
 from api.services.disclosure import set_disclosure as change_disclosure
 from api.services.disclosure import set_simulation as change_simulation
 from api.services.dispatch import Accepting, dispatch
-from api.services.erasures import erase, newest_erasure
 from api.services.lookups import change_page, find_federation, list_page
 from api.services.pending_uploads import propose_registration, propose_spec
 from api.services.registrations import (
@@ -49,7 +46,7 @@ from api.services.registrations import (
     remove,
 )
 from api.services.uploads import IncomingFile, received
-from api.shared.security import Administrator, Call, FederationsReader, FederationsWriter
+from api.shared.security import Call, FederationsReader, FederationsWriter
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.registration import Registration, parse_uploaded
@@ -285,32 +282,3 @@ async def set_registration(
     row = registered.row
     accepting.response.status_code = 200 if row.status == "ready" else 202
     return await run_sync(partial(federation_body, row, call=call))
-
-
-@router.post(
-    "/{federation_id}/erasure",
-    status_code=202,
-    response_model=ErasureBody,
-    responses=problems(404, 409, 415)
-    | {200: {"model": ErasureBody, "description": "Erased before."}},
-    openapi_extra=request_body(ErasureRequest),
-)
-def erase_federation(
-    federation_id: str, call: Administrator, value: JsonBody, answer: Response
-) -> Any:
-    """Remove the data about the federation's people, for good; spending and signatures stay.
-
-    Its data, profile and registration are removed, and of its experiments the models, record
-    tables, counts of groups and the names of clients. Budgets keep what was spent, for anyone who
-    registers the same content again. `remains` lists what stays and why.
-    """
-    asked = validated(ErasureRequest, value)
-    made, is_new = erase(call, federation_id, reference=asked.reference)
-    answer.status_code = 202 if is_new else 200
-    return ErasureBody.of(made)
-
-
-@router.get("/{federation_id}/erasure", responses=problems(404))
-def get_erasure(federation_id: str, call: FederationsReader) -> ErasureBody:
-    """The federation's last erasure: how far it is, and its signed receipt once it is done."""
-    return ErasureBody.of(newest_erasure(call, federation_id))
