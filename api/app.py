@@ -30,6 +30,8 @@ from api.routers import (
     experiment_tables,
     experiments,
     federations,
+    ledger_reports,
+    ledger_rounds,
     ledgers,
     reports,
     service,
@@ -55,6 +57,8 @@ _VERSIONED = (
     artifacts.router,
     reports.gates_router,
     ledgers.router,
+    ledger_rounds.router,
+    ledger_reports.router,
     webhooks.keys_router,
     webhooks.router,
 )

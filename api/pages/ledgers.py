@@ -6,13 +6,13 @@ from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ExperimentsVisit, ReportsVisit, as_picture, for_visitors
-from api.routers.ledgers import get_ledger_bundle, get_ledger_report_pdf
-from api.services.ledgers.stored_ledgers import (
-    ledger_rounds,
+from api.routers.ledger_reports import (
+    get_ledger_bundle,
+    get_ledger_report_pdf,
     report_of,
-    shown_ledger,
-    verify_ledger,
+    verify_ledger_report,
 )
+from api.routers.ledgers import get_ledger, ledger_rounds
 from api.services.report_pages import page_response
 from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.page.html import Link, render_declared, report_pictures
@@ -32,7 +32,7 @@ def ledger_page(
 ) -> HTMLResponse:
     """What was declared, and its totals."""
     rounds = ledger_rounds(visit, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
-    ledger = shown_ledger(visit, ledger_id)
+    ledger = get_ledger(ledger_id, visit)
     report = report_of(visit, ledger_id).document if visit.may("reports:read") else {}
     return visit.page(
         "ledger.html",
@@ -70,7 +70,7 @@ def ledger_picture(ledger_id: str, name: str, form: PictureForm, visit: ReportsV
 @router.get("/verification")
 def ledger_verification_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report still agrees with what is stored, everything recomputed."""
-    found = verify_ledger(visit, ledger_id)
+    found = verify_ledger_report(ledger_id, visit)
     base = f"/ledgers/{ledger_id}"
     return visit.page("verification.html", verification=found, base=base, declared=True)
 

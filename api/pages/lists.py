@@ -21,13 +21,13 @@ from api.pages.wording import cost, figure, small_number
 from api.routers.artifacts import list_artifacts
 from api.routers.audits import audit_body
 from api.routers.experiments import experiment_page
+from api.routers.ledgers import summary
 from api.routers.reports import list_reports
 from api.routers.sweeps import listed_bodies
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
 from api.schemas.reports import ReportBody, ReportParameters
-from api.services.ledgers.stored_ledgers import summary
 from api.services.registrations import federation_bodies
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.number_text import UNBOUNDED

@@ -36,6 +36,7 @@ from api.openapi import (
     request_body,
     schema_of,
 )
+from api.routers.ledger_reports import report_of
 from api.routers.sweeps import with_costs_of_now
 from api.schemas.base import IdempotencyHeader, UtcTime, of_row
 from api.schemas.experiment_tables import ClientBody, Verification
@@ -54,7 +55,6 @@ from api.services.artifacts import SAFETENSORS, model_file, stored_layout
 from api.services.audit_log import note_export
 from api.services.clients import client_lines
 from api.services.dispatch import IdempotentRequest
-from api.services.ledgers.stored_ledgers import report_of
 from api.services.lookups import (
     find_experiment,
     find_judged,
