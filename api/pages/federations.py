@@ -12,11 +12,11 @@ from api.http.problems import not_found
 from api.pages.visits import FederationsVisit
 from api.pages.wording import NONE, figure, room, small_number
 from api.routers.erasures import shown_erasure
+from api.routers.federations import get_disclosure
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody, DisclosureBody
 from api.schemas.people import ChangeBody
 from api.services.budgets import budgets_of
-from api.services.disclosure import get_disclosure
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
@@ -55,7 +55,7 @@ def federation_page(
             labels_of_spec(found.registration).get(profile.get("target", ""), {}),
         ),
         favourable=outcome_of_profile(profile, found.registration),
-        disclosure=_disclosure(get_disclosure(visit, found.id)),
+        disclosure=_disclosure(get_disclosure(found.id, visit)),
         budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
         budget_scope=budgets[0].scope if budgets else "",
         changes=[(_change_words(one), one) for one in changes.items],

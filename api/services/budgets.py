@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
 
-from api.http.problems import ProblemError, conflict
-from api.schemas.federations import BudgetBody, BudgetSetting
-from api.services.lookups import find_federation, note_setting
+from api.http.problems import ProblemError
+from api.schemas.federations import BudgetBody
+from api.services.lookups import find_federation
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
 from fedaudit.privacy.count_release import BOOKED_DELTA
@@ -26,51 +26,21 @@ from models.repositories.budgets.counting import (
     counts_report,
 )
 from models.repositories.budgets.reading import with_gaps
-from models.repositories.webhooks import announcing_low
 from models.values import Budget, LeakageTerms
 
 
-def set_budget(call: Call, federation_id: str, setting: BudgetSetting) -> list[BudgetBody]:
-    """Set one budget; returns all of the federation's budgets afterwards. A total below what is
-    already spent only prevents further spending. Raises ProblemError where the caller's project has
-    no such federation, or another project owns the content and has set less."""
-    with call.writing() as session:
-        found = find_federation(session, call.caller, federation_id)
-        budgets = call.budgets(session)
-        with announcing_low(budgets, found.id):
-            budget = budgets.set_budget(found.id, **setting.stored_fields())
-        _check_owner(budget, found.id)
-        value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
-        note_setting(session, call.caller, found.id, "budget", value)
-        return _bodies(budgets, found.id)
-
-
 def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
-    """Every budget that was set or spent from. Raises ProblemError as `set_budget` does."""
+    """Every budget that was set or spent from. Raises ProblemError where the caller's
+    project has no such federation."""
     with call.reading() as session:
         found = find_federation(session, call.caller, federation_id)
-        return _bodies(call.budgets(session), found.id)
+        return bodies(call.budgets(session), found.id)
 
 
-def _bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
+def bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
     """With the runs that each budget does not count."""
     counted, ids = budgets.composed_budgets(federation_id), budgets.sharing_ids(federation_id)
     return [BudgetBody.of(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
-
-
-def _check_owner(budget: Budget, federation_id: str) -> None:
-    """Raises ProblemError, to be followed by a roll-back, where a project that does not own the
-    content would raise a total."""
-    own, owners = budget.own_total, budget.owner_total
-    if budget.is_owner or own is None or owners is None or own <= owners:
-        return
-    raise conflict(
-        f"another project of this service owns this content and has set a total of {owners:.6g}, "
-        "which holds for all projects and only it can raise; set a smaller one, which then holds "
-        "for your project alone",
-        federation_id=federation_id,
-        total=owners,
-    )
 
 
 _FIGURES: dict[CostFigure, str] = {
