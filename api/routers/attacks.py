@@ -27,7 +27,6 @@ from api.schemas.experiments import (
 )
 from api.services.admission import load_for
 from api.services.artifacts import hold_start
-from api.services.audit_log import note_export
 from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
 from api.services.dispatch import Accepting, IdempotentRequest, Queued, queue_unit
 from api.services.lookups import (
@@ -36,6 +35,7 @@ from api.services.lookups import (
     find_report,
     gone_words,
     note,
+    note_export,
     refuse_gone,
 )
 from api.shared.data_faults import faults_for, shown_detail

@@ -32,9 +32,8 @@ from api.schemas.experiment_tables import (
     RoundPage,
 )
 from api.services.artifacts import record_table
-from api.services.audit_log import note_export
 from api.services.clients import client_lines
-from api.services.lookups import find_experiment, names_of
+from api.services.lookups import find_experiment, names_of, note_export
 from api.services.tables import (
     BEGINNING,
     MEDIA_TYPES,

@@ -1,4 +1,4 @@
-"""Federations: their registrations, profiles, budgets and policies, and what is proposed for them."""
+"""Federations: their registrations, profiles, budgets and policies, and proposals for them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

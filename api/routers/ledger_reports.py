@@ -13,8 +13,8 @@ from api.http.problems import not_found
 from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, problems, schema_of
 from api.routers.ledgers import find_ledger, shown_group_size
 from api.schemas.experiment_tables import Verification
-from api.services.audit_log import note_export
 from api.services.ledgers.round_posting import ledger_before
+from api.services.lookups import note_export
 from api.services.report_evidence import evidence_of, stored_report_check, verification_body
 from api.services.report_pages import page_response
 from api.shared.ledger_states import AlteredEntriesError

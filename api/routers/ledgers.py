@@ -27,11 +27,10 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     LedgerSummary,
 )
-from api.services.audit_log import note_export
 from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
 from api.services.ledgers.federation_charges import hold_budget
-from api.services.lookups import find_federation, found_by, list_page, note
+from api.services.lookups import find_federation, found_by, list_page, note, note_export
 from api.services.tables import Form, LedgerTable, export
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader

@@ -52,7 +52,6 @@ from api.schemas.reports import (
     ReportParameters,
 )
 from api.services.artifacts import SAFETENSORS, model_file, stored_layout
-from api.services.audit_log import note_export
 from api.services.clients import client_lines
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import (
@@ -63,6 +62,7 @@ from api.services.lookups import (
     judged_document,
     list_page,
     note,
+    note_export,
 )
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pdf

@@ -11,7 +11,7 @@ from api.http.answers import decode_cursor, encode_cursor
 from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.schemas.people import ChangeBody, ChangePage
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
 from fedaudit.reports.later import judged_later
 from fedaudit.reports.report import OTHER_FORM, has_present_form
 from models.identifiers import is_id
@@ -195,6 +195,12 @@ def note(
     AuditLogRepository(session, caller.project_id).enter(
         action, subject, by=caller.actor, **details
     )
+
+
+def note_export(call: Call, subject: str, form: str) -> None:
+    """Enter the export of a confidential ledger before its first byte leaves."""
+    with call.writing() as session:
+        note(session, call.caller, "ledger.exported", subject, form=form)
 
 
 def note_setting(
