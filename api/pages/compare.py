@@ -56,7 +56,14 @@ def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
         "asked": [("experiment_id", one.id) for one in comparison.experiments],
         "picture": asked.picture(
             _points(comparison, differences),
-            list(dict.fromkeys(map(_row_name, sorted(comparison.figures, key=_is_of_privacy)))),
+            list(
+                dict.fromkeys(
+                    map(
+                        _row_name,
+                        sorted(comparison.figures, key=lambda row: row.section == "privacy"),
+                    )
+                )
+            ),
             preferred=_cost_name(comparison),
         ),
         "differences": differences,
@@ -68,10 +75,6 @@ def _row_name(row: FigureRow) -> str:
     by = [row.attribute and f"by {row.attribute}", row.guarantee, row.observer, row.adjacency]
     delta = None if row.delta is None else f"delta {row.delta:g}"
     return ", ".join(filter(None, (row.figure, *by, delta, row.loss)))
-
-
-def _is_of_privacy(row: FigureRow) -> bool:
-    return row.section == "privacy"
 
 
 def _cost_name(comparison: Comparison) -> str:

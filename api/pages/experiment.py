@@ -254,6 +254,7 @@ def experiment_page(
         clients = shown_clients(session, visit.caller, row)
     ended, spec = row.status in ENDED, parse_admitted(row.spec)
     shown, gaps = _figures(row, live, report)
+    pace = time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
     return visit.page(
         "experiment.html",
         experiment=row,
@@ -269,7 +270,7 @@ def experiment_page(
         guarantee_kind=mechanism_of(spec).guarantee_kind,
         readings=shown,
         gaps=gaps,
-        pace="" if ended else _pace(row),
+        pace="" if ended else pace,
         how_it_ended=None if report is None else ending_words(report),
         charts=_charts(row, live, report),
         every=live.series.every,
@@ -340,12 +341,5 @@ def _figures(
 
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:
     delta = None if row.mechanism_inputs is None else row.mechanism_inputs["delta"]
-    return running_charts(live.series, delta=delta, best=_best(report))
-
-
-def _pace(row: Experiment) -> str:
-    return time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
-
-
-def _best(report: dict[str, Any] | None) -> Any:
-    return None if report is None else report["utility"]["best_round"]
+    best = None if report is None else report["utility"]["best_round"]
+    return running_charts(live.series, delta=delta, best=best)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
@@ -25,7 +25,6 @@ from fedaudit.reports.verdict.advice import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
@@ -100,7 +99,9 @@ def _answer(form: Visit, shown: Sheet) -> Response:
             built = build(typed, {row.id: row.registration or {} for row in choices})
             spec = parse_spec(built.value)
         if shown.text("action") != "submit":
-            return _page(form, replace(shown, preview=_preview(form, spec)))
+            planned = plan(form, spec)
+            trial = try_admission(form, planned, plan_others(form, planned))
+            return _page(form, replace(shown, preview=preview(planned, trial)))
         value = spec.model_dump(mode="json")
         again = IdempotentRequest.of(shown.once, _ROUTE, value)
         submitted = submit(form, value, again)
@@ -136,12 +137,6 @@ def _suited(
                 found = profile_defaults(row, proposed)
     begun = blank() | found.typed
     return found.typed | demanded(begun, policy, floor_of(visit.resources.settings)), found.notes
-
-
-def _preview(visit: Visit, spec: ExperimentSpec) -> dict[str, Any]:
-    planned = plan(visit, spec)
-    others = plan_others(visit, planned)
-    return preview(planned, try_admission(visit, planned, others))
 
 
 def _choices(visit: Visit) -> list[Federation]:

@@ -110,7 +110,7 @@ def saved_picture(
     experiment_id: str, name: str, form: PictureForm, visit: ReportsVisit
 ) -> Response:
     """A picture of the report's page, as a file."""
-    charts = stored_pictures(visit.resources.database, visit.caller, experiment_id)
+    charts = stored_pictures(visit, experiment_id)
     return as_picture(charts, name, form)
 
 
@@ -132,7 +132,7 @@ def saved_dossier(experiment_id: str, form: DossierForm, visit: ReportsVisit) ->
 @router.get(f"{_OF}/verification")
 def verification_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report still agrees with what is stored, everything recomputed."""
-    found = verification_of(visit.resources.database, visit.caller, experiment_id)
+    found = verification_of(visit, experiment_id)
     base = f"/experiments/{experiment_id}"
     return visit.page("verification.html", verification=found, base=base, declared=False)
 
@@ -239,14 +239,9 @@ def _shown(
                 more=True,
             )
         )
+    files = f"{base}/pictures"
     answer = stored_page(
-        visit.resources.database,
-        visit.caller,
-        experiment_id,
-        links=links,
-        tail=tail,
-        appendix=appendix,
-        files=f"{base}/pictures",
+        visit, experiment_id, links=links, tail=tail, appendix=appendix, files=files
     )
     answer.status_code = 200 if fault is None else 422
     return answer

@@ -51,7 +51,7 @@ from api.schemas.reports import (
     ReportPage,
     ReportParameters,
 )
-from api.services.artifacts import SAFETENSORS, model_file, stored_layout
+from api.services.artifacts import opened_file
 from api.services.clients import client_lines
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import (
@@ -63,9 +63,10 @@ from api.services.lookups import (
     list_page,
     note,
     note_export,
+    refuse_gone,
 )
 from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pdf
+from api.services.report_pages import DossierForm, dossier_response, page_html, stored_page
 from api.shared.security import (
     Call,
     Caller,
@@ -92,11 +93,13 @@ from fedaudit.spec.errors import error_at
 from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import IndexedFigure
+from infrastructure.storage import model_key
 from models.clock import utc_now
 from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
 from models.tables.experiments import Experiment, Report, SignOff
 from models.values import ListedReport
 from models.values import ReportFilters as StoredFilters
+from models.vocabulary import ENDED
 
 gates_router = APIRouter(prefix="/gates", tags=["gates"])
 
@@ -153,7 +156,9 @@ def _form_of(one: ReportReading) -> tuple[str, Any]:
 
 _REPORT = contents("The report.", JSON, schema_of(ReportDocument), 404)
 _READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()}, 404)
-_MODEL = contents("The hypotheses.", SAFETENSORS, BINARY, 404, 409)
+_SAFETENSORS = "application/octet-stream"
+"""No media type is registered for the format."""
+_MODEL = contents("The hypotheses.", _SAFETENSORS, BINARY, 404, 409)
 _BESIDE = {
     "type": "object",
     "required": ["report", "clients", "figure"],
@@ -223,7 +228,7 @@ def get_report_page(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as one page without scripts."""
-    return stored_page(call.resources.database, call.caller, experiment_id, appendix=appendix)
+    return stored_page(call, experiment_id, appendix=appendix)
 
 
 @router.get(f"{_OF}/report.pdf", response_class=Response, responses=PDF_FILE)
@@ -234,14 +239,14 @@ def get_report_pdf(
 
     Printing may take some seconds.
     """
-    pdf = stored_pdf(call, experiment_id, appendix=appendix)
-    return as_file(pdf, f"{experiment_id}-report.pdf", PDF)
+    page = page_html(call, experiment_id, appendix=appendix)
+    return as_file(call.resources.printer.pdf(page), f"{experiment_id}-report.pdf", PDF)
 
 
 @router.get(f"{_OF}/report/verification", responses=problems(404))
 def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
-    return verification_of(call.resources.database, call.caller, experiment_id)
+    return verification_of(call, experiment_id)
 
 
 @router.get(f"{_OF}/dossier", response_class=Response, responses=_DOSSIER)
@@ -288,7 +293,11 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     409 where they may not leave: where no proven guarantee covers them, or its noise was simulated.
     The detail says which, and what to change in the spec; the report says the same.
     """
-    return model_file(call, experiment_id)
+    section, _ = _model_section(call, experiment_id)
+    blocks = opened_file(call.resources.storage, model_key(call.project_id, experiment_id))
+    answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
+    answer.headers["Content-Length"] = str(section["size_bytes"])
+    return answer
 
 
 @router.get(f"{_OF}/model-layout", responses=problems(404, 409))
@@ -298,7 +307,33 @@ def get_model_layout(experiment_id: str, call: FederationsReader) -> dict[str, A
     Confidential: it discloses the classes and columns of the data. The part that the spec declares
     is in the model's file too. 409 where the model may not leave.
     """
-    return stored_layout(call, experiment_id)
+    _, layout = _model_section(call, experiment_id)
+    if layout is None:
+        raise _stays("it was trained by a version that kept no layout; submit the spec again")
+    return layout
+
+
+def _model_section(call: Call, experiment_id: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What the report states of the model, and the model's layout. Raises ProblemError where there
+    is no such experiment, or its model may not leave or is gone."""
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        report = ReportRepository(session, call.project_id).get(experiment_id)
+        if report is None:
+            why = f"it is {experiment.status}"
+            if experiment.status not in ENDED:
+                why += "; ask again when it has succeeded"
+            raise _stays(why)
+        section: dict[str, Any] | None = report.document.get("model")
+        if section is None:
+            earlier = "it was trained by a version that kept no models; submit the spec again"
+            raise _stays(report.document.get("model_reason") or earlier)
+        refuse_gone(session, call.project_id, "model", experiment_id)
+        return section, report.model_layout
+
+
+def _stays(why: str) -> ProblemError:
+    return conflict(f"the model of this experiment cannot be had: {why}")
 
 
 @router.get(f"{_OF}/sign-offs", responses=problems(404))
