@@ -44,6 +44,7 @@ def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
         measured = {row.figure for row in gaps if any(one.value is not None for one in row.cells)}
         leading = next((name for name in _LEADING if name in measured), _LEADING[0])
         tables.append(_table("Fairness", [row for row in gaps if row.figure == leading]))
+    privacy_last = sorted(comparison.figures, key=lambda row: row.section == "privacy")
     return {
         "comparison": comparison,
         "numbers": numbers,
@@ -56,14 +57,7 @@ def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
         "asked": [("experiment_id", one.id) for one in comparison.experiments],
         "picture": asked.picture(
             _points(comparison, differences),
-            list(
-                dict.fromkeys(
-                    map(
-                        _row_name,
-                        sorted(comparison.figures, key=lambda row: row.section == "privacy"),
-                    )
-                )
-            ),
+            list(dict.fromkeys(map(_row_name, privacy_last))),
             preferred=_cost_name(comparison),
         ),
         "differences": differences,
