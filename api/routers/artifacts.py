@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from api.http.bodies import broke_off, media_type
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.openapi import BINARY, located, problems
-from api.schemas.base import PageParameters
+from api.schemas.base import PageQuery
 from api.schemas.experiments import (
     ArtifactBody,
     ArtifactPage,
@@ -82,9 +82,7 @@ async def upload_artifact(
 
 
 @router.get("", responses=problems())
-def list_artifacts(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> ArtifactPage:
+def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPage:
     """The project's files of parameters, newest first, and the experiments that start from them."""
     with call.reading() as session:
         artifacts = ArtifactRepository(session, call.project_id)

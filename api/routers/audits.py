@@ -24,7 +24,7 @@ from api.http.answers import (
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError
 from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
-from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.base import IdempotencyHeader, PageQuery
 from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
@@ -94,9 +94,7 @@ async def create_audit(
 
 
 @router.get("", responses=problems())
-def list_audits(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> AuditPage:
+def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
     """The project's audits, newest first."""
     with call.reading() as session:
         rows = AuditRepository(session, call.project_id).list

@@ -21,7 +21,7 @@ from api.http.answers import (
 )
 from api.http.problems import ProblemError
 from api.openapi import BINARY, TEXT, contents, contents_by, problems
-from api.schemas.base import PageParameters, Parameters
+from api.schemas.base import PageParameters, PageQuery, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
     FairnessFilters,
@@ -79,11 +79,7 @@ _RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT, 404)
 
 @router.get("/rounds", response_model=RoundPage, responses=problems(404))
 def list_rounds(
-    *,
-    experiment_id: str,
-    call: ExperimentsReader,
-    parameters: Annotated[PageParameters, Query()],
-    accept: Accept,
+    *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, accept: Accept
 ) -> RoundPage | Response:
     """The figures of each round, in order."""
     form = asked_form(accept)
@@ -110,9 +106,7 @@ def export_rounds(
 
 
 @router.get("/clients", responses=problems(404, 409))
-def list_clients(
-    experiment_id: str, call: LedgerReader, parameters: Annotated[PageParameters, Query()]
-) -> ClientPage:
+def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) -> ClientPage:
     """What each client paid and how the model does on its rows, once there is a report.
 
     Confidential: it names clients. 409 where nothing is kept of them.

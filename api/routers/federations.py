@@ -13,7 +13,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from api.http.bodies import JsonBody, decode_json, media_type, read_value, validated
 from api.http.problems import conflict
 from api.openapi import located, problems, request_body, upload_body
-from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.base import IdempotencyHeader, PageQuery
 from api.schemas.experiments import ProjectionBody
 from api.schemas.federations import (
     BudgetList,
@@ -216,7 +216,7 @@ def _check_owner(budget: Budget, federation_id: str) -> None:
 
 @router.get("/{federation_id}/history", responses=problems(404))
 def list_federation_changes(
-    federation_id: str, call: FederationsReader, parameters: Annotated[PageParameters, Query()]
+    federation_id: str, call: FederationsReader, parameters: PageQuery
 ) -> ChangePage:
     """Who set which budget, disclosure policy or rule on simulated noise, and when."""
     with call.reading() as session:

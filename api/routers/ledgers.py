@@ -17,7 +17,7 @@ from api.http.bodies import JsonBody, validated
 from api.http.problems import ProblemError, invalid
 from api.openapi import located, problems, request_body
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
-from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.base import IdempotencyHeader, PageQuery
 from api.schemas.experiment_tables import (
     DeclaredLedgerList,
     LedgerBody,
@@ -81,9 +81,7 @@ def create_ledger(
 
 
 @router.get("", responses=problems())
-def list_ledgers(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> DeclaredLedgerList:
+def list_ledgers(call: ExperimentsReader, parameters: PageQuery) -> DeclaredLedgerList:
     """The project's ledgers, newest first."""
     with call.reading() as session:
         rows = DeclaredLedgerRepository(session, call.project_id).list

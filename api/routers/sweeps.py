@@ -14,7 +14,7 @@ from api.http.answers import JSON, Accept, preferred
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, conflict
 from api.openapi import TEXT, contents_by, located, problems, request_body
-from api.schemas.base import IdempotencyHeader, PageParameters, of_row
+from api.schemas.base import IdempotencyHeader, PageQuery, of_row
 from api.schemas.experiments import (
     ListedSweepBody,
     Status,
@@ -102,9 +102,7 @@ async def submit_sweep_of_experiments(
 
 
 @router.get("", responses=problems())
-def list_sweeps(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> SweepPage:
+def list_sweeps(call: ExperimentsReader, parameters: PageQuery) -> SweepPage:
     """The project's sweeps, newest first."""
     with call.reading() as session:
         rows = SweepRepository(session, call.project_id).list

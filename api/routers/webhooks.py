@@ -13,7 +13,7 @@ from api.http.answers import SmallInteger, earlier_name, key_type
 from api.http.bodies import JsonBody, validated
 from api.http.problems import conflict, invalid, not_found, unavailable
 from api.openapi import located, problems, request_body
-from api.schemas.base import PageParameters
+from api.schemas.base import PageQuery
 from api.schemas.people import (
     AuditEntryBody,
     AuditLogPage,
@@ -246,9 +246,7 @@ _MOST = 20
 
 
 @router.get("", responses=problems())
-def list_webhooks(
-    call: Administrator, parameters: Annotated[PageParameters, Query()]
-) -> WebhookPage:
+def list_webhooks(call: Administrator, parameters: PageQuery) -> WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
     with call.reading() as session:
         rows = WebhookEndpointRepository(session, call.project_id).list
@@ -384,7 +382,7 @@ def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
 
 @router.get("/{webhook_id}/deliveries", responses=problems(404))
 def list_webhook_deliveries(
-    webhook_id: str, call: Administrator, parameters: Annotated[PageParameters, Query()]
+    webhook_id: str, call: Administrator, parameters: PageQuery
 ) -> DeliveryPage:
     """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
     with call.reading() as session:
