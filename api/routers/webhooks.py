@@ -1,6 +1,7 @@
 """API keys, the audit log, the keys that the service signs with, webhooks and deliveries."""
 
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_bytes
@@ -36,8 +37,8 @@ from api.schemas.reports import SigningKeyBody, SigningKeyList
 from api.services.lookups import find_webhook, found_by, list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Administrator, Caller, ReportsReader
-from fedaudit.ledger.audit_log import AuditChain, SignedHead
-from fedaudit.ledger.statements import Envelope, PublicKey
+from fedaudit.ledger.audit_log import AuditChain, SignedHead, chain_faults
+from fedaudit.ledger.statements import PublicKey
 from infrastructure.outbound import AddressRefusedError, check_url
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
@@ -50,7 +51,7 @@ from models.repositories import (
     WebhookDeliveryRepository,
     WebhookEndpointRepository,
 )
-from models.tables.accounts import AuditHead, WebhookEndpoint
+from models.tables.accounts import WebhookEndpoint
 
 keys_router = APIRouter(tags=["keys"])
 _BLOCK = 1000
@@ -161,17 +162,22 @@ def list_audit_log(
 @keys_router.get("/audit-log/verification", name="verify_audit_log", responses=problems())
 def verify_log(call: Administrator) -> AuditLogVerification:
     """Computes every link anew, and compares the log with the newest signed head."""
-    faults: list[str] = []
+    chain, faults, heads = AuditChain(call.project_id), list[str](), dict[str, SignedHead]()
     with call.reading() as session:
-        entries = AuditLogRepository(session, call.project_id)
-        head = entries.head()
-        chain = AuditChain(call.project_id)
-        signed = None if head is None else _signed_head(session, call.caller, head, faults)
+        log = AuditLogRepository(session, call.project_id)
+        keys = [
+            PublicKey.from_pem(one.public_key.encode())
+            for one in SigningKeyRepository(session).list()
+        ]
+        head = log.head()
         end = 0 if head is None else head.entries
         try:
-            _read(entries, chain, end=end, signed=signed)
+            if head is not None and (head.envelope is not None or head.signed_entries):
+                known = (PublicKey.from_pem(one.public_key.encode()) for one in keys)
+                heads["the signed head"] = SignedHead.read(head.envelope, keys=known)
         except ValueError as error:
-            faults.append(str(error))
+            faults.append(f"the signed head {error}")
+        faults += chain_faults(chain, _entries(log, end), heads)
     if head is not None and not faults and (chain.entries, chain.link) != (end, head.link):
         faults.append(f"the log ends with entry {chain.entries}, and {end} were written")
     return AuditLogVerification(
@@ -180,52 +186,17 @@ def verify_log(call: Administrator) -> AuditLogVerification:
         link=chain.link,
         valid=not faults,
         faults=faults,
-        signed_entries=0 if signed is None else signed.entries,
+        signed_entries=max((one.entries for one in heads.values()), default=0),
         signed_head=None if head is None else head.envelope,
     )
 
 
-def _read(
-    entries: AuditLogRepository, chain: AuditChain, *, end: int, signed: SignedHead | None
-) -> None:
-    """Raises ValueError where an entry does not follow, or is not what was signed."""
-    while block := entries.block(chain.entries, limit=_BLOCK):
-        for row in block:
-            if chain.entries == end:
-                # Postgres reads each statement by itself: the row was written meanwhile.
-                return
-            chain.read({**row.content(), "link": row.link})
-            if signed is not None and chain.entries == signed.entries and chain.link != signed.link:
-                raise ValueError(f"entry {chain.entries} is not the one that was signed")
-    if signed is not None and chain.entries < signed.entries:
-        raise ValueError(f"{signed.entries} entries were signed, and there are {chain.entries}")
-
-
-def _signed_head(
-    session: Session, caller: Caller, head: AuditHead, faults: list[str]
-) -> SignedHead | None:
-    """The head that was signed last, where one of the service's keys made its signature."""
-    if head.envelope is None:
-        if head.signed_entries:
-            faults.append("the signed head is missing")
-        return None
-    try:
-        envelope = Envelope.from_dict(head.envelope)
-        signed = SignedHead.of(envelope)
-    except ValueError as error:
-        faults.append(f"the signed head {error}")
-        return None
-    keys = {row.key_id: row.public_key for row in SigningKeyRepository(session).list()}
-    pem = keys.get(envelope.key_id)
-    if pem is None:
-        faults.append("the signed head was signed by a key that the service does not know")
-    elif not PublicKey.from_pem(pem.encode()).verifies(envelope.signature, envelope.message):
-        faults.append("the signed head has a wrong signature")
-    elif signed.project_id != caller.project_id:
-        faults.append("the signed head is another project's")
-    else:
-        return signed
-    return None
+def _entries(log: AuditLogRepository, end: int) -> Iterator[dict[str, Any]]:
+    """The first so many: Postgres reads each statement by itself, and more come meanwhile."""
+    read = 0
+    while block := log.block(read, limit=min(_BLOCK, end - read)):
+        yield from ({**row.content(), "link": row.link} for row in block)
+        read = block[-1].number
 
 
 @keys_router.get("/signing-keys", responses=problems())
