@@ -41,8 +41,7 @@ from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import canonical_hash, check, value_at
 from fedaudit.reports.page.html import render_audit
-from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
-from fedaudit.reports.readings.readings import reading
+from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.reports.verification.verification import ALTERED, verify
 from fedaudit.spec.audits import (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fedaudit.federations.proposals.column_survey import named
 from fedaudit.federations.proposals.proposal import Proposal, proposal_yaml, propose_file
-from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text

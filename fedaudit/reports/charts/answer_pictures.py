@@ -31,7 +31,7 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
-from fedaudit.reports.sections.few_people import few_words, least_people, rests_on_few
+from fedaudit.reports.sections.fairness import few_words, least_people, rests_on_few
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import why_not_useful

@@ -393,6 +393,8 @@ def _of_sweep(report: Mapping[str, Any]) -> list[str]:
         delta = min(one["delta"] for one in sweep["epsilon"] if one["observer"] != REPORT)
         value = at_most(sweep["sweep_epsilon_max"], digits=4)
         figure = f"an epsilon of {value} at delta = {delta:g}"
+        if report["spec"]["training"]["stopping"]["patience"] is not None:
+            figure += ", of rounds that were played: where losses end a cell, more is proven"
     elif sweep["sweep_log_ratio_max"] is not None:
         figure = f"a theorem's sum of {at_most(sweep['sweep_log_ratio_max'], digits=4)}"
     elif sweep["sweep_leakage"] is not None:

@@ -332,3 +332,12 @@ def test_a_leakage_is_never_stated_below_what_was_spent(material):
     report["privacy"]["leakage_median"] = 3.5
     stated = "a leakage of 1.001 for each and 7.001 in all, and the median client 3.5."
     assert stated in judged(report)["verdict"]
+
+
+@pytest.mark.parametrize(("patience", "stated"), [(3, True), (None, False)])
+def test_an_epsilon_of_a_sweep_that_losses_may_end_is_that_of_played_rounds(good, patience, stated):
+    epsilon = [{"observer": "final_model", "delta": 1e-5}]
+    sweep = {"cells": 4, "tries": None, "sweep_epsilon_max": 2.0, "epsilon": epsilon}
+    training = {**good["spec"]["training"], "stopping": {"patience": patience}}
+    report = {**good, "sweep": sweep, "spec": {**good["spec"], "training": training}}
+    assert ("where losses end a cell, more is proven" in verdict_parts(report).cost) == stated
