@@ -165,10 +165,7 @@ def verify_log(call: Administrator) -> AuditLogVerification:
     chain, faults, heads = AuditChain(call.project_id), list[str](), dict[str, SignedHead]()
     with call.reading() as session:
         log = AuditLogRepository(session, call.project_id)
-        keys = [
-            PublicKey.from_pem(one.public_key.encode())
-            for one in SigningKeyRepository(session).list()
-        ]
+        keys = SigningKeyRepository(session).list()
         head = log.head()
         end = 0 if head is None else head.entries
         try:
