@@ -251,7 +251,8 @@ class SpecProposalBody(BaseModel):
     reasons: list[ReasonBody]
     projection: ProjectionBody
     expected_useful: bool
-    """Whether the model is expected to be better than a constant, by a rule of thumb."""
+    """Whether the model is expected to be better than a constant, by a rule of thumb for outcomes
+    that are not rare: none is looked at."""
     needs: str | None
     """What would make a useful model of it; null where one is expected."""
 
