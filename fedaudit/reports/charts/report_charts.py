@@ -35,8 +35,11 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     return Charts(
         privacy=_noted(privacy_charts(report, found), found),
         fairness=[
-            _draw_attribute(section["attribute"], found, name=f"fairness-{place}", best=best)
+            _noted(gap_charts(name, found.gaps[name], name=f"fairness-{place}", best=best), found)
+            if name in found.gaps
+            else []
             for place, section in enumerate(report["fairness"], start=1)
+            for name in [section["attribute"]]
         ],
         training=_noted(training_charts(report, found), found),
         curves=bool(found.rounds),
@@ -52,12 +55,6 @@ def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
         "named here are of those."
     )
     return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
-
-
-def _draw_attribute(attribute: str, series: Series, *, name: str, best: int) -> list[Chart]:
-    gaps = series.gaps.get(attribute)
-    curves = [] if gaps is None else gap_charts(attribute, gaps, name=name, best=best)
-    return _noted(curves, series)
 
 
 def running_charts(series: Series, *, delta: float | None, best: int | None = None) -> list[Chart]:

@@ -36,7 +36,6 @@ from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_epsil
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, Alarm, CanaryBound
 from fedaudit.reports.sections.part import Part, Section, Share
-from fedaudit.spec.declared_ledgers import LedgerTerms
 
 FigureStatus = Literal["declared", "tested", "contradicted"]
 _SIGNIFICANCE = 0.01
@@ -91,7 +90,10 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
     )
     fresh = len({one.shown for one in each}) == len(each)
     status, reason = _status(material, found, power, rounds=len(rounds), fresh=fresh)
-    law = _law(found, terms)
+    reach = 2 if terms.adjacency == "replace-one" else 1
+    law = ReleaseLaw(
+        ratio=ratio_of(found, reach=reach), rate=1.0, compositions=1, adjacency=terms.adjacency
+    )
     claim = gaussian_epsilon(law.mu, terms.delta)
     return TestedNoise(
         status=status,
@@ -155,16 +157,6 @@ def _alarm(found: CanaryEvidence) -> Alarm | None:
             f"which they ever do in at most {1 / ENOUGH_ALONE:.1%} of trainings whose noise is as "
             "declared"
         ),
-    )
-
-
-def _law(found: CanaryEvidence, terms: LedgerTerms) -> ReleaseLaw:
-    reach = 2 if terms.adjacency == "replace-one" else 1
-    return ReleaseLaw(
-        ratio=ratio_of(found, reach=reach),
-        rate=1.0,
-        compositions=1,
-        adjacency=terms.adjacency or "add-or-remove-one",
     )
 
 

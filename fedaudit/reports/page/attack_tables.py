@@ -71,16 +71,13 @@ class ShownAttack:
 
 def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
     """The attacks of a report; those of a kind that this version does not know have its name."""
-    titles = attack_titles()
-    return [
-        ShownAttack(
-            _title(titles.get(attack["kind"], str(attack["kind"])), attack),
-            attack,
-            list(_figures(attack)),
-            list(_tables(attack)),
-        )
-        for attack in attacks
-    ]
+    titles, found = attack_titles(), []
+    for attack in attacks:
+        title, method = titles.get(attack["kind"], str(attack["kind"])), attack.get("method")
+        if isinstance(method, str):  # since a report may have several attacks of one kind
+            title = f"{title} ({method})"
+        found.append(ShownAttack(title, attack, list(_figures(attack)), list(_tables(attack))))
+    return found
 
 
 def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
@@ -90,12 +87,6 @@ def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
     together = max((level for level, e_value in levels if e_value is not None), default=0.0)
     total = min(1.0, together + sum(level for level, e_value in levels if e_value is None))
     return f"{total:.2g}" if total else None
-
-
-def _title(title: str, attack: Section) -> str:
-    """With the method, since a report may have several attacks of one kind."""
-    method = attack.get("method")
-    return f"{title} ({method})" if isinstance(method, str) else title
 
 
 def _own(attack: Section) -> Iterator[tuple[str, Any]]:
