@@ -62,8 +62,8 @@ from fedaudit.reports.sections.provenance import (
 )
 from fedaudit.reports.sections.published_fairness import FAIRNESS
 from fedaudit.reports.sections.utility import UTILITY, Utility
-from fedaudit.reports.verdict.advice import Advice
 from fedaudit.reports.verdict.release import answer_of
+from fedaudit.reports.verdict.spec_changes import Advice
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.canonical import canonical_json

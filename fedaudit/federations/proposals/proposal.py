@@ -133,8 +133,7 @@ def _number(column: Column) -> FeatureGuess:
     if few and len(column.distinct) > 2:
         reason = "few whole numbers: if they are codes, give `kind: categorical` and `categories`"
     guess = _with_gaps(column, {"name": column.name}, reason)
-    power = power_above(column.largest)
-    return FeatureGuess(guess.feature, guess.reason, power if power > 1 else None)
+    return FeatureGuess(guess.feature, guess.reason, power_above(column.largest))
 
 
 def _with_gaps(column: Column, feature: dict[str, Any], reason: str) -> FeatureGuess:
@@ -406,6 +405,7 @@ def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
         _put_small(draft, column.name, {one: column.values[one] for one in guess.groups})
     if found:
         draft.fairness["sensitive"] = found
+        draft.guesses["/fairness/sensitive"] = "no features, unless `features` names them too"
     if edges:
         draft.fairness["edges"] = edges
     return found

@@ -122,8 +122,8 @@ def held_out(document: Document) -> str:
     if part_at(document, "fairness_privacy"):
         return HELD_OUT_WITH_NOISE
     by_row = text_at(document, "spec", "federation", "validation_unit") == "record"
-    by_record = text_at(document, "guarantee", "unit") == "record"
-    return HELD_OUT_ROWS if by_row and not by_record else HELD_OUT
+    by_client = has_guarantee(document) and text_at(document, "guarantee", "unit") != "record"
+    return HELD_OUT_ROWS if by_row and by_client else HELD_OUT
 
 
 def attacks(document: Document) -> list[str]:

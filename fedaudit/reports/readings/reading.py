@@ -165,14 +165,18 @@ def questions_reading(
     )
 
 
+_USEFUL = (
+    *("validation_loss", "baseline_loss", "accuracy", "baseline_accuracy"),
+    "weighted_accuracy_over_baseline",
+)
+
+
 def given(document: Document) -> Mapping[str, Any]:
     """What templates of questions have beside the look-ups of all templates."""
     attacks = parts_at(document, "attacks")
     done = [one for one in attacks if text_at(one, "status") != "not-done"]
     epsilons = parts_at(document, "privacy", "epsilon")
-    useful = {
-        name: number_at(document, "utility", name) for name in ("validation_loss", "accuracy")
-    }
+    useful = {name: number_at(document, "utility", name) for name in _USEFUL}
     return {
         "ANSWERED": ANSWERED,
         "IN_PART": IN_PART,

@@ -293,6 +293,7 @@ _UTILITY = (
     "accuracy",
     "baseline_accuracy",
     "accuracy_over_baseline",
+    "weighted_accuracy_over_baseline",
     "prediction_share",
     "threshold",
     "auc",

@@ -194,9 +194,9 @@ def _of_rounded_doubles(noised: str, numbers: int, law: NoiseLaw) -> str:
     return (
         "The mechanism is proven for real numbers. Noise is drawn in double precision from 64 "
         "random bits a number, and what has it is rounded to a public grid of 2^-12 to 2^-11 of "
-        "its standard deviation, so that low bits (Mironov 2012) tell nothing. In no figure here: "
-        f"{noised}, {numbers:,} numbers, differs from what real noise would have given with a "
-        f"chance of at most {_above(numbers * _CHANCE)}{condition}; and how long anything takes."
+        "its standard deviation, so that low bits (Mironov 2012) show nothing. No figure counts "
+        f"that {noised}, {numbers:,} numbers, may be other than with real noise, with a chance of "
+        f"at most {_above(numbers * _CHANCE)}{condition}; nor how long anything takes."
     )
 
 

@@ -318,6 +318,17 @@ def test_an_epsilon_with_a_delta_is_approximate_dp(material):
     assert "trusted" in deployment["deployment_model"]["model_name_details"]
 
 
+def test_the_record_says_which_rounds_models_are_kept(material):
+    document = gaussian(material)
+    document["spec"]["federation"]["validation_unit"] = "record"
+    free = copy.deepcopy(document)
+    free["guarantee"]["kind"] = "none"
+    kept = "The models of the last round are kept"
+    for read, is_last in ((document, True), (free, False)):
+        accounting = registry(read)["deployment"]["accounting"]
+        assert (kept in accounting["post_processing"]) == is_last
+
+
 def _with(document, **parts):
     """A report with other fields in some of its parts."""
     return {**document, **{name: {**document[name], **part} for name, part in parts.items()}}
