@@ -101,7 +101,7 @@ async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResp
         return retry_sweep(form.call, sweep_id, again)
 
     submitted = await form.run(queued)
-    return form.to(f"/sweeps/{submitted.sweep.id}", *submitted.messages)
+    return form.to(f"/sweeps/{submitted.sweep.id}", *submitted.units)
 
 
 def _view(table: SweepTable, asked: ChosenAxes) -> dict[str, Any]:

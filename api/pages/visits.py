@@ -18,12 +18,13 @@ from api.http.answers import as_file
 from api.http.problems import ProblemError, not_found
 from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
 from api.pages.templates import page
-from api.services.dispatch import UnitMessage, dispatch
+from api.services.dispatch import dispatch
 from api.shared.resources import Resources, Shared
 from api.shared.security import SCHEMA_SECONDS, Call, Caller
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
 from models.repositories import FederationRepository
+from models.tables.experiments import Unit
 from models.vocabulary import Scope
 
 ONCE = "once"
@@ -99,16 +100,16 @@ class Visit:
         """Do slow work where the project has a place for it."""
         return await self.resources.loads.run(self.project_id, work)
 
-    def to(self, address: str, *messages: UnitMessage | None) -> RedirectResponse:
+    def to(self, address: str, *units: Unit | None) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""
-        return RedirectResponse(address, 303, background=self.dispatching(*messages))
+        return RedirectResponse(address, 303, background=self.dispatching(*units))
 
-    def dispatching(self, *messages: UnitMessage | None) -> BackgroundTasks:
+    def dispatching(self, *units: Unit | None) -> BackgroundTasks:
         """What dispatches units after an answer."""
         tasks = BackgroundTasks()
-        for message in messages:
-            if message is not None:
-                tasks.add_task(dispatch, self.resources, message)
+        for unit in units:
+            if unit is not None:
+                tasks.add_task(dispatch, self.resources, unit)
         return tasks
 
 

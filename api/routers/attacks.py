@@ -62,8 +62,8 @@ async def attack_experiment(
     asked = await call.resources.loads.run(
         call.project_id, partial(ask_for_attacks, call, experiment_id, value, idempotency)
     )
-    if asked.unit_message is not None:
-        background.add_task(dispatch, call.resources, asked.unit_message)
+    if asked.unit is not None:
+        background.add_task(dispatch, call.resources, asked.unit)
     response.headers["Location"] = f"/v1/experiments/{experiment_id}/attacks/later/{asked.row.id}"
 
     def answer() -> LaterAttacksBody:

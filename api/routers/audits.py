@@ -67,8 +67,8 @@ async def create_audit(
     asked = await call.resources.loads.run(
         call.project_id, partial(ask_for_audit, call, value, idempotency_key)
     )
-    if asked.unit_message is not None:
-        background.add_task(dispatch, call.resources, asked.unit_message)
+    if asked.unit is not None:
+        background.add_task(dispatch, call.resources, asked.unit)
     response.headers["Location"] = f"/v1/audits/{asked.row.id}"
     return await run_sync(partial(_body, asked.row, caller=call.caller))
 

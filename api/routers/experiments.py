@@ -131,9 +131,9 @@ async def retry_experiment(
 
 
 def _accepted(submitted: Submitted, call: Call, background: BackgroundTasks) -> Response:
-    if submitted.unit_message is not None:
+    if submitted.unit is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, call.resources, submitted.unit_message)
+        background.add_task(dispatch, call.resources, submitted.unit)
     location = {"Location": f"/v1/experiments/{submitted.experiment.id}"}
     return json_answer(
         submitted_body(submitted, caller=call.caller), status_code=202, headers=location

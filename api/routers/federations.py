@@ -107,9 +107,9 @@ async def register_federation(
         registered = await call.resources.loads.run(
             call.project_id, partial(register_path, call, value, idempotency_key)
         )
-    if registered.unit_message is not None:
+    if registered.unit is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, call.resources, registered.unit_message)
+        background.add_task(dispatch, call.resources, registered.unit)
     response.status_code = _status_of(registered)
     response.headers["Location"] = f"/v1/federations/{registered.row.id}"
     return await run_sync(partial(registered_body, registered, call=call))
@@ -290,8 +290,8 @@ async def set_registration(
     While it is rejected, or no experiment used it. `path` may be left out, as the file is known.
     """
     registered = await run_sync(partial(correct_registration, call, federation_id, value))
-    if registered.unit_message is not None:
-        background.add_task(dispatch, call.resources, registered.unit_message)
+    if registered.unit is not None:
+        background.add_task(dispatch, call.resources, registered.unit)
     response.status_code = _status_of(registered)
     return await run_sync(partial(federation_body, registered.row, call=call))
 

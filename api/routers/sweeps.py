@@ -162,7 +162,7 @@ def _accepted(
     submitted: SubmittedSweep, call: Call, background: BackgroundTasks, response: Response
 ) -> SubmittedSweepBody:
     # After the answer: a broker that is away must not keep the caller waiting.
-    background.add_task(dispatch, call.resources, *submitted.messages)
+    background.add_task(dispatch, call.resources, *submitted.units)
     response.headers["Location"] = f"/v1/sweeps/{submitted.sweep.id}"
     with call.reading() as session:
         return submitted_body(session, call.caller, submitted.sweep, submitted.warnings)

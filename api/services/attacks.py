@@ -20,7 +20,7 @@ from api.schemas.experiments import (
 from api.services.admission import load_for
 from api.services.artifacts import hold_start
 from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
-from api.services.dispatch import IdempotentRequest, Queued, earlier_result, queue_unit
+from api.services.dispatch import IdempotentRequest, Queued, earlier_result
 from api.services.lookups import (
     find_experiment,
     find_later_attacks,
@@ -43,7 +43,12 @@ from fedaudit.training.base.cell import Cell, draws_in_secret
 from infrastructure.storage import StorageError, attack_files_key, stored_artifact
 from models.clock import utc_now
 from models.identifiers import new_id
-from models.repositories import FederationRepository, LaterAttacksRepository, ReportRepository
+from models.repositories import (
+    FederationRepository,
+    LaterAttacksRepository,
+    ReportRepository,
+    UnitRepository,
+)
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.vocabulary import OPEN
 
@@ -192,11 +197,10 @@ def ask_for_attacks(
         budgets = call.budgets(session)
         refuse_departures(budgets, experiment.federation_id, spec)
         refuse_attacks_that_tell(budgets, experiment.federation_id, spec.attacks)
-        message = queue_unit(
-            session,
+        unit = UnitRepository(session).create(
             call.project_id,
+            _device(report, spec),
             kind="attacks",
-            device=_device(report, spec),
             max_attempts=call.resources.settings.max_attempts,
         )
         row = later.store(
@@ -209,7 +213,7 @@ def ask_for_attacks(
                 asked=[attack.model_dump(mode="json") for attack in spec.attacks],
                 report_hash=report.report_hash,
                 ledger_hash=report.document["integrity"]["ledger_hash"],
-                unit_id=message.unit_id,
+                unit_id=unit.id,
                 created_by=call.caller.actor.as_dict(),
                 created_at=utc_now(),
             )
@@ -220,7 +224,7 @@ def ask_for_attacks(
         about = {"number": number, "kinds": kinds, "report_hash": report.report_hash}
         note(session, call.caller, "experiment.attacked", experiment_id, **about)
         refuse_over_running(session, call.project_id, call.resources.settings)
-        return Queued(row, message)
+        return Queued(row, unit)
 
 
 def cancel_attacks(call: Call, experiment_id: str, later_id: str) -> LaterAttacks:

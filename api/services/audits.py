@@ -11,13 +11,7 @@ from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditVerification
 from api.services.admission import not_registered
 from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
-from api.services.dispatch import (
-    IdempotentRequest,
-    Queued,
-    claimed_before,
-    earlier_result,
-    queue_unit,
-)
+from api.services.dispatch import IdempotentRequest, Queued, claimed_before, earlier_result
 from api.services.lookups import found_by, note
 from api.services.report_evidence import checks_of, leaked_keys, readable_keys, signature_in
 from api.shared.data_faults import reads_data
@@ -39,7 +33,12 @@ from fedaudit.spec.audits import (
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.identifiers import new_id
-from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
+from models.repositories import (
+    AuditRepository,
+    FederationRepository,
+    SigningKeyRepository,
+    UnitRepository,
+)
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 
@@ -81,7 +80,8 @@ def ask_for_audit(call: Call, value: Any, idempotency_key: str | None) -> Queued
     with call.writing() as session:
         _check_policies(session, call, audit, fingerprint=fingerprint)
         attempts = call.resources.settings.max_attempts
-        message = queue_unit(session, call.project_id, kind="audit", max_attempts=attempts)
+        units = UnitRepository(session)
+        unit = units.create(call.project_id, "auto", kind="audit", max_attempts=attempts)
         found = AuditRepository(session, call.project_id).store(
             PredictionAudit(
                 id=new_id(),
@@ -93,7 +93,7 @@ def ask_for_audit(call: Call, value: Any, idempotency_key: str | None) -> Queued
                 fingerprint=fingerprint,
                 scored=f"{audit.truth}\n{audit.predicted_by}",
                 threshold=audit.threshold,
-                unit_id=message.unit_id,
+                unit_id=unit.id,
                 created_by=call.caller.actor.as_dict(),
                 created_at=utc_now(),
             )
@@ -109,7 +109,7 @@ def ask_for_audit(call: Call, value: Any, idempotency_key: str | None) -> Queued
             fingerprint=fingerprint,
             spec_hash=spec_hash,
         )
-        return Queued(found, message)
+        return Queued(found, unit)
 
 
 def _fingerprint(call: Call, audit: AuditSpec) -> str:

@@ -10,20 +10,19 @@ from sqlalchemy.orm import Session
 from api.http.problems import conflict, not_found
 from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
-from api.services.dispatch import (
-    IdempotentRequest,
-    Queued,
-    claimed_before,
-    earlier_result,
-    queue_unit,
-)
+from api.services.dispatch import IdempotentRequest, Queued, claimed_before, earlier_result
 from api.services.lookups import find_federation, note
 from api.services.uploads import Arrived
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.security import Call, Caller, refuse_over_stored
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.registration import parse_registration, parse_uploaded
-from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
+from models.repositories import (
+    ErasureRepository,
+    FederationRepository,
+    PendingUploadRepository,
+    UnitRepository,
+)
 from models.tables.federations import Federation
 from models.values import NewFile
 
@@ -222,15 +221,16 @@ def register_file(
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
         name_before = None if before is None or before.registration is None else before.name
-        message = None
+        unit = None
         if before is not None and _is_known(before, file):
             federation = before
         else:
             attempts = call.resources.settings.max_attempts
-            message = queue_unit(session, call.project_id, kind="profile", max_attempts=attempts)
+            units = UnitRepository(session)
+            unit = units.create(call.project_id, "auto", kind="profile", max_attempts=attempts)
             # Without `across`, as of the project itself.
             federation = FederationRepository(session, call.project_id).register(
-                file, unit_id=message.unit_id
+                file, unit_id=unit.id
             )
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
@@ -239,7 +239,7 @@ def register_file(
             PendingUploadRepository(session, call.project_id).remove(pending)
         # The same request may come twice at once: refused if it differs, else harmless.
         claimed_before(session, call.caller, idempotency, federation.id)
-        if message is not None:
+        if unit is not None:
             again = before is not None
             about = {"fingerprint": file.fingerprint, "again": again}
             note(session, call.caller, "federation.registered", federation.id, **about)
@@ -248,8 +248,8 @@ def register_file(
     if stored_before not in (None, federation.storage_key):
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         call.resources.storage.delete(str(stored_before))
-    replaced = name_before if message is not None and name_before != federation.name else None
-    return Registered(federation, message, replaced)
+    replaced = name_before if unit is not None and name_before != federation.name else None
+    return Registered(federation, unit, replaced)
 
 
 def _taken_by_another(

@@ -21,7 +21,7 @@ from api.schemas.experiments import (
 )
 from api.services.admission import parse_inherited, plan
 from api.services.disclosure import warnings_of
-from api.services.dispatch import IdempotentRequest, UnitMessage, claimed_before, earlier_result
+from api.services.dispatch import IdempotentRequest, claimed_before, earlier_result
 from api.services.lookups import found_by, note
 from api.services.submission import RETRIED, DryRunRollback, admitting_for
 from api.shared.security import Call, Caller, refuse_over_running
@@ -42,7 +42,7 @@ from models.repositories import (
     SweepRepository,
 )
 from models.repositories.sweeps import SweepState
-from models.tables.experiments import Sweep
+from models.tables.experiments import Sweep, Unit
 from models.vocabulary import ENDED
 
 log = structlog.get_logger()
@@ -209,10 +209,10 @@ class _PlannedSweep:
 
 @dataclass(frozen=True)
 class SubmittedSweep:
-    """The sweep as it is now; messages of the units that were queued just now."""
+    """The sweep as it is now; the units that were queued just now."""
 
     sweep: Sweep
-    messages: list[UnitMessage] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -275,14 +275,14 @@ def try_sweep(call: Call, value: Any) -> SweepValidationBody:
 
 
 def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> SubmittedSweep:
-    ids, messages, drawn_on = [], [], set[tuple[str, str, CostKind]]()
+    ids, units, drawn_on = [], [], set[tuple[str, str, CostKind]]()
     with admitting_for(session, call) as admitting:
         for position, (_, one) in enumerate(planned.cells):
             ids.append(new_id())
-            messages.append(admitting.queue(one))
+            units.append(admitting.queue(one))
             try:
                 queued = admitting.admit(
-                    one, messages[-1], experiment_id=ids[-1], created_by=call.caller.actor
+                    one, units[-1], experiment_id=ids[-1], created_by=call.caller.actor
                 )
             except ProblemError as error:
                 raise _refused(error, position, len(planned.cells)) from None
@@ -303,7 +303,7 @@ def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) 
     )
     note(session, call.caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
     refuse_over_running(session, call.project_id, call.resources.settings)
-    return SubmittedSweep(sweep, messages, list(warnings))
+    return SubmittedSweep(sweep, units, list(warnings))
 
 
 def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
@@ -353,7 +353,7 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest | None
     with call.writing() as session:
         if idempotency is not None and not idempotency.claim(session, call.caller, sweep.id):
             return SubmittedSweep(sweep)
-        sweeps, messages = SweepRepository(session, call.project_id), []
+        sweeps, units = SweepRepository(session, call.project_id), []
         sweeps.hold(sweep.id)
         # Once more: a report may have been signed while the cells were planned.
         _refuse_after_a_pass(session, call.caller, sweep)
@@ -363,19 +363,19 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest | None
         with admitting_for(session, call) as admitting:
             for cell, planned in zip(again, plans, strict=True):
                 if (former := cell.experiment.id) in left:
-                    messages.append(admitting.queue(planned))
+                    units.append(admitting.queue(planned))
                     id_ = new_id()
                     admitting.admit(
                         planned,
-                        messages[-1],
+                        units[-1],
                         experiment_id=id_,
                         retry_of=former,
                         created_by=call.caller.actor,
                     )
                     sweeps.enter(sweep.id, cell, again=id_)
-        note(session, call.caller, "sweep.retried", sweep.id, cells=len(messages))
+        note(session, call.caller, "sweep.retried", sweep.id, cells=len(units))
         refuse_over_running(session, call.project_id, call.resources.settings)
-    return SubmittedSweep(sweep, messages)
+    return SubmittedSweep(sweep, units)
 
 
 def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:
