@@ -204,9 +204,6 @@ class Pace:
         self._seconds_per_round = seconds / max(1, rounds)
 
 
-_PAGE = 500
-
-
 @dataclass
 class Loaded:
     """What the experiments of a unit have in common."""
@@ -342,10 +339,9 @@ def stored_ledger(
 def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> LedgerAudit:
     """Read and check all stored rows; the ledger takes the cluster of each client's newest upload
     and its refusals from them."""
-    stored, after = LedgerRepository(session), None
     names = ledger.ledger_context.subjects
     audit = LedgerAudit(experiment_id, names, watch=(), salt=ledger.salt)
-    while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
+    for rows in LedgerRepository(session).blocks(experiment_id):
         for some in batches(rows):
             audit.read(some)
         for row in rows:
@@ -354,7 +350,6 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
             if row.observer == ledger.ledger_context.observers[0]:
                 ledger.spending.count_refused(row.subjects, row.outcomes)
-        after = rows[-1].key
     return audit
 
 

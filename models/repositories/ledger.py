@@ -93,7 +93,9 @@ class LedgerRepository(ExperimentPartRepository):
             statement = statement.where(literal(naming, Integer) == func.any(Ledger.subjects))
         return self.unpacked(statement.limit(limit))
 
-    def blocks(self, owner_id: str, first: int, last: int) -> Iterator[list[LedgerRow]]:
+    def blocks(
+        self, owner_id: str, first: int | None = None, last: int | None = None
+    ) -> Iterator[list[LedgerRow]]:
         """The packed rows of these rounds, read in blocks within the caller's transaction."""
         after: Cursor | None = None
         while rows := self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE):
