@@ -275,7 +275,7 @@ def test_a_database_that_fails_leaves_no_file(api: Api, monkeypatch: pytest.Monk
     def away(*_arguments: Any, **_options: Any) -> None:
         raise OperationalError("INSERT", {}, ConnectionError("gone"))
 
-    monkeypatch.setattr("api.services.registrations.queue_unit", away)
+    monkeypatch.setattr("api.services.registrations.UnitRepository", away)
     assert api.post("/v1/federations", files=parts()).status_code == 503
     assert files_of(api) == []
 
