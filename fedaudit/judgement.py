@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 NEARLY_CONSTANT = "one outcome is predicted for nearly all rows, so equal rates mean nothing"
+OF_OUTCOME = "right predictions of the favourable outcome"
 _NEARLY = ((0.99, 0.5), (0.9, 0.1))
 """A share of rows with one and the same prediction, and how often at least, for it, what is
 predicted otherwise must be as frequent as what happens otherwise: a rare outcome that is predicted
@@ -51,11 +52,7 @@ def judge_model(
     named = "accuracy_over_baseline"
     if threshold != 0.5:
         named = f"right decisions, which count as the threshold of {threshold:g} weighs errors,"
-    gains = {
-        named: accuracy,
-        "loss_under_baseline": loss,
-        "right predictions of the favourable outcome": outcome,
-    }
+    gains = {named: accuracy, "loss_under_baseline": loss, OF_OUTCOME: outcome}
     known = {name: one for name, one in gains.items() if one is not None}
     first = [one for one in (accuracy, loss) if one is not None] or list(known.values())
     if not first:

@@ -10,9 +10,8 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from fedaudit.federations.agreement import check_agreement
 from fedaudit.federations.federation import DataKey, Federation, data_key
-from fedaudit.federations.load import load_federation
+from fedaudit.federations.load import check_agreement, load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import batches

@@ -22,7 +22,7 @@ from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment
 from api.services.pending_uploads import proposal_for
 from api.services.submission import plan_others, submit, try_admission
-from fedaudit.reports.verdict.advice import Advice, with_changes
+from fedaudit.reports.verdict.spec_changes import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError

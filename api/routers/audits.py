@@ -30,8 +30,7 @@ from api.shared.data_faults import shown_faults
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.page.html import render_audit
-from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
-from fedaudit.reports.readings.readings import reading
+from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
 from fedaudit.spec.audits import AuditSpec, parse_audit
 from models.repositories import AuditRepository

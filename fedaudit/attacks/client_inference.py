@@ -25,12 +25,14 @@ from fedaudit.attacks.membership.member_rates import (
     contradiction_of,
     found_members,
 )
-from fedaudit.attacks.membership.member_scores import (
+from fedaudit.attacks.membership.membership_attack import (
+    UNCOVERED,
     RowObserver,
+    beside_claim,
+    claim_section,
     likelihood_ratios,
     observe_shadows,
 )
-from fedaudit.attacks.membership.membership_attack import UNCOVERED, beside_claim, claim_section
 from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows, draw_shadows
 from fedaudit.reports.sections.attacks import Advantage, ClientInferenceSection
 from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec

@@ -308,7 +308,7 @@ def propose(
     if as_json:
         write_json(found)
     else:
-        from fedaudit.federations.proposals.commented_yaml import commented
+        from fedaudit.federations.proposals.proposal import commented
 
         reasons = {one["pointer"]: one["reason"] for one in found["reasons"]}
         write_line("\n".join(commented(found["spec"], reasons)))

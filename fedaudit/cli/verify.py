@@ -32,12 +32,12 @@ from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
 from fedaudit.reports.verification.dossier_checks import REWORDED, verify_folder
-from fedaudit.reports.verification.log_checks import read_log
 from fedaudit.reports.verification.verification import (
     ALTERED,
     UNTRUSTED,
     VALID,
     Verification,
+    read_log,
     verify,
 )
 from fedaudit.spec.canonical import canonical_json

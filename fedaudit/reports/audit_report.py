@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Keyring
-from fedaudit.reports.checks import Check, answer_check, check
+from fedaudit.reports.checks import Check, answer_check, check, failed
 from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
 from fedaudit.reports.report import GateSection, gate_checks, gated, worded
@@ -243,7 +243,7 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     )
     report = evidence.report
     if report is None:
-        yield check("report.present", False, good="", bad="an audit's report is missing")
+        yield failed("report.present", "an audit's report is missing")
         return
     # A worker signs every audit, so one without a signature has lost it.
     yield signature_check(report, keyring, with_checkpoints=True)

@@ -22,10 +22,9 @@ from fedaudit.ledger.columns import columns_of_rows, ledger_columns
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
-from fedaudit.privacy.count_release import CountRelease
+from fedaudit.privacy.count_release import CountRelease, IntegerDraws, drawn_integers
 from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.privacy.mechanisms.registry import why_unbounded
-from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.line_chart import Series, series_of

@@ -436,7 +436,7 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     why = f"of {clients} clients that train whole ones can be protected, if the server is trusted"
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
-    _put_delta(draft, clients, "clients")
+    _put_delta(draft, clients, "clients train")
     draft.put("/privacy/accountant", "pld")
     noise = _least_noise(draft, epsilon)
     draft.put("/privacy/noise_multiplier", noise)
@@ -489,7 +489,7 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/budgets", {"distribution": "three-levels"})
     draft.put("/privacy/epsilon_min", epsilon, "as large as epsilon_max: all records spend alike")
     draft.put("/privacy/epsilon_max", epsilon)
-    _put_delta(draft, 2 * facts.rows, "rows at most")
+    _put_delta(draft, 2 * facts.rows, "rows may train")
     draft.put("/privacy/clip", 1.0)
     spent = draft.ratio(draft.projection())
     largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
@@ -504,7 +504,7 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
     """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
     usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
-    why = "as asked for" if draft.aim.delta else f"of {units} {named} less than a tenth of one"
+    why = "as asked for" if draft.aim.delta else f"below a tenth of 1 / {units}: {units} {named}"
     draft.put("/privacy/delta", draft.aim.delta or usual, why)
 
 

@@ -19,6 +19,8 @@ and so it stays when the other coins are drawn. Nothing here asks P0 to be like 
 The ledger's subjects are groups of records by budget, all of them in every round: a round in which
 no client was drawn, or a group had left, counts like any other. Without noise (the baseline
 `privacy-free`) there are no budgets to keep, and the subjects are the clients that took part.
+
+Scores of one model on the held-out rows of `record-personalised`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +28,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints32
 from fedaudit.ledger.rows import Outcome
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.privacy.records.record_use import client_rate, record_spending
@@ -54,6 +58,7 @@ from fedaudit.training.base.record_steps import (
 )
 from fedaudit.training.base.records import (
     TrainingRecords,
+    ValidationRows,
     record_table,
     record_use_of,
     training_records,
@@ -69,12 +74,89 @@ from fedaudit.training.base.rounds import (
     RoundColumns,
     RunEnd,
 )
-from fedaudit.training.base.scored_rows import row_figures
+from fedaudit.training.base.scored_rows import GroupCounter, RowPlaces, ScoredRows, row_figures
 from fedaudit.training.mechanisms.registry import build_record_protection
-from fedaudit.training.row_validator import RowValidator
 from fedaudit.training.stacked.stack_round import build_loss
 from fedaudit.training.stacked.stack_state import first_moments, packed, unpacked
-from fedaudit.training.stacked.validation import Figures
+from fedaudit.training.stacked.validation import Figures, flat_figures
+
+
+class RowValidator:
+    """Measures a model on the rows that are held out, a part of them at a time."""
+
+    def __init__(self, cell: Cell, held_out: ValidationRows, device: torch.device) -> None:
+        self._held_out = held_out
+        self._loss = build_loss(cell)
+        self._network = ClientNetwork(cell.shape, device)
+        self._classes = length_classes(cell.federation.counts)
+        self._counter = GroupCounter([cell.federation], cell.spec.fairness)
+        self._features = flat_features(cell.federation, held_out.place, device)
+        self._target = flat_target(cell.federation, held_out.place, device)
+
+    def score(
+        self, theta: Tensor, *, chosen: Ints | None = None, per_client: bool = False
+    ) -> Figures:
+        """Figures of the model theta [n], as those of a stack of one.
+
+        `chosen`: places of some of the validation clients, ascending; all by default.
+        """
+        values, predictions, logits = self._tables(theta)
+        held_out = self._held_out
+        if chosen is None:
+            chosen = np.arange(len(held_out.clients))
+        rows = np.flatnonzero(np.isin(held_out.client_of, chosen))
+        client = np.searchsorted(chosen, held_out.client_of[rows])
+        places = RowPlaces(held_out.place[rows], client, len(chosen))
+        values, scored = values[rows], held_out.scored[rows]
+        clients = held_out.clients[chosen]
+        every = np.ones(len(rows), dtype=np.bool_)
+        return flat_figures(
+            self._counter,
+            ScoredRows(
+                predictions[rows],
+                None if logits is None else logits[rows],
+                values,
+                hypotheses=None,
+                scored=scored,
+            ),
+            places,
+            (
+                np.array([self._mean(values, every, places, clients=clients)]),
+                np.array([self._mean(values, scored, places, clients=clients)]),
+            ),
+            per_client=per_client,
+        )
+
+    def _mean(self, values: Floats, counted: Bools, places: RowPlaces, *, clients: Ints) -> float:
+        """The loss over the counted rows [rows]: of clients, or of all rows alike."""
+        if not self._held_out.by_client:
+            return float(values[counted].mean())
+        counts = np.bincount(places.client, minlength=places.clients)
+        values, first = np.where(counted, values, 0.0), np.cumsum(counts) - counts
+        sums = np.zeros(places.clients)
+        for one in self._classes:
+            own = np.flatnonzero(np.isin(clients, one.clients))
+            number = np.arange(one.rows)
+            index = np.minimum(first[own, None] + number, len(values) - 1)
+            sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
+        return float((sums / np.bincount(places.client, weights=counted)).mean())
+
+    def _tables(self, theta: Tensor) -> tuple[Floats, NDArray[np.generic], Floats32 | None]:
+        """Value, prediction and, of two classes, logit of each held-out row, [rows] on the host."""
+        values, answers = [], []
+        with one_thread(), torch.no_grad():
+            self._network.load(theta)
+            for start in range(0, len(self._target), self._network.rows_at_once):
+                part = slice(start, start + self._network.rows_at_once)
+                outputs = self._network.outputs(self._features[part])
+                values.append(self._loss.values(outputs, self._target[part]).double())
+                answers.append(self._loss.answers(outputs))
+        every = torch.cat(answers)
+        return (
+            torch.cat(values).cpu().numpy(),
+            self._loss.predictions(every).cpu().numpy(),
+            every.cpu().numpy() if self._loss.classes == 2 else None,
+        )
 
 
 @dataclass

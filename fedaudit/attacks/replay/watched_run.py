@@ -14,8 +14,7 @@ from torch import Tensor
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
-from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
-from fedaudit.networks.rounded_products import vector_norms
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.randomness import Purpose, Source, WideWords

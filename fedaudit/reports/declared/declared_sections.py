@@ -83,11 +83,6 @@ def _ledger(material: DeclaredMaterial) -> LedgerSection:
     )
 
 
-def _ledger_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    yield agrees(found.report, "ledger.id", found.evidence.experiment_id)
-    yield agrees(found.report, "ledger.terms_hash", canonical_hash(found.evidence.spec))
-
-
 def _ledger_limits(material: DeclaredMaterial) -> Iterator[str]:
     failed = sum(one.failures for one in material.rounds)
     if failed:
@@ -114,7 +109,13 @@ def counted(number: int, what: str) -> str:
 
 
 LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
-    "ledger", _ledger, _ledger_checks, _ledger_limits
+    "ledger",
+    _ledger,
+    lambda found: [
+        agrees(found.report, "ledger.id", found.evidence.experiment_id),
+        agrees(found.report, "ledger.terms_hash", canonical_hash(found.evidence.spec)),
+    ],
+    _ledger_limits,
 )
 
 

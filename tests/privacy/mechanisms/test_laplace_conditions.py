@@ -92,7 +92,7 @@ def test_limits_of_several_hypotheses() -> None:
 
 
 OF_OTHER_THINGS = {
-    "attacks/membership/member_scores.py": "which trainer has the hypotheses of a shadow run",
+    "attacks/membership/membership_attack.py": "which trainer has the hypotheses of a shadow run",
     "attacks/canaries/canary_pool.py": "who can be a canary",
     "attacks/replay/accounting_replay.py": "who is charged, and how often",
     "attacks/replay/neighbours.py": "whether a client or a record is another, and what is examined",
