@@ -11,12 +11,12 @@ from api.http.answers import as_file
 from api.http.problems import not_found
 from api.pages.visits import FederationsVisit
 from api.pages.wording import NONE, figure, room, small_number
+from api.routers.erasures import shown_erasure
+from api.routers.federations import get_disclosure
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody, DisclosureBody
 from api.schemas.people import ChangeBody
 from api.services.budgets import budgets_of
-from api.services.disclosure import get_disclosure
-from api.services.erasures import shown_erasure
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
@@ -40,9 +40,9 @@ def federation_page(
         row = find_federation(session, visit.caller, federation_id)
         erasures = ErasureRepository(session, visit.project_id).of(row.id)
         changes = change_page(session, visit.caller, _CHANGES, row.id)
-    found = federation_body(row, call=visit.call)
+    found = federation_body(row, call=visit)
     profile = found.profile or {}
-    budgets = budgets_of(visit.call, found.id)
+    budgets = budgets_of(visit, found.id)
     return visit.page(
         "federation.html",
         federation=found,
@@ -55,7 +55,7 @@ def federation_page(
             labels_of_spec(found.registration).get(profile.get("target", ""), {}),
         ),
         favourable=outcome_of_profile(profile, found.registration),
-        disclosure=_disclosure(get_disclosure(visit.call, found.id)),
+        disclosure=_disclosure(get_disclosure(found.id, visit)),
         budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
         budget_scope=budgets[0].scope if budgets else "",
         changes=[(_change_words(one), one) for one in changes.items],
@@ -70,7 +70,7 @@ def erasure_page(
     federation_id: str, number: _ErasureNumber, visit: FederationsVisit
 ) -> HTMLResponse:
     """What was removed and what remains, by the signed receipt."""
-    found = shown_erasure(visit.call, federation_id, number)
+    found = shown_erasure(visit, federation_id, number)
     return visit.page("erasure.html", found=found, erasure=found.body)
 
 
@@ -79,7 +79,7 @@ def erasure_receipt(
     federation_id: str, number: _ErasureNumber, visit: FederationsVisit
 ) -> Response:
     """The receipt as it was signed (DSSE). Raises ProblemError before it is."""
-    found = shown_erasure(visit.call, federation_id, number).body
+    found = shown_erasure(visit, federation_id, number).body
     if found.receipt is None:
         raise not_found("receipt: the erasure is not done yet")
     name = f"{found.federation_id}-erasure-{number}-receipt.json"

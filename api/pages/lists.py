@@ -18,23 +18,23 @@ from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, ReportsVisit, Visit
 from api.pages.wording import cost, figure, small_number
+from api.routers.artifacts import list_artifacts
+from api.routers.audits import audit_body
+from api.routers.experiments import experiment_page
+from api.routers.ledgers import summary
+from api.routers.reports import list_reports
+from api.routers.sweeps import listed_bodies
 from api.schemas.base import PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
-from api.schemas.reports import AuditBody, ReportBody, ReportParameters
-from api.services.artifacts import artifact_page
-from api.services.experiments import experiment_page
-from api.services.ledgers.stored_ledgers import summary
+from api.schemas.reports import ReportBody, ReportParameters
 from api.services.registrations import federation_bodies
-from api.services.reports import largest_gaps, report_page
-from api.services.sweeps import listed_bodies
-from api.shared.data_faults import shown_faults
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import MECHANISMS, mechanism_of
-from fedaudit.reports.figures import LargestGap
+from fedaudit.reports.figures import LargestGap, largest_gap
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
@@ -242,14 +242,16 @@ def experiments_list(visit: AnyVisit) -> Response:
     require(visit.visitor, "experiments:read")
     asked = visit.asked()
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
-    found = experiment_page(visit.call, parameters)
+    found = experiment_page(visit, parameters)
     names = visit.federation_names()
-    gaps = largest_gaps(visit.resources, visit.project_id, [one.id for one in found.items])
+    with visit.reading() as session:
+        reports = ReportListRepository(session, visit.project_id)
+        figures = reports.figures([one.id for one in found.items])
     return visit.page(
         "experiments.html",
         rows=[
-            experiment_row(item, names.get(item.federation_id), gaps.get(item.id))
-            for item in found.items
+            experiment_row(one, names.get(one.federation_id), largest_gap(figures.get(one.id, ())))
+            for one in found.items
         ],
         **_filtering("/", asked, found.next_cursor, folded=_OF_EXPERIMENTS),
         states=_choice("/", asked, "status", _STATES),
@@ -263,7 +265,7 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    found = report_page(visit.resources, visit.project_id, _report_parameters(asked))
+    found = list_reports(visit, _report_parameters(asked))
     names = visit.federation_names()
     with visit.reading() as session:
         reports = ReportListRepository(session, visit.project_id)
@@ -351,7 +353,7 @@ def artifacts_list(visit: ExperimentsVisit) -> HTMLResponse:
     """The project's files of parameters, with the experiments that start from each."""
     asked = visit.asked()
     parameters = validated(PageParameters, {"limit": _ARTIFACTS_ON_A_PAGE, **asked})
-    found = artifact_page(visit.call, parameters)
+    found = list_artifacts(visit, parameters)
     return visit.page(
         "artifacts.html",
         artifacts=found.items,
@@ -387,10 +389,7 @@ def _audits(visit: Visit, after: Any) -> _Found:
         audits = AuditRepository(session, visit.project_id)
         found = audits.list(cursor=after, limit=_ON_A_PAGE)
         degenerate = audits.degenerate([row.id for row in found.items])
-    items = [
-        AuditBody.of(row, faults=shown_faults(row.faults, caller=visit.caller))
-        for row in found.items
-    ]
+    items = [audit_body(row, caller=visit.caller) for row in found.items]
     return {"audits": items, "degenerate": degenerate}, found.next_cursor
 
 

@@ -18,7 +18,7 @@ from api.services.disclosure import (
     stored_policy,
     warnings_of,
 )
-from api.services.dispatch import IdempotentRequest, earlier_result
+from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_experiment, note
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, refuse_over_running
@@ -144,16 +144,10 @@ def plan_others(call: Call, planned: ExperimentPlan) -> list[ExperimentPlan]:
     return [plan(call, spec) for spec in repeated(planned.spec)[1:]]
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """The experiment's current state; `unit` where it was queued just now."""
-
-    experiment: Experiment
-    unit: Unit | None
-    warnings: list[str]
+Submitted = Queued[Experiment]
 
 
-def submit(call: Call, value: Any, idempotency: IdempotentRequest | None) -> Submitted:
+def submit(call: Call, value: Any, idempotency: IdempotentRequest) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     if before := _earlier(call, idempotency):
         return before
@@ -162,7 +156,7 @@ def submit(call: Call, value: Any, idempotency: IdempotentRequest | None) -> Sub
     return _queue(call, Asked(call.caller, planned, others, idempotency))
 
 
-def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest | None) -> Submitted:
+def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) -> Submitted:
     """Queue the spec of an experiment that failed or was cancelled once more."""
     if experiment.status not in RETRIED:
         raise conflict(
@@ -201,12 +195,12 @@ def cancel(call: Call, experiment_id: str) -> Submitted:
         return cancelled
 
 
-def _earlier(call: Call, idempotency: IdempotentRequest | None) -> Submitted | None:
+def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
     """The result of the same request made before. Raises ProblemError where its body differed."""
-    if idempotency is None:
+    if idempotency.key is None:
         return None
     with call.resources.database.autocommit_read() as session:
-        found = earlier_result(session, call.caller, idempotency)
+        found = idempotency.earlier(session, call.caller)
     if found is None:
         return None
     with call.reading() as session:
@@ -219,8 +213,9 @@ def _submitted(session: Session, call: Call, experiment_id: str) -> Submitted:
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
     kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-    warnings = _warnings_about(call.resources, session, experiment, kind)
-    return Submitted(experiment, None, warnings)
+    return Submitted(
+        experiment, warnings=_warnings_about(call.resources, session, experiment, kind)
+    )
 
 
 def _warnings_about(
@@ -240,7 +235,7 @@ class Asked:
     planned: ExperimentPlan
     others: Sequence[ExperimentPlan]
     """Its other seeds."""
-    idempotency: IdempotentRequest | None
+    idempotency: IdempotentRequest
     retry_of: str | None = None
     experiment_id: str = field(default_factory=new_id)
 
@@ -269,7 +264,7 @@ def try_admission(call: Call, planned: ExperimentPlan, others: Sequence[Experime
     """Try the reservation itself, and roll it back, so that the answer is that of a submission.
     `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
     would be refused for another reason than a budget."""
-    asked = Asked(call.caller, planned, others, None)
+    asked = Asked(call.caller, planned, others, IdempotentRequest.of(None, "", None))
     warnings: list[str] = []
     is_bounded, refusal = False, None
     try:
@@ -308,7 +303,7 @@ def _queue(call: Call, asked: Asked) -> Submitted:
     """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
     caller, key = call.caller, asked.idempotency
     with call.writing() as session:
-        if key is not None and not key.claim(session, caller, asked.experiment_id):
+        if not key.claim(session, caller, asked.experiment_id):
             experiment = None
         else:
             with admitting_for(session, call) as admitting:
@@ -326,7 +321,7 @@ def _queue(call: Call, asked: Asked) -> Submitted:
             refuse_over_running(session, call.project_id, call.resources.settings)
     if experiment is not None:
         log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.id)
-        return Submitted(experiment, unit, warnings)
+        return Submitted(experiment, [unit], warnings)
     found = _earlier(call, key)
     if found is None:
         raise LookupError("the key of the request was taken, and is not there")

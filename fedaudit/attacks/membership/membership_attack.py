@@ -14,7 +14,7 @@ normal, by row, with and without it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ from fedaudit.attacks.membership.member_rates import (
 from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows, draw_shadows
 from fedaudit.federations.federation import Federation
 from fedaudit.networks.stacked_network import ClientNetwork
-from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.randomness import Source
 from fedaudit.reports.sections.attacks import (
     ClaimedRate,
     ClaimSection,
@@ -192,16 +192,9 @@ def _train(
         # Cells that have stopped early count as done.
         played += _ROUNDS * len(active)
         progress(0.9 * min(1.0, played / rounds))
-    role = mechanism_of(cells[0].spec).facts.applied_by
-    match role:
-        case "clients" | "server":
-            # Without the scores that take most of a result's time.
-            states = [CellState.decode(trainer.checkpoint(place)) for place in range(len(cells))]
-            return [state.best_hypotheses for state in states]
-        case "local-steps":
-            return [trainer.result(place).hypotheses for place in range(len(cells))]
-        case _:
-            assert_never(role)
+    # Without the scores that take most of a result's time.
+    states = [CellState.decode(trainer.checkpoint(place)) for place in range(len(cells))]
+    return [state.best_hypotheses for state in states]
 
 
 def likelihood_ratios(target: Floats, shadows: ShadowObservations) -> Floats:
@@ -239,30 +232,62 @@ def attack_membership(
     spec: MembershipSpec, attacked: AttackedRun, *, progress: Progress
 ) -> AttackOutcome:
     """Membership inference on the trained hypotheses."""
-    cell, shadows = attacked.run.cell, None
+    cell = attacked.run.cell
     source = source_of(cell)
     rows = choose_rows(cell, source, models=spec.shadows or 1)
-    observer = RowObserver(cell, rows, torch.device(attacked.device))
-    seen = observer.observe(attacked.result.hypotheses)
-    if spec.shadows is not None:
-        cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows)
-        shadows = observe_shadows(
-            cells,
-            trained,
-            rows,
-            device=attacked.device,
-            progress=lambda done: progress(_TRAINED * done),
-        )
-    scores = -seen.loss if shadows is None else likelihood_ratios(seen.statistic, shadows)
-    # A row without a score comes last.
-    lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
-    scores = np.nan_to_num(scores, nan=lowest, posinf=most, neginf=lowest)
+    seen, shadows = observe(attacked, rows, source, shadows=spec.shadows, progress=progress)
+    scores = finite_scores(
+        -seen.loss if shadows is None else likelihood_ratios(seen.statistic, shadows)
+    )
     found = found_members(scores, rows)
     progress(0.95)
     section = _section(spec, attacked, rows, scores, found, shadows=shadows)
     files = _files(attacked.run.federation, rows, scores, seen, found)
     progress(1.0)
     return AttackOutcome(section, files)
+
+
+def observe(
+    attacked: AttackedRun,
+    rows: AttackedRows,
+    source: Source,
+    *,
+    shadows: int | None,
+    progress: Progress,
+) -> tuple[Observations, ShadowObservations | None]:
+    """What is seen of the rows under the attacked run, and under so many shadow runs; None for
+    none."""
+    cell = attacked.run.cell
+    observer = RowObserver(cell, rows, torch.device(attacked.device))
+    seen = observer.observe(attacked.result.hypotheses)
+    if shadows is None:
+        return seen, None
+    cells, trained = draw_shadows(cell, rows, source, shadows=shadows)
+    return seen, observe_shadows(
+        cells,
+        trained,
+        rows,
+        device=attacked.device,
+        progress=lambda done: progress(_TRAINED * done),
+    )
+
+
+def finite_scores(scores: Floats) -> Floats:
+    """The scores; without one a row comes last."""
+    lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
+    return np.nan_to_num(scores, nan=lowest, posinf=most, neginf=lowest)
+
+
+def beside_claim(
+    claim: Claim | str, attacked: AttackedRun, scores: Floats, rows: AttackedRows
+) -> dict[str, Any]:
+    """Fields of a section: the claim, what scores [rows] weigh against it, and the alarm."""
+    if isinstance(claim, str):
+        return {"alarm": None, "claim": None}
+    against = contradiction_of(claim, scores, rows)
+    weighed = attacked.weigh(against.e_value, "run")
+    alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
+    return {"alarm": alarm, "claim": _claim_section(claim), **weighed.fields()}
 
 
 def _section(
@@ -275,11 +300,8 @@ def _section(
     shadows: ShadowObservations | None,
 ) -> MembershipSection:
     auc, claim = area_under_curve(scores, rows.member), claim_of(attacked)
-    alarm, weighed = None, None
-    if not isinstance(claim, str):
-        against = contradiction_of(claim, scores, rows)
-        weighed = attacked.weigh(against.e_value, "run")
-        alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
+    beside = beside_claim(claim, attacked, scores, rows)
+    alarmed = beside["alarm"] is not None
     fewest = (None, None) if shadows is None else shadows.fewest
     rates = [one.rate for one in found]
     at_1pct = next(one for one in rates if one.fpr == 0.01)
@@ -287,10 +309,9 @@ def _section(
         kind="membership",
         status="done",
         reason=None,
-        statement=_statement(spec, attacked.run.spec, auc, rates, claim, alarmed=alarm is not None),
+        statement=_statement(spec, attacked.run.spec, auc, rates, claim, alarmed=alarmed),
         capabilities=_capabilities(spec, attacked.run.spec),
-        alarm=alarm,
-        **({} if weighed is None else weighed.fields()),
+        **beside,
         method=spec.method,
         variant=None if shadows is None else "online",
         variance=None if shadows is None else "per-record",
@@ -306,7 +327,6 @@ def _section(
         others=[],
         not_normal_share=None,
         not_normal_rows=None,
-        claim=None if isinstance(claim, str) else claim_section(claim),
         groups=group_exposure(attacked.run, rows, scores, found),
         reasons=_reasons(spec, at_1pct, claim),
     )
@@ -326,7 +346,7 @@ def _reasons(spec: MembershipSpec, at_1pct: RateAtFpr, claim: Claim | str) -> di
     return reasons
 
 
-def claim_section(claim: Claim) -> ClaimSection:
+def _claim_section(claim: Claim) -> ClaimSection:
     one = claim.claimed
     return ClaimSection(
         epsilon=claim.epsilon,
@@ -425,7 +445,7 @@ def _statement(
             )
         elif rate.reason is not None:
             sentences.append(f"There is no rate at {rate.fpr:.1%}: {rate.reason}.")
-    sentences.append(beside_claim(claim, rates, alarmed=alarmed))
+    sentences.append(claimed_rates(claim, rates, alarmed=alarmed))
     choice = (
         "; held-out rows do help to choose the round that is kept, which no claim covers, and "
         "which makes their losses a little smaller"
@@ -445,7 +465,7 @@ def _statement(
     return " ".join(sentences)
 
 
-def beside_claim(claim: Claim | str, rates: list[RateAtFpr], *, alarmed: bool) -> str:
+def claimed_rates(claim: Claim | str, rates: list[RateAtFpr], *, alarmed: bool) -> str:
     """What the claim of a run allows at these rates, and whether the measurement exceeds it."""
     if isinstance(claim, str):
         return f"The rates are compared with no claim: {claim}."
