@@ -18,7 +18,6 @@ from models.tables.federations import Erasure
 from models.values import ReclaimedUnit
 from models.vocabulary import ENDED
 
-
 _AHEAD_LEASES = 10
 
 
