@@ -93,11 +93,6 @@ class Installation:
         """Whether database and queue live below the data folder."""
         return not self.environment.get(DATABASE_URL)
 
-    @property
-    def public_key(self) -> Path:
-        """The public half of the key that reports are signed with, to hand out."""
-        return self.private_key.with_name(f"{self.private_key.name}.pub")
-
     def migrate(self) -> str:
         """Bring the database's schema up to date; returns what was said. Raises CommandError."""
         if self.embedded:

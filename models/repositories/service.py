@@ -45,16 +45,24 @@ class OutboxRepository(Repository):
         self._set(OutboxMessage, OutboxMessage.id.in_(ids), published_at=seconds_from_now())
 
 
+_AHEAD_LEASES = 10
+
+
 class SweeperLeaseRepository(Repository):
     """Named duties, each with one holder at a time."""
 
     def acquire(self, name: str, *, holder: str, lease_seconds: float) -> bool:
-        """Takes or extends the duty; False while another holds it."""
+        """Takes or extends the duty; False while another holds it. A lease that ends far later than
+        this one would was written before the database's clock was set back, and holds nothing."""
         until = seconds_from_now(lease_seconds)
         row = {"name": name, "holder": holder}
         if self._insert_absent(SweeperLease, row, lease_until=until):
             return True
-        free = or_(SweeperLease.holder == holder, SweeperLease.lease_until <= seconds_from_now())
+        free = or_(
+            SweeperLease.holder == holder,
+            SweeperLease.lease_until <= seconds_from_now(),
+            SweeperLease.lease_until > seconds_from_now(_AHEAD_LEASES * lease_seconds),
+        )
         mine = (SweeperLease.name == name, free)
         return self._set(SweeperLease, *mine, holder=holder, lease_until=until)
 

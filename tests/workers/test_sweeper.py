@@ -278,4 +278,9 @@ def test_a_failed_tick_does_not_end_the_sweeper(database, queue, monkeypatch, sw
     assert queue.published == [(submitted.unit_id, "auto")]
     # It has left the duty to others.
     with database.write() as session:
-        assert SweeperLeaseRepository(session).acquire("sweeper", holder="b", lease_seconds=1)
+        duties = SweeperLeaseRepository(session)
+        assert duties.acquire("sweeper", holder="b", lease_seconds=1)
+        # The database's clock is set back by far more than a lease: its holder may be long dead.
+        assert duties.acquire("sweeper", holder="b", lease_seconds=3600)
+        assert not duties.acquire("sweeper", holder="c", lease_seconds=600)
+        assert duties.acquire("sweeper", holder="c", lease_seconds=10)
