@@ -51,6 +51,10 @@ _NOISE_IN_ALL, _NOISE_OF_RECORDS = {"class": 1.25, "number": 0.15}, 3.0
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
 """How far all rounds together may go, at least and at most. Numbers of order 1 differ by tenths."""
 _ABOUT = "about {:.0f} rows, to the nearest power of two: one row more or less is not seen"
+_RARE = (
+    "how often an outcome occurs was not looked at: where one is rare, as one in fifty, the model "
+    "may decide nothing, whatever is expected here; declare a `decision.threshold` near its share"
+)
 _MANY_FEATURES = 64
 _FEW_ROWS = 10
 _ROWS_A_FEATURE = 3
@@ -146,7 +150,8 @@ class ProposedExperiment:
 
     @property
     def expected_useful(self) -> bool:
-        """Whether a model is expected that is better than a constant."""
+        """Whether a model is expected that is better than a constant, of outcomes that are not
+        rare: none is looked at."""
         return self.needs is None
 
 
@@ -266,7 +271,7 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
     kind, loss = ("logistic", "cross-entropy") if facts.classes else ("linear", "mse")
     target = f"one of {facts.classes} classes" if facts.classes else "a number"
     draft.put("/model/kind", kind, f"the target is {target}; the plainest model needs least noise")
-    draft.put("/training/loss", loss)
+    draft.put("/training/loss", loss, _RARE if facts.classes else "")
     draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
     draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
     if not aim.private:

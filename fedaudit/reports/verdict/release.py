@@ -280,10 +280,13 @@ def is_known_useful(report: Mapping[str, Any]) -> bool:
 
 
 def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
-    """Whether a gate that passed is on a figure which rests on the guarantee: where that is not
-    proven, the gate allows it."""
+    """Whether a gate that passed bounds a figure from above which rests on the guarantee: where
+    that is not proven, the gate allows it. To cost at least so much is no requirement."""
     resting = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
-    return any(one["outcome"] == "pass" and one["figure"] in resting for one in report["gates"])
+    return any(
+        one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in resting
+        for one in report["gates"]
+    )
 
 
 def _gates(report: Mapping[str, Any]) -> Iterator[AnswerReason]:

@@ -106,8 +106,15 @@ def test_a_guarantee_that_is_not_proven_needs_a_gate_that_says_it_will_do(
         assert f"gates of the spec allow {words}" in allowed
 
 
-def test_gates_on_other_figures_say_nothing_of_privacy(material):
-    beside = {"gates": [{"figure": "participations_max", "op": "le", "value": 1e9}]}
+@pytest.mark.parametrize(
+    "gate",
+    [
+        {"figure": "participations_max", "op": "le", "value": 1e9},
+        {"figure": "log_ratio_max", "op": "ge", "value": 0},  # any cost meets it
+    ],
+)
+def test_gates_that_ask_for_no_bound_say_nothing_of_privacy(material, gate):
+    beside = {"gates": [gate]}
     release = assemble(material({**RELEASED, **ONE, **beside}))["verdict_parts"]["release"]
     assert release.startswith("Not decided: no requirement was set for this model's privacy")
 
