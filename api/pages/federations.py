@@ -1,7 +1,6 @@
 """One federation: its data, its budgets and what was changed; and erasures of it."""
 
 import json
-from collections.abc import Collection, Mapping
 from typing import Annotated, Any, assert_never
 
 from fastapi import APIRouter, Path, Query
@@ -22,7 +21,6 @@ from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.fairness import GroupRule, Rule
-from fedaudit.spec.labels import label_of
 from models.repositories import ErasureRepository
 
 router = APIRouter(prefix="/federations/{federation_id}")
@@ -47,16 +45,10 @@ def federation_page(
         "federation.html",
         federation=found,
         profile=profile,
-        attributes=_attributes(profile, found.registration),
-        classes=_groups(
-            profile.get("class_balance") or {},
-            profile.get("rows", 0),
-            {},
-            labels_of_spec(found.registration).get(profile.get("target", ""), {}),
-        ),
+        labels=labels_of_spec(found.registration),
         favourable=outcome_of_profile(profile, found.registration),
         disclosure=_disclosure(get_disclosure(found.id, visit)),
-        budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
+        budgets=[(budget, *_budget_words(budget)) for budget in budgets],
         budget_scope=budgets[0].scope if budgets else "",
         changes=[(_change_words(one), one) for one in changes.items],
         more_changes=changes.next_cursor is not None,
@@ -116,45 +108,6 @@ def _changed_budget(value: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _attributes(profile: Mapping[str, Any], registration: Any) -> list[dict[str, Any]]:
-    labels = labels_of_spec(registration)
-    return [
-        {
-            **found,
-            "name": name,
-            "groups": _groups(
-                found["groups"],
-                profile["rows"],
-                found["base_rates"],
-                labels.get(name, {}),
-                found.get("protecting", ()),
-            ),
-            "has_rates": any(rate is not None for rate in found["base_rates"].values()),
-        }
-        for name, found in profile.get("attributes", {}).items()
-    ]
-
-
-def _groups(
-    rows: Mapping[str, int | None],
-    total: int,
-    rates: Mapping[str, float | None],
-    labels: Mapping[str, str],
-    protecting: Collection[str] = (),
-) -> list[dict[str, Any]]:
-    """The groups of an attribute, or classes; a suppressed one has no rows."""
-    return [
-        {
-            "name": name if (label := label_of(labels, name)) is None else f"{label} ({name})",
-            "rows": count,
-            "share": None if count is None else count / max(total, 1),
-            "base_rate": rates.get(name),
-            "protects": name in protecting,
-        }
-        for name, count in rows.items()
-    ]
-
-
 def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
     size = max(policy.minimum_group_size or 1, policy.floor.minimum_group_size)
     clients = max(policy.minimum_group_clients or 1, policy.floor.minimum_group_clients)
@@ -190,27 +143,6 @@ def _rule(rule: Rule | GroupRule) -> str:
     value = ", ".join(map(str, rule.value)) if isinstance(rule.value, list) else rule.value
     of = "".join(f" for {name} {group}" for name, group in getattr(rule, "group", {}).items())
     return f"{words} {value}{of}"
-
-
-def _budget_view(budget: BudgetBody, number: int) -> dict[str, Any]:
-    """A budget, with its parts as shares of its total, of which more may have been spent where it
-    was lowered later. `number` distinguishes budgets on one page."""
-    title, detail = _budget_words(budget)
-    total, over, parts = budget.total, False, None
-    if total is not None:
-        over = budget.spent > total
-        spent = (
-            [("spent", budget.spent / total), ("held", budget.reserved / total)] if total else []
-        )
-        parts = [("over", 1.0)] if over else spent
-    return {
-        "budget": budget,
-        "key": f"budget-{number}",
-        "title": title,
-        "detail": detail,
-        "parts": parts,
-        "over": over,
-    }
 
 
 def _budget_words(budget: BudgetBody) -> tuple[str, str]:
