@@ -313,7 +313,7 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
         return retry(form, row, again)
 
     submitted = await form.run(queued)
-    return form.to(f"/experiments/{submitted.row.id}", *submitted.messages)
+    return form.to(f"/experiments/{submitted.row.id}", *submitted.units)
 
 
 def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] | None:

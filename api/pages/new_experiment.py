@@ -118,7 +118,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
         if error.slug == "idempotency-mismatch":
             shown = replace(shown, refusal=_SENT_BEFORE, once=new_once())
         return _page(form, shown, status=409)
-    return form.to(f"/experiments/{submitted.row.id}", *submitted.messages)
+    return form.to(f"/experiments/{submitted.row.id}", *submitted.units)
 
 
 def _suited(

@@ -171,9 +171,9 @@ def _answer(form: Visit, upload_id: str) -> Response:
         return _shown(form, sheet, status=status)
     if form.may("federations:read"):
         again = "" if registered.replaced is None else "?replaced=true"
-        return form.to(f"/federations/{registered.row.id}{again}", *registered.messages)
+        return form.to(f"/federations/{registered.row.id}{again}", *registered.units)
     answer = form.page("federation_registered.html", title=registration.name)
-    answer.background = form.dispatching(*registered.messages)
+    answer.background = form.dispatching(*registered.units)
     return answer
 
 

@@ -90,7 +90,7 @@ async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResp
         return retry_sweep(form, sweep_id, again)
 
     submitted = await form.run(queued)
-    return form.to(f"/sweeps/{submitted.row.id}", *submitted.messages)
+    return form.to(f"/sweeps/{submitted.row.id}", *submitted.units)
 
 
 def _view(table: SweepTable, asked: ChosenAxes) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from api.http.answers import as_file
 from api.http.problems import ProblemError, not_found
 from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
 from api.pages.templates import page
-from api.services.dispatch import UnitMessage, dispatch
+from api.services.dispatch import dispatch
 from api.shared.resources import Shared
 from api.shared.security import SCHEMA_SECONDS, Call
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
 from models.repositories import FederationRepository
+from models.tables.experiments import Unit
 from models.vocabulary import Scope
 
 ONCE = "once"
@@ -77,14 +78,14 @@ class Visit(Call):
         """Do slow work where the project has a place for it."""
         return await self.resources.loads.run(self.project_id, work)
 
-    def to(self, address: str, *messages: UnitMessage) -> RedirectResponse:
+    def to(self, address: str, *units: Unit) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""
-        return RedirectResponse(address, 303, background=self.dispatching(*messages))
+        return RedirectResponse(address, 303, background=self.dispatching(*units))
 
-    def dispatching(self, *messages: UnitMessage) -> BackgroundTasks:
+    def dispatching(self, *units: Unit) -> BackgroundTasks:
         """What dispatches units after an answer."""
         tasks = BackgroundTasks()
-        tasks.add_task(dispatch, self.resources, *messages)
+        tasks.add_task(dispatch, self.resources, *units)
         return tasks
 
 

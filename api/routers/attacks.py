@@ -28,7 +28,7 @@ from api.schemas.experiments import (
 from api.services.admission import load_for
 from api.services.artifacts import hold_start
 from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
-from api.services.dispatch import Accepting, IdempotentRequest, Queued, queue_unit
+from api.services.dispatch import Accepting, IdempotentRequest, Queued
 from api.services.lookups import (
     find_experiment,
     find_later_attacks,
@@ -58,7 +58,12 @@ from fedaudit.training.base.cell import Cell, draws_in_secret
 from infrastructure.storage import StorageError, attack_files_key, stored_artifact
 from models.clock import utc_now
 from models.identifiers import new_id
-from models.repositories import FederationRepository, LaterAttacksRepository, ReportRepository
+from models.repositories import (
+    FederationRepository,
+    LaterAttacksRepository,
+    ReportRepository,
+    UnitRepository,
+)
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.vocabulary import OPEN
 
@@ -283,11 +288,10 @@ def _queued(
         budgets = call.budgets(session)
         refuse_departures(budgets, experiment.federation_id, spec)
         refuse_attacks_that_tell(budgets, experiment.federation_id, spec.attacks)
-        message = queue_unit(
-            session,
+        unit = UnitRepository(session).create(
             call.project_id,
+            _device(report, spec),
             kind="attacks",
-            device=_device(report, spec),
             max_attempts=call.resources.settings.max_attempts,
         )
         row = later.store(
@@ -300,7 +304,7 @@ def _queued(
                 asked=[attack.model_dump(mode="json") for attack in spec.attacks],
                 report_hash=report.report_hash,
                 ledger_hash=report.document["integrity"]["ledger_hash"],
-                unit_id=message.unit_id,
+                unit_id=unit.id,
                 created_by=call.caller.actor.as_dict(),
                 created_at=utc_now(),
             )
@@ -310,7 +314,7 @@ def _queued(
         about = {"number": number, "kinds": kinds, "report_hash": report.report_hash}
         note(session, call.caller, "experiment.attacked", experiment_id, **about)
         refuse_over_running(session, call.project_id, call.resources.settings)
-        return Queued(row, [message])
+        return Queued(row, [unit])
 
 
 def _earlier(

@@ -29,7 +29,7 @@ from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
-from api.services.dispatch import Accepting, IdempotentRequest, Queued, queue_unit
+from api.services.dispatch import Accepting, IdempotentRequest, Queued
 from api.services.lookups import found_by, list_page, note
 from api.services.report_evidence import (
     checks_of,
@@ -62,7 +62,12 @@ from fedaudit.spec.audits import (
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.clock import utc_now
 from models.identifiers import new_id
-from models.repositories import AuditRepository, FederationRepository, SigningKeyRepository
+from models.repositories import (
+    AuditRepository,
+    FederationRepository,
+    SigningKeyRepository,
+    UnitRepository,
+)
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 
@@ -245,7 +250,8 @@ def _queued(call: Call, value: Any, idempotency_key: str | None) -> Queued[Predi
     with call.writing() as session:
         _check_policies(session, call, audit, fingerprint=fingerprint)
         attempts = call.resources.settings.max_attempts
-        message = queue_unit(session, call.project_id, kind="audit", max_attempts=attempts)
+        units = UnitRepository(session)
+        unit = units.create(call.project_id, "auto", kind="audit", max_attempts=attempts)
         found = AuditRepository(session, call.project_id).store(
             PredictionAudit(
                 id=new_id(),
@@ -257,7 +263,7 @@ def _queued(call: Call, value: Any, idempotency_key: str | None) -> Queued[Predi
                 fingerprint=fingerprint,
                 scored=f"{audit.truth}\n{audit.predicted_by}",
                 threshold=audit.threshold,
-                unit_id=message.unit_id,
+                unit_id=unit.id,
                 created_by=call.caller.actor.as_dict(),
                 created_at=utc_now(),
             )
@@ -266,7 +272,7 @@ def _queued(call: Call, value: Any, idempotency_key: str | None) -> Queued[Predi
         idempotency.claimed_before(session, call.caller, found.id)
         about = {"fingerprint": fingerprint, "spec_hash": audit.hash}
         note(session, call.caller, "audit.queued", found.id, **about)
-        return Queued(found, [message])
+        return Queued(found, [unit])
 
 
 def _fingerprint(call: Call, audit: AuditSpec) -> str:

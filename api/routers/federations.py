@@ -398,7 +398,7 @@ async def set_registration(
     While it is rejected, or no experiment used it. `path` may be left out, as the file is known.
     """
     registered = await run_sync(partial(correct_registration, call, federation_id, value))
-    accepting.background.add_task(dispatch, call.resources, *registered.messages)
+    accepting.background.add_task(dispatch, call.resources, *registered.units)
     row = registered.row
     accepting.response.status_code = 200 if row.status == "ready" else 202
     return await run_sync(partial(federation_body, row, call=call))

@@ -400,14 +400,14 @@ def _tried(call: Call, value: Any) -> SweepValidationBody:
 
 
 def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> Queued[Sweep]:
-    ids, messages, drawn_on = [], [], set[tuple[str, str, CostKind]]()
+    ids, units, drawn_on = [], [], set[tuple[str, str, CostKind]]()
     with admitting_for(session, call) as admitting:
         for position, (_, one) in enumerate(planned.cells):
             ids.append(new_id())
-            messages.append(admitting.queue(one))
+            units.append(admitting.queue(one))
             try:
                 queued = admitting.admit(
-                    one, messages[-1], experiment_id=ids[-1], created_by=call.caller.actor
+                    one, units[-1], experiment_id=ids[-1], created_by=call.caller.actor
                 )
             except ProblemError as error:
                 raise _refused(error, position, len(planned.cells)) from None
@@ -428,7 +428,7 @@ def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) 
     )
     note(session, call.caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
     refuse_over_running(session, call.project_id, call.resources.settings)
-    return Queued(sweep, messages, list(warnings))
+    return Queued(sweep, units, list(warnings))
 
 
 def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
@@ -462,7 +462,7 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
     with call.writing() as session:
         if not idempotency.claim(session, call.caller, sweep.id):
             return Queued(sweep)
-        sweeps, messages = SweepRepository(session, call.project_id), []
+        sweeps, units = SweepRepository(session, call.project_id), []
         sweeps.hold(sweep.id)
         # Once more: a report may have been signed while the cells were planned.
         _refuse_after_a_pass(session, call.caller, sweep)
@@ -472,19 +472,19 @@ def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Qu
         with admitting_for(session, call) as admitting:
             for cell, planned in zip(again, plans, strict=True):
                 if (former := cell.experiment.id) in left:
-                    messages.append(admitting.queue(planned))
+                    units.append(admitting.queue(planned))
                     id_ = new_id()
                     admitting.admit(
                         planned,
-                        messages[-1],
+                        units[-1],
                         experiment_id=id_,
                         retry_of=former,
                         created_by=call.caller.actor,
                     )
                     sweeps.enter(sweep.id, cell, again=id_)
-        note(session, call.caller, "sweep.retried", sweep.id, cells=len(messages))
+        note(session, call.caller, "sweep.retried", sweep.id, cells=len(units))
         refuse_over_running(session, call.project_id, call.resources.settings)
-    return Queued(sweep, messages)
+    return Queued(sweep, units)
 
 
 def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:

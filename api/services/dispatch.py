@@ -1,4 +1,4 @@
-"""Queue units of work, once for each idempotency key, and publish them after the commit."""
+"""Publish queued units after their commit, and repeat no request of an idempotency key."""
 
 import hashlib
 import json
@@ -14,65 +14,38 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller
-from models.repositories import IdempotencyRepository, OutboxRepository, UnitRepository
-from models.values import StackPlace, UnitKind
+from models.repositories import IdempotencyRepository, UnitRepository
+from models.tables.experiments import Unit
 
 log = structlog.get_logger()
 
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True)
-class UnitMessage:
-    """The message for the queue, to be published once the transaction is committed."""
-
-    unit_id: str
-    device: str
-    message_id: str
-
-
-def queue_unit(
-    session: Session,
-    project_id: str,
-    *,
-    kind: UnitKind,
-    max_attempts: int,
-    device: str = "auto",
-    stack: StackPlace | None = None,
-) -> UnitMessage:
-    """A new unit and its message, in the caller's transaction; publish it afterwards."""
-    unit = UnitRepository(session).create(
-        project_id, device, kind=kind, max_attempts=max_attempts, stack=stack
-    )
-    message_id = OutboxRepository(session).add(project_id, unit.id, device)
-    return UnitMessage(unit.id, device, message_id)
-
-
-def dispatch(resources: Resources, *unit_messages: UnitMessage) -> None:
-    """Publish the messages. Where the queue is unavailable, the sweeper publishes them later from
-    the outbox."""
-    published = list(_published(resources, unit_messages))
+def dispatch(resources: Resources, *units: Unit) -> None:
+    """Publish units that were queued, once they are committed. What the queue does not take, the
+    sweeper publishes later: a unit is its message until it is marked as published."""
+    published = list(_published(resources, units))
     if not published:
         return
     try:
         with resources.database.write() as session:
-            # A unit that is just made counts as published since then.
-            OutboxRepository(session).mark_published([one.message_id for one in published])
+            UnitRepository(session).mark_published(published)
     except SQLAlchemyError as error:
         log.warning("left to the sweeper", units=len(published), error=type(error).__name__)
 
 
-def _published(resources: Resources, unit_messages: Sequence[UnitMessage]) -> Iterator[UnitMessage]:
-    """The messages that the queue took: none after the first that it refused."""
+def _published(resources: Resources, units: Sequence[Unit]) -> Iterator[str]:
+    """The ids of those that the queue took: none after the first that it refused."""
     from infrastructure.queue import QueueUnavailableError
 
-    for one in unit_messages:
+    for one in units:
         try:
-            resources.queue.publish_unit(one.unit_id, one.device)
+            resources.queue.publish_unit(one.id, one.device)
         except QueueUnavailableError as error:
-            log.warning("left to the sweeper", unit_id=one.unit_id, error=type(error).__name__)
+            log.warning("left to the sweeper", unit_id=one.id, error=type(error).__name__)
             return
-        yield one
+        yield one.id
 
 
 @dataclass(frozen=True)
@@ -80,8 +53,8 @@ class Queued(Generic[Row]):
     """What was asked for, as it is now."""
 
     row: Row
-    messages: Sequence[UnitMessage] = ()
-    """Of the units that were queued just now."""
+    units: Sequence[Unit] = ()
+    """Those that were queued just now."""
     warnings: list[str] = field(default_factory=list)
     replaced: str | None = None
     """The name under which it was there before, where another took its place."""
@@ -97,7 +70,7 @@ class Acceptance:
     def of(self, call: Call, queued: Queued[Row], address: str) -> Row:
         """What was queued, whose address the answer names. Its units are dispatched after the
         answer: a broker that is away must not keep the caller waiting."""
-        self.background.add_task(dispatch, call.resources, *queued.messages)
+        self.background.add_task(dispatch, call.resources, *queued.units)
         self.response.headers["Location"] = address
         return queued.row
 

@@ -10,14 +10,19 @@ from sqlalchemy.orm import Session
 from api.http.problems import conflict, not_found
 from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
-from api.services.dispatch import IdempotentRequest, Queued, queue_unit
+from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_federation, note
 from api.services.uploads import ArrivedFile
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.security import Call, Caller, refuse_over_stored
 from fedaudit.spec.errors import error_at
 from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
-from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
+from models.repositories import (
+    ErasureRepository,
+    FederationRepository,
+    PendingUploadRepository,
+    UnitRepository,
+)
 from models.tables.federations import Federation
 from models.values import NewFile
 
@@ -217,16 +222,17 @@ def register_file(
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
         name_before = None if before is None or before.registration is None else before.name
-        messages = []
+        queued = []
         if before is not None and _is_known(before, file):
             federation = before
         else:
             attempts = call.resources.settings.max_attempts
-            unit = queue_unit(session, call.project_id, kind="profile", max_attempts=attempts)
-            messages.append(unit)
+            units = UnitRepository(session)
+            unit = units.create(call.project_id, "auto", kind="profile", max_attempts=attempts)
+            queued.append(unit)
             # Without `across`, as of the project itself.
             federation = FederationRepository(session, call.project_id).register(
-                file, unit_id=unit.unit_id
+                file, unit_id=unit.id
             )
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
@@ -235,7 +241,7 @@ def register_file(
             PendingUploadRepository(session, call.project_id).remove(pending)
         # The same request may come twice at once: refused if it differs, else harmless.
         idempotency.claimed_before(session, call.caller, federation.id)
-        if messages:
+        if queued:
             again = before is not None
             about = {"fingerprint": file.fingerprint, "again": again}
             note(session, call.caller, "federation.registered", federation.id, **about)
@@ -244,8 +250,8 @@ def register_file(
     if stored_before not in (None, federation.storage_key):
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         call.resources.storage.delete(str(stored_before))
-    replaced = name_before if messages and name_before != federation.name else None
-    return Registered(federation, messages, replaced=replaced)
+    replaced = name_before if queued and name_before != federation.name else None
+    return Registered(federation, queued, replaced=replaced)
 
 
 def _taken_by_another(

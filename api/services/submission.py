@@ -18,7 +18,7 @@ from api.services.disclosure import (
     stored_policy,
     warnings_of,
 )
-from api.services.dispatch import IdempotentRequest, Queued, UnitMessage, queue_unit
+from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_experiment, note
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, refuse_over_running
@@ -38,10 +38,11 @@ from models.repositories import (
     ExperimentRepository,
     SubjectSetRepository,
     SweepRepository,
+    UnitRepository,
     gathered_writes,
 )
 from models.repositories.webhooks import announcing_low
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, Unit
 from models.values import StackPlace
 from models.vocabulary import ENDED, AuditAction
 
@@ -67,7 +68,7 @@ class Admitting:
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> UnitMessage:
+    def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> Unit:
         """A unit for an experiment, or for several that are kept together (`alone`)."""
         stack = None
         # A stack is taken apart after a failed attempt, so there must be another attempt.
@@ -76,11 +77,9 @@ class Admitting:
             key = stack_digest(cell)
             # None where it gains nothing from others.
             stack = None if key is None else StackPlace(key, cells_at_once(cell))
-        return queue_unit(
-            self.budgets.session,
+        return UnitRepository(self.budgets.session).create(
             self.budgets.project_id,
-            kind="run",
-            device=planned.spec.device,
+            planned.spec.device,
             max_attempts=self.max_attempts,
             stack=stack,
         )
@@ -88,7 +87,7 @@ class Admitting:
     def admit(
         self,
         planned: ExperimentPlan,
-        unit: UnitMessage,
+        unit: Unit,
         *,
         experiment_id: str,
         unit_position: int = 0,
@@ -118,7 +117,7 @@ class Admitting:
             id=experiment_id,
             federation_id=federation_id,
             subject_set_id=self._subject_sets[names],
-            unit_id=unit.unit_id,
+            unit_id=unit.id,
             unit_position=unit_position,
             retry_of=retry_of,
             created_by=None if created_by is None else created_by.as_dict(),
@@ -321,7 +320,7 @@ def _queue(call: Call, asked: Asked) -> Submitted:
             note(session, caller, action, experiment.id, **details)
             refuse_over_running(session, call.project_id, call.resources.settings)
     if experiment is not None:
-        log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.unit_id)
+        log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.id)
         return Submitted(experiment, [unit], warnings)
     found = _earlier(call, key)
     if found is None:
@@ -329,7 +328,7 @@ def _queue(call: Call, asked: Asked) -> Submitted:
     return found
 
 
-def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, UnitMessage]:
+def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, Unit]:
     """Queue an experiment for each seed in one unit; several are cells of a sweep that states their
     joint cost. The first comes last in the unit: its report includes the others."""
     plans, by = (asked.planned, *asked.others), asked.caller.actor

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedaudit.number_text import bound_text, exact_text, figure_text
+from fedaudit.number_text import bound_text, exact_text, figure_text, interval_text
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, guess_words, level_ends
 from fedaudit.reports.charts.drawing import (
@@ -391,7 +391,7 @@ def _gap_words(gap: Mapping[str, Any]) -> str:
     interval, value = gap["interval"], figure_text(gap["value"])
     if interval is None:
         return f"{value} (how sure is not known)"
-    return f"{value} ({figure_text(interval['low'])} to {figure_text(interval['high'])})"
+    return f"{value} ({interval_text(interval)})"
 
 
 def _treated_words(section: Mapping[str, Any], pair: Pair) -> str:
