@@ -3,7 +3,6 @@
 import ast
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.house import PLACES, ROOT
+from tests.processes import completed
 
 PACKAGES = tuple(PLACES)
 _DUMMY = "Dummy"
@@ -100,13 +100,10 @@ def sabotage(folder: Path, samples: Mapping[str, str]) -> Sabotaged:
     dispatches = frozenset(_dispatches(sources, folder))
     given = sorted({place.file for place in dispatches} | samples.keys())
     options = ("--no-error-summary", "--no-pretty", "--follow-imports=silent")
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "mypy", *options, *given],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "MYPYPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     if done.returncode != 1:
         raise AssertionError(f"mypy ended with {done.returncode}: {done.stdout}{done.stderr}")

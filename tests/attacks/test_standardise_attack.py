@@ -16,11 +16,11 @@ from fedaudit.attacks.replay.replay import replay
 from fedaudit.cli.main import main
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import split_clients
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
+from tests.refusals import refused_by
 
 Option = dict[str, Any]
 RECORD: Option = {
@@ -138,9 +138,7 @@ def test_declared_constants_leave_nothing_to_guess_by(privacy, how, tmp_path):
     ids=lambda given: given if isinstance(given, str) else given["mechanism"],
 )
 def test_statistics_of_others_are_refused(privacy: Option, how: str, noise: str) -> None:
-    with pytest.raises(InvalidInputError) as refused:
-        parse_spec(a_document(privacy, noise=noise, standardise=how))
-    [fault] = refused.value.errors
+    [fault] = refused_by(parse_spec, a_document(privacy, noise=noise, standardise=how))
     assert fault.pointer == "/federation/standardise"
     assert "federation.scale" in fault.message
     assert ("or use `client`" in fault.message) == (privacy is not RECORD)

@@ -10,6 +10,7 @@ import pytest
 from tests.api.service import SPEC, spec
 from tests.cli.service import SCRIPT, Service, clean_environment, running
 from tests.preloaded import programs
+from tests.processes import completed
 
 SECONDS = 120
 
@@ -42,15 +43,11 @@ def installed_command(tmp_path: Path) -> Command:
     def call(
         *arguments: object, stdin: str = "", env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return completed(
             [str(SCRIPT), *map(str, arguments)],
             input=stdin,
             env=clean_environment(**(env or {})),
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
         )
 
     return call

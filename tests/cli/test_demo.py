@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from tests.cli.service import clean_environment
+from tests.processes import completed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TABLE, REGISTRATION = EXAMPLES / "clinics.csv", EXAMPLES / "registrations" / "clinics.yaml"
@@ -33,15 +34,7 @@ def test_experiments_over_http_and_a_model_that_may_leave(tmp_path, small_spec):
     )
     own = ("--table", str(TABLE), "--registration", str(REGISTRATION))
     demo = ("-P", "-m", "fedaudit.cli.demo", "--out", "output", *own, "one.yaml", "two.yaml")
-    done = subprocess.run(
-        [sys.executable, *demo],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = completed([sys.executable, *demo], env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "output").iterdir()}
     reports = {f"{name}.{form}" for name in ("one", "two", "clinics") for form in ("json", "html")}

@@ -1,7 +1,6 @@
 """`fedaudit version` answers at once."""
 
 import json
-import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -11,6 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from fedaudit.cli.main import PLACES
+from tests.processes import completed
 
 
 def test_the_version_is_the_installed_one(installed_command, command):
@@ -22,9 +22,7 @@ def test_the_version_is_the_installed_one(installed_command, command):
 def test_the_command_line_loads_nothing_heavy_before_a_command_needs_it():
     heavy = {"torch", "numpy", "pyarrow", "httpx", "rich.table", "yaml"}
     code = "import sys, fedaudit.cli.main; print(*{m for m in sys.modules})"
-    loaded = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
+    loaded = completed([sys.executable, "-P", "-c", code], check=True).stdout.split()
     assert "typer" in loaded
     assert heavy.isdisjoint(loaded)
 
@@ -46,7 +44,7 @@ def test_a_run_loads_neither_the_client_nor_the_reports_of_other_trainings(tmp_p
         "with contextlib.suppress(SystemExit):\n    cli.main()\nprint(*sys.modules)"
     )
     command = [sys.executable, "-P", "-c", code]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    said = completed(command, check=True).stdout
     ours = {one for one in said.splitlines()[-1].split() if one.startswith("fedaudit")}
     assert not {"fedaudit_client", "fedaudit.reports.declared"} & ours
     assert "fedaudit.training.engine" in ours

@@ -1,7 +1,6 @@
 """A client that a generator makes of the service's own OpenAPI document, and what it is to send."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.house import ROOT
+from tests.processes import completed
 
 PACKAGE = "generated_fedaudit"
 Body = tuple[str, str, Any]
@@ -25,16 +25,12 @@ def generate(document: dict[str, Any], folder: Path) -> None:
     settings = yaml.safe_load((ROOT / "clients/openapi-python-client.yaml").read_text("utf-8"))
     settings |= {"package_name_override": PACKAGE, "post_hooks": []}
     (folder / "generator.json").write_text(json.dumps(settings))
-    ended = subprocess.run(
+    ended = completed(
         [
             *(sys.executable, "-W", "error", "-m", "openapi_python_client", "generate"),
             *("--path", str(described), "--config", str(folder / "generator.json")),
             *("--output-path", str(folder / PACKAGE), "--meta", "none", "--fail-on-warning"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        ]
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

@@ -3,7 +3,6 @@ test-integrations`. Needs npm with its registry, and a Java."""
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from infrastructure.settings import Settings
 from tests.cli.service import Service
 from tests.client.generated import bodies, lost
 from tests.house import ROOT
+from tests.processes import completed
 
 BESIDE = Path(sys.executable).parent
 pytestmark = [
@@ -37,15 +37,7 @@ VALIDATOR = "package validator\n\nfunc Validate(v interface{}) error { return ni
 
 def run(*command: str | Path, cwd: Path, **more: Any) -> str:
     """What a command prints. Fails with all of it where the command does."""
-    ended = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-        **more,
-    )
+    ended = completed([str(word) for word in command], cwd=cwd, timeout=1500, **more)
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-3000:]
     return ended.stdout
 

@@ -1,12 +1,12 @@
 """`from fedaudit import Client`, which costs nothing until it is asked for."""
 
-import subprocess
 import sys
 
 import pytest
 
 import fedaudit
 from fedaudit_client.client import Client
+from tests.processes import completed
 
 PROGRAM = """
 import sys
@@ -24,7 +24,5 @@ def test_the_client_is_at_the_door():
 
 
 def test_http_is_imported_with_the_client_and_not_before():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, "-c", PROGRAM])
     assert done.returncode == 0, done.stderr

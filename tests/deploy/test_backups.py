@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.servers import postgres_programs
 from tests.api.service import KEY, Api, finish, running_api, settings_for, spec
 from tests.cli.service import SCRIPT
+from tests.processes import completed
 
 PAGE = (Path(__file__).parents[2] / "docs/operations.md").read_text()
 
@@ -52,13 +53,7 @@ def assert_verified(url: str, before: dict[str, bytes], folder: Path) -> None:
             assert again == bundle
             path = folder / f"{id_}.zip"
             path.write_bytes(again)
-            said = subprocess.run(
-                [SCRIPT, "verify", path, "--public-key", key],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=120,
-            )
+            said = completed([SCRIPT, "verify", path, "--public-key", key])
             assert said.returncode == 0, said.stdout + said.stderr
 
 

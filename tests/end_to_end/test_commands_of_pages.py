@@ -20,6 +20,7 @@ from fedaudit_client.client import Client
 from tests.cli.service import SCRIPT, Service, clean_environment
 from tests.house import ROOT
 from tests.preloaded import programs
+from tests.processes import completed
 from tests.test_docs import DOCS, README
 
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
@@ -162,12 +163,4 @@ def run(
         return programs().run(*words[1:], stdin="", env=environment, cwd=folder, timeout=120)
     environment["PATH"] = f"{folder / 'bin'}:{environment['PATH']}"
     typed = line.replace("curl ", "curl --fail-with-body -sS ")
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", typed],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return completed(["bash", "-euo", "pipefail", "-c", typed], env=environment, cwd=folder)

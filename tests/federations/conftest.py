@@ -8,8 +8,8 @@ import pytest
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
+from tests.refusals import refused_by
 
 Load = Callable[..., Federation]
 Refuse = Callable[..., dict[str, str]]
@@ -75,8 +75,6 @@ def refuse(load: Load) -> Refuse:
     def refuse(
         changes: dict[str, Any] | None = None, *, data: str | bytes | None = None
     ) -> dict[str, str]:
-        with pytest.raises(InvalidInputError) as caught:
-            load(changes, data=data)
-        return {error.pointer: error.message for error in caught.value.errors}
+        return {error.pointer: error.message for error in refused_by(load, changes, data=data)}
 
     return refuse

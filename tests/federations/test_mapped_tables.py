@@ -2,7 +2,6 @@
 
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from fedaudit.federations.table import features
 from fedaudit.spec.parse import parse_admitted
 from tests.federations.conftest import CLASSIFIER, spec_value
 from tests.federations.outlines import assert_alike
+from tests.processes import completed
 
 COLOUR = {
     "name": "colour",
@@ -138,6 +138,6 @@ def test_large_data_are_trained_in_a_quarter_of_the_memory_that_they_take(tmp_pa
     pq.write_table(table, tmp_path / "wide.parquet", compression="none", use_dictionary=False)
     command = [sys.executable, "-c", _LOAD_AND_TRAIN, str(tmp_path), str(24 * 10**6)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = completed(command, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["3", str(rows * columns * 4)]

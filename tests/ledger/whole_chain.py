@@ -2,19 +2,15 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedaudit.ledger.encoding import genesis, link
+from fedaudit.stored import LedgerRow
 
 
-def first_broken_link(
-    experiment_id: str, links: Iterable[tuple[bytes, NDArray[np.integer], bytes]]
-) -> int | None:
-    """The position of the first (digest, clusters, link) that does not follow from those before."""
+def first_broken_link(experiment_id: str, rows: Iterable[LedgerRow]) -> int | None:
+    """The position of the first row whose link does not follow from the rows before."""
     previous = genesis(experiment_id)
-    for position, (digest, clusters, stored) in enumerate(links):
-        previous = link(previous, digest, clusters)
-        if previous != stored:
+    for position, row in enumerate(rows):
+        previous = link(previous, row.digest, row.clusters)
+        if previous != row.link:
             return position
     return None

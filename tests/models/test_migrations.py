@@ -18,6 +18,7 @@ from models.repositories import LedgerRepository
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
 from tests.models.rows import at_once, ledger_row, queued
+from tests.processes import completed
 
 
 def test_upgrade_gives_exactly_the_metadata(database: Database) -> None:
@@ -100,9 +101,7 @@ def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")
         }
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-        )
+        return completed(command, cwd=tmp_path, env=environment)
 
     options = ["--project", "p", "--scopes", "experiments:read, ledger:read", "--name", "n"]
     assert run("migrations", "current", "--database-url", url).stdout == "None\n"

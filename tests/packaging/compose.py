@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.processes import completed
+
 ROOT = Path(__file__).parents[2]
 PASSWORDS = {"POSTGRES_PASSWORD": "p4ssw0rd", "REDIS_PASSWORD": "s3cret"}
 
@@ -24,12 +26,9 @@ def tool(name: str) -> str:
 
 def compose(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`docker-compose` on our file, with no variable set but those given."""
-    return subprocess.run(
+    return completed(
         [tool("docker-compose"), "--file", str(ROOT / "docker-compose.yml"), *arguments],
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

@@ -1,7 +1,6 @@
 """The client alone: what its distribution asks for, and what its import brings."""
 
 import re
-import subprocess
 import sys
 import tomllib
 from itertools import chain
@@ -10,6 +9,7 @@ from fedaudit import __version__ as of_the_service
 from fedaudit_client.version import __version__
 from tests.cli.service import clean_environment
 from tests.house import PLACES, ROOT
+from tests.processes import completed
 
 CLIENT = PLACES["fedaudit_client"]
 PROJECT = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]
@@ -59,11 +59,5 @@ def test_every_folder_of_the_package_is_packed():
 def test_it_works_without_the_service_and_without_heavy_libraries():
     ours = set(PLACES) - {"fedaudit_client"}
     program = PROGRAM.format(blocked=sorted({*HEAVY, *ours}), place=str(CLIENT))
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([sys.executable, "-P", "-c", program], env=clean_environment())
     assert done.returncode == 0, done.stderr

@@ -1,13 +1,13 @@
 """The image recipe and the compose file, read by the tools that would run them."""
 
 import re
-import subprocess
 import tomllib
 
 import pytest
 
 from fedaudit import __version__
 from tests.packaging.compose import PASSWORDS, ROOT, compose, resolved_services, tool
+from tests.processes import completed
 
 OURS = {"migrate", "api", "sweeper", "worker-cpu", "worker-gpu"}
 
@@ -18,9 +18,7 @@ def services():
 
 
 def test_the_image_recipe_passes_the_linter():
-    linted = subprocess.run(
-        [tool("hadolint"), str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False
-    )
+    linted = completed([tool("hadolint"), str(ROOT / "Dockerfile")])
     assert linted.returncode == 0, linted.stdout
 
 

@@ -2,11 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import completed
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ("demo", "test")
@@ -32,14 +33,7 @@ def planned(checkout, target, *settings):
     names = ("PYTHON", "VENV", "MAKEFLAGS", "MAKELEVEL")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment["PATH"] = f"{checkout / 'active'}:/usr/bin:/bin"
-    done = subprocess.run(
-        ["make", "--dry-run", target, *settings],
-        cwd=checkout,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(["make", "--dry-run", target, *settings], cwd=checkout, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

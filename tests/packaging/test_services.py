@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.service import clean_environment
 from tests.packaging.compose import PASSWORDS, resolved_services
+from tests.processes import completed
 from tests.waiting import wait_until
 
 SCRIPTS = Path(sys.executable).parent
@@ -81,20 +82,11 @@ def answer(url: str, **headers: str) -> httpx.Response | None:
 
 
 def test_the_services_together_run_an_experiment(services, environment, tmp_path, small_spec):
-    migrated = subprocess.run(
-        command(services["migrate"]),
-        env=environment("migrate"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    migrated = completed(command(services["migrate"]), env=environment("migrate"), cwd=tmp_path)
     assert migrated.returncode == 0, migrated.stderr
-    created = subprocess.run(
+    created = completed(
         [SCRIPTS / "fedaudit", "keys", "create", "--project", "p", "--scopes", SCOPES],
         env=environment("api"),
-        capture_output=True,
-        text=True,
         check=True,
     )
     headers = {"Authorization": f"Bearer {created.stdout.strip()}"}
@@ -141,14 +133,6 @@ def test_a_gpu_worker_without_a_gpu_says_so_and_ends(services, environment, tmp_
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     subprocess.run(command(services["migrate"]), env=environment("migrate"), check=True)
-    ended = subprocess.run(
-        command(services["worker-gpu"]),
-        env=environment("worker-gpu"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = completed(command(services["worker-gpu"]), env=environment("worker-gpu"), cwd=tmp_path)
     assert ended.returncode != 0
     assert "CUDA" in ended.stderr

@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 
 from tests.cli.service import clean_environment, running
 from tests.house import PLACES, ROOT
+from tests.processes import completed
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
 SECONDS = 180
@@ -63,14 +64,10 @@ def run_gitlab(environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
 def _bash(
     option: str, script: str, environment: Mapping[str, str], folder: Path, *more: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         ["bash", "--noprofile", "--norc", option, *more, "-c", script],
         env=dict(environment),
         cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
     )
 
 
@@ -97,9 +94,7 @@ def built(root: Path, rooms: tuple[str, ...], source: Path) -> Path:
         if (root / name).exists():
             shutil.copy(root / name, source)
     build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(source / "dist"))
-    done = subprocess.run(
-        [sys.executable, *build, str(source)], capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, *build, str(source)])
     assert done.returncode == 0, done.stdout + done.stderr
     [path] = (source / "dist").glob("*.whl")
     return path
@@ -179,13 +174,8 @@ def test_the_checkout_does_not_leak_in(installed, tmp_path):
     code = (
         f"import {', '.join(rooms)}; print(*({', '.join(f'{room}.__file__' for room in rooms)},))"
     )
-    found = subprocess.run(
-        [installed / "python", "-P", "-c", code],
-        env=clean_environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
+    found = completed(
+        [installed / "python", "-P", "-c", code], env=clean_environment(), cwd=tmp_path, check=True
     ).stdout.split()
     assert len(found) == len(PLACES)
     for path in found:
@@ -210,14 +200,8 @@ def test_it_serves_and_trains_away_from_the_checkout(installed, service, tmp_pat
     script = installed / "fedaudit"
 
     def call(*arguments):
-        return subprocess.run(
-            [script, *arguments],
-            env=clean_environment(**service.environment),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+        return completed(
+            [script, *arguments], env=clean_environment(**service.environment), cwd=tmp_path
         )
 
     done = call("submit", "spec.json", "--wait", "--json")
@@ -256,13 +240,10 @@ def test_a_command_names_the_extra_that_it_lacks(pipeline, service, tmp_path):
         (("list",), ""),
         (("verify", "bundle.zip"), r"this needs \w+: pip install 'fedaudit\[service\]'"),
     ):
-        done = subprocess.run(
+        done = completed(
             [pipeline / "fedaudit", *command],
             env=clean_environment(**service.environment),
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert (done.returncode, "Traceback" in done.stderr) == (2 if said else 0, False)
         assert re.search(said, done.stderr)

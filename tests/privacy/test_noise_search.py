@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.specs_of_privacy import a_spec
+from tests.refusals import refused_by
 
 TRAINING = 160
 POISSON = st.builds(
@@ -99,9 +99,7 @@ def test_a_budget_that_ends_the_run_earlier_does_not_lower_the_noise():
 
 
 def test_a_target_beyond_every_multiplier_says_what_is_needed():
-    with pytest.raises(InvalidInputError) as refused:
-        least_noise(gaussian("gaussian-local"), {"rounds": 5}, 1e-4)
-    [fault] = refused.value.errors
+    [fault] = refused_by(least_noise, gaussian("gaussian-local"), {"rounds": 5}, 1e-4)
     assert fault.pointer == "/privacy/target/epsilon"
     needed = float(fault.message.split("come to epsilon ")[1].split(";")[0])
     assert least_noise(gaussian("gaussian-local"), {"rounds": 5}, needed) <= 1e6

@@ -89,8 +89,7 @@ def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
     assert (ledger.spending.refusals, ledger.spending.withheld) == (1, 1)
     assert (ledger.entries, ledger.last_round) == (2, 2)
     assert ledger.head == written[-1].link
-    links = [(one.digest, one.clusters, one.link) for one in written]
-    assert first_broken_link(ID, links) is None
+    assert first_broken_link(ID, written) is None
 
 
 def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:

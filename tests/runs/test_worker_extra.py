@@ -1,7 +1,6 @@
 """What a run needs is tried before it: a missing library ends nothing halfway."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from fedaudit.cli.output import CommandError
 from fedaudit.cli.run import run_locally
 from fedaudit.runs.run import LIBRARIES, MissingLibraryError, import_worker_extra
 from tests.privacy.specs_of_privacy import a_spec
+from tests.processes import completed
 
 EXTRA = "pip install 'fedaudit[worker]'"
 
@@ -40,13 +40,9 @@ def test_no_worker_starts_without_them(sqlite_template: Path, tmp_path: Path) ->
     broken.mkdir()
     (broken / "fairlearn.py").write_text("raise OSError('libgomp.so.1 is missing')\n")
     paths = os.pathsep.join(filter(None, [str(broken), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-P", "-m", "workers", "--device", "cpu"],
         env={**os.environ, "FEDAUDIT_DATA_DIR": str(tmp_path), "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == 1
     assert "training needs fairlearn" in done.stderr

@@ -3,14 +3,14 @@
 import copy
 from typing import Any
 
-import pytest
 import rfc8785
 
 from fedaudit.spec.attacks.attack_part import AttackedSpec
 from fedaudit.spec.attacks.attack_spec import AttackSpec
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from tests.refusals import refused_by
 
 HOSPITAL: dict[str, Any] = {
     "name": "hospital",
@@ -60,9 +60,7 @@ def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
 
 def faults(value: object) -> list[FieldError]:
     """What is refused in a value."""
-    with pytest.raises(InvalidInputError) as refused:
-        parse_spec(value)
-    return list(refused.value.errors)
+    return refused_by(parse_spec, value)
 
 
 def fault(value: object) -> tuple[str, str]:

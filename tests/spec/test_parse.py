@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,8 @@ from hypothesis import strategies as st
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text, parse_spec
+from tests.processes import completed
+from tests.refusals import refused_by
 
 # PyYAML writes a text like 1e5 without quotes, which is a number to everyone else.
 NAMES = st.text(st.characters(categories=("L", "N", "P", "Z")), max_size=8).filter(
@@ -35,9 +36,7 @@ JSON_VALUES = st.recursive(
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(InvalidInputError) as refused:
-        decode_text(text)
-    (error,) = refused.value.errors
+    (error,) = refused_by(decode_text, text)
     assert error.pointer == ""
     return error.message
 
@@ -143,9 +142,7 @@ def test_a_number_without_end_is_refused_before_it_is_worked_out() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing", "null", "[]", "just words", "3"])
 def test_what_is_no_object_is_no_spec(text: str) -> None:
-    with pytest.raises(InvalidInputError) as refused:
-        parse_spec(decode_text(text))
-    (error,) = refused.value.errors
+    (error,) = refused_by(parse_spec, decode_text(text))
     assert (error.pointer, error.message) == ("", "must be an object with named fields")
 
 
@@ -185,13 +182,7 @@ def test_many_names_are_refused_in_linear_time(name: str) -> None:
         "try:\n    call()\nexcept Refused as refused:\n"
         "    print('refused', len(str(refused)) > 0)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", _LIMIT + _TEXT + _CASES[name] + attempt],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=_ROOT,
-    )
+    done = completed([sys.executable, "-c", _LIMIT + _TEXT + _CASES[name] + attempt], cwd=_ROOT)
     assert done.stdout.strip() == "refused True", (done.returncode, done.stderr[-500:])
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.gates import PLAIN_FIGURES, parse_policies
+from tests.refusals import refused_by
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GATE = {"figure": "leakage_max", "op": "le", "value": 40}
@@ -75,9 +76,7 @@ def test_faults_are_named(value, pointer, message):
 def test_a_share_in_percent_is_refused(nested):
     gates = [{**GATE, "figure": "equalized_odds_difference", "op": "le", "value": 10}]
     value = {"policies": [{"name": "a", "gates": gates}]} if nested else gates
-    with pytest.raises(InvalidInputError) as refused:
-        parse_policies(value)
-    [fault] = refused.value.errors
+    [fault] = refused_by(parse_policies, value)
     assert fault.pointer == ("/policies/0" if nested else "") + "/gates/0/value"
     assert fault.message.endswith("for 10 % write 0.1")
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_spec
-from tests.spec.documents import canonical_bytes
+from tests.spec.documents import canonical_bytes, faults
 from tests.training.gaussian import CENTRAL, MOVES
 from tests.training.personalised import records_spec
 from tests.training.specs import groups_spec
@@ -110,9 +109,7 @@ def test_the_default_is_left_out_of_what_is_hashed() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_at_its_field(changes, field, words):
-    with pytest.raises(InvalidInputError) as refused:
-        parse_spec(groups_spec(**changes))
-    found = {error.pointer: error.message for error in refused.value.errors}
+    found = {one.pointer: one.message for one in faults(groups_spec(**changes))}
     assert field in found
     assert words in found[field]
 
@@ -121,6 +118,4 @@ def test_what_does_not_fit_is_refused_at_its_field(changes, field, words):
 def test_records_with_budgets_have_no_other_method(kind: str) -> None:
     spec = records_spec()
     spec["training"]["method"] = kind
-    with pytest.raises(InvalidInputError) as refused:
-        parse_spec(spec)
-    assert "/training/method/kind" in {error.pointer for error in refused.value.errors}
+    assert "/training/method/kind" in {error.pointer for error in faults(spec)}

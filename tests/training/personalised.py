@@ -1,12 +1,11 @@
 """Specs and runs of `record-personalised` that several tests share."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.personalised import PersonalisedRun
-from tests.training.specs import groups_spec
+from tests.training.specs import groups_spec, play
 
 
 def records_spec(**changes: Any) -> dict[str, Any]:
@@ -36,16 +35,6 @@ def records_spec(**changes: Any) -> dict[str, Any]:
             **changes,
         }
     )
-
-
-def play(stack: PersonalisedRun, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
-    """The rounds of the first cell, played in calls of these sizes, the last one repeated."""
-    records: list[RoundRecord] = []
-    place = 0
-    while 0 in stack.active:
-        records += stack.advance(cuts[min(place, len(cuts) - 1)])[0]
-        place += 1
-    return records
 
 
 def played(one: Cell) -> list[RoundRecord]:

@@ -1,5 +1,6 @@
 """Specs and cells that the tests of training share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fedaudit.federations.load import load_federation
@@ -66,10 +67,17 @@ def cell(spec: dict[str, Any]) -> Cell:
     return Cell(parsed, load_federation(parsed, sources_dir=None))
 
 
+def play(trainer: Any, cuts: Sequence[int] = (100,)) -> list[RoundRecord]:
+    """The rounds of the first cell, played in calls of these sizes, the last one repeated."""
+    records: list[RoundRecord] = []
+    place = 0
+    while 0 in trainer.active:
+        records += trainer.advance(cuts[min(place, len(cuts) - 1)])[0]
+        place += 1
+    return records
+
+
 def train(spec: dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
     """Runs one experiment to its end."""
     stack = Stack([cell(spec)])
-    records: list[RoundRecord] = []
-    while stack.active:
-        records += stack.advance(25)[0]
-    return records, stack.result(0)
+    return play(stack, (25,)), stack.result(0)

@@ -23,7 +23,7 @@ from tests.training.gaussian import (
     states,
     training_clients,
 )
-from tests.training.specs import cell, groups_spec, linear_spec, train
+from tests.training.specs import cell, groups_spec, linear_spec, play, train
 from tests.training.test_stack import fingerprint
 
 
@@ -180,9 +180,7 @@ def budgeted(rounds: int, **changes: Any) -> tuple[dict[str, Any], float]:
 def test_the_run_ends_before_the_round_that_would_pass_the_budget(cut: int) -> None:
     spec, _ = budgeted(7, training__stopping={"validate_every": 4})
     stack = Stack([cell(spec)])
-    records: list[RoundRecord] = []
-    while stack.active:
-        records += stack.advance(cut)[0]
+    records = play(stack, (cut,))
     assert len(records) == 7
     assert stack.result(0).stopped_by == "budget"
     # Its last round is validated like the last of any other run.

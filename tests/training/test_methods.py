@@ -20,7 +20,7 @@ from fedaudit.training.methods import LossWeighting, training_method
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.gaussian import LOCAL
-from tests.training.specs import cell, groups_spec
+from tests.training.specs import cell, groups_spec, play
 from tests.training.test_stack import fingerprint, run_stacked
 from tests.training.test_uneven_clients import COUNTS, uneven
 
@@ -64,10 +64,7 @@ def method_cell(data: Federation, method: dict[str, Any], **changes: Any) -> Cel
 
 def played(cell: Cell) -> tuple[list[RoundRecord], FinalResult, Stack]:
     stack = Stack([cell])
-    records: list[RoundRecord] = []
-    while stack.active:
-        records += stack.advance(ROUNDS)[0]
-    return records, stack.result(0), stack
+    return play(stack, (ROUNDS,)), stack.result(0), stack
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tests.training.federations import image_cell, image_federation, one_by_one,
 from tests.training.gaussian import LAYERS, MECHANISMS
 from tests.training.other_device import DEVICE, transfers
 from tests.training.personalised import records_spec
-from tests.training.specs import cell, groups_spec
+from tests.training.specs import cell, groups_spec, play
 from tests.training.test_methods import SPECS, method_spec
 from tests.training.test_one_by_one import assert_alike, classifying
 from tests.training.test_uneven_clients import COUNTS, RULE, uneven
@@ -78,10 +78,7 @@ CELLS: dict[str, Callable[[], Cell]] = {
 
 def _trained(made: Cell, device: str) -> tuple[list[RoundRecord], FinalResult]:
     trainer = open_stack([made], device=device)
-    records: list[RoundRecord] = []
-    while trainer.active:
-        records += trainer.advance(3)[0]
-    return records, trainer.result(0)
+    return play(trainer, (3,)), trainer.result(0)
 
 
 @pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)

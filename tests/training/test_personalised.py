@@ -23,10 +23,11 @@ from fedaudit.training.base.rounds import Progress, RoundRecord
 from fedaudit.training.personalised import PersonalisedPlayed, PersonalisedRound, PersonalisedRun
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import CellState, packed, unpacked
+from tests.refusals import refused_by
 from tests.training.federations import TABLE, federation, one_by_one, random_federation, threads
 from tests.training.gaussian import MOVES
-from tests.training.personalised import play, played, records_spec
-from tests.training.specs import cell, groups_spec
+from tests.training.personalised import played, records_spec
+from tests.training.specs import cell, groups_spec, play
 from tests.training.test_stack import fingerprint
 
 FALSE_ALARM = 1e-6
@@ -422,9 +423,7 @@ def test_a_run_that_is_stopped_stays_stopped() -> None:
 
 def test_a_budget_that_no_noise_keeps_is_refused() -> None:
     spec = records_spec(privacy__epsilon_min=1e-6, privacy__epsilon_max=1e-5, privacy__delta=1e-12)
-    with pytest.raises(InvalidInputError) as caught:
-        PersonalisedRun([cell(spec)])
-    assert caught.value.errors[0].pointer == "/privacy/epsilon_max"
+    assert refused_by(PersonalisedRun, [cell(spec)])[0].pointer == "/privacy/epsilon_max"
 
 
 @pytest.mark.parametrize(

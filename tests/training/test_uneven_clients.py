@@ -20,7 +20,8 @@ from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation, one_by_one, table_cell
 from tests.training.gaussian import ADAM, MECHANISMS
-from tests.training.personalised import play, records_spec
+from tests.training.personalised import records_spec
+from tests.training.specs import play
 from tests.training.test_algorithm import compare
 from tests.training.test_one_by_one import VARIANTS, assert_alike, classifying
 from tests.training.test_stack import fingerprint
@@ -126,10 +127,7 @@ def test_one_client_after_the_other_gives_the_same(changes: dict[str, Any]) -> N
 def played(cell: Cell, cuts: int = 5) -> tuple[list[RoundRecord], FinalResult]:
     """The rounds of a cell, played so many at a time, and its result."""
     stack = Stack([cell])
-    records: list[RoundRecord] = []
-    while stack.active:
-        records += stack.advance(cuts)[0]
-    return records, stack.result(0)
+    return play(stack, (cuts,)), stack.result(0)
 
 
 # -- the same bits --------------------------------------------------------------------------------
@@ -162,9 +160,7 @@ def test_threads_cuts_and_interruptions_do_not_matter(changes: dict[str, Any]) -
     first = Stack([cell])
     records = first.advance(3)[0]
     resumed = Stack([cell], checkpoints=[first.checkpoint(0)])
-    while resumed.active:
-        records += resumed.advance(2)[0]
-    assert fingerprint(records) == whole
+    assert fingerprint([*records, *play(resumed, (2,))]) == whole
 
 
 @pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS)

@@ -28,8 +28,11 @@ from models.repositories import (
     RoundRepository,
     UnitRepository,
 )
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, Unit
 from models.values import LeakageTerms
+from tests.workers.registering import Registered
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
 
 SPEC: dict[str, Any] = {
     "name": "linear",
@@ -108,6 +111,23 @@ def submit(
         return Submitted(project_id, unit.id, ids, federation_id)
 
 
+def ran(
+    database: Database, context: WorkerContext, *specs: Mapping[str, Any], **admitted: Any
+) -> Submitted:
+    """Admit experiments as `submit` does, with one attempt of a worker at them."""
+    submitted = submit(database, *specs, **admitted)
+    run_unit(context, submitted.unit_id)
+    return submitted
+
+
+def unit_of(database: Database, admitted: Submitted | Registered) -> Unit:
+    """The unit as it is now."""
+    with database.read() as session:
+        found = UnitRepository(session).get(admitted.unit_id)
+    assert found is not None
+    return found
+
+
 def experiment_of(database: Database, submitted: Submitted, position: int = 0) -> Experiment:
     """The experiment as it is now."""
     with database.read() as session:
@@ -115,6 +135,12 @@ def experiment_of(database: Database, submitted: Submitted, position: int = 0) -
         found = experiments.get(submitted.experiment_ids[position])
     assert found is not None
     return found
+
+
+def ended_as(database: Database, submitted: Submitted) -> tuple[str, str | None]:
+    """The only experiment's status, and the reason that goes with it."""
+    experiment = experiment_of(database, submitted)
+    return experiment.status, experiment.status_reason
 
 
 def events_of(database: Database, experiment_id: str) -> Sequence[tuple[str, dict[str, Any]]]:

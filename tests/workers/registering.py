@@ -10,7 +10,6 @@ from fedaudit.spec.registration import parse_registration
 from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import FederationRepository, ProjectRepository, UnitRepository
-from models.tables.experiments import Unit
 from models.tables.federations import Federation
 from models.values import NewFile
 
@@ -90,13 +89,5 @@ def federation_of(database: Database, registered: Registered) -> Federation:
     """The federation as it is now."""
     with database.read() as session:
         found = FederationRepository(session, registered.project_id).get(registered.federation_id)
-    assert found is not None
-    return found
-
-
-def unit_of(database: Database, registered: Registered) -> Unit:
-    """Its unit as it is now."""
-    with database.read() as session:
-        found = UnitRepository(session).get(registered.unit_id)
     assert found is not None
     return found

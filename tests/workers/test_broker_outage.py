@@ -13,6 +13,7 @@ import pytest
 from benchmarks.servers import Server, start_valkey
 from infrastructure.settings import Settings
 from models.database import Database
+from tests.processes import completed
 from tests.waiting import wait_until
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import Service, service
@@ -102,12 +103,8 @@ def grow_old(processes: Service) -> None:
 
 def health_of(processes: Service) -> tuple[int, str]:
     """Exit code and words of the health check, without its numbers."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.health"],
-        env={**os.environ, **processes.environment},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = completed(
+        [sys.executable, "-P", "-m", "workers.health"], env={**os.environ, **processes.environment}
     )
     words = [word for word in done.stdout.split() if not word.isdigit()]
     return done.returncode, " ".join(words).removesuffix(" s")

@@ -14,7 +14,7 @@ from models.database import Database
 from models.repositories import LedgerCheckpointRepository, ReportRepository
 from tests.cli.test_local_run import miscount
 from tests.training.specs import groups_spec
-from tests.workers.admission import events_of, experiment_of, submit
+from tests.workers.admission import events_of, experiment_of, ran, submit
 from workers import finish
 from workers.claim import Lease
 from workers.context import WorkerContext
@@ -57,8 +57,7 @@ def test_a_report_whose_figures_do_not_follow_from_its_rows_is_never_stored(
     database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     miscount(monkeypatch)
-    submitted = submit(database, SPEC)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, SPEC)
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("failed", "figures-disagree")
     assert re.fullmatch(

@@ -19,7 +19,7 @@ from models.clock import utc_now
 from models.database import Database
 from models.repositories import FederationRepository, ReportRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
-from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
+from tests.workers.admission import Submitted, events_of, experiment_of, ran, spec_with, submit
 from tests.workers.registering import federation_of, people, register
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -63,7 +63,7 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ran(
+def run_on(
     database: Database, context: WorkerContext, sources: Path, asked: dict[str, Any]
 ) -> tuple[Submitted, dict[str, Any]]:
     """The report's fairness section of a run of this spec."""
@@ -127,32 +127,32 @@ def is_shown(section: dict[str, Any]) -> list[bool]:
 
 
 def test_a_second_cut_of_the_same_column_discloses_nothing(database, context, sources):
-    _, first = ran(database, context, sources, spec(edges={"age": [83]}))
+    _, first = run_on(database, context, sources, spec(edges={"age": [83]}))
     assert is_shown(first) == [True, True]
-    moved, second = ran(database, context, sources, spec(edges={"age": [84]}))
+    moved, second = run_on(database, context, sources, spec(edges={"age": [84]}))
     assert is_shown(second) == [False, False]
     assert "differ from those of an earlier report" in second["groups"][0]["reasons"]["loss"]
     assert second["metrics"]["demographic_parity_difference"]["value"] is None
     assert experiment_of(database, moved).withheld_attributes == ["age"]
     rounds = [data for kind, data in events_of(database, moved.id) if kind == "round"]
     assert all("demographic_parity_difference" not in one for one in rounds)
-    _, again = ran(database, context, sources, spec(edges={"age": [83]}))
+    _, again = run_on(database, context, sources, spec(edges={"age": [83]}))
     assert again["groups"] == first["groups"], "what is disclosed already gives nothing more away"
-    _, other = ran(database, context, sources, spec(edges={"age": [40]}))
+    _, other = run_on(database, context, sources, spec(edges={"age": [40]}))
     assert is_shown(other) == [True, True], "a cut far from it is no difference of few rows"
 
 
 def test_a_copy_of_a_file_is_no_other_file(database, context, sources):
     """The attack: another cut on a copy that differs in its bytes alone, or in few of its cells."""
     once = spec(edges={"age": [83]}, rounding={"base": 5})
-    _, first = ran(database, context, sources, once)
+    _, first = run_on(database, context, sources, once)
     assert is_shown(first) == [True, True]
     for name, write in COPIES.items():
         write(sources / name)
-        _, second = ran(database, context, sources, of_file(name, spec(edges={"age": [84]})))
+        _, second = run_on(database, context, sources, of_file(name, spec(edges={"age": [84]})))
         assert is_shown(second) == [False, False], name
     for name in ("rows.csv", "table.parquet"):
-        _, again = ran(database, context, sources, of_file(name, once))
+        _, again = run_on(database, context, sources, of_file(name, once))
         rates = [[one[rate] for one in again["groups"]] for rate in ("selection_rate", "value")]
         before = [[one[rate] for one in first["groups"]] for rate in ("selection_rate", "value")]
         assert rates == before, f"{name}: the same people are shown again, rounded alike"
@@ -175,19 +175,19 @@ def test_what_a_spec_makes_of_images_is_no_other_file(database, context, tmp_pat
         "model": {"kind": "logistic"},
         "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 4}},
     }
-    _, first = ran(database, context, tmp_path, asked)
+    _, first = run_on(database, context, tmp_path, asked)
     assert is_shown(first) == [True, True]
     asked["fairness"] = {**asked["fairness"], "edges": {"age": [51]}}
     for other in ({"classes": 4}, {"rotate": {"probability": 0.5}}):
         changed = of_file("faces.npz", asked, **other)
-        _, second = ran(database, context, tmp_path, changed)
+        _, second = run_on(database, context, tmp_path, changed)
         assert is_shown(second) == [False, False], other
     # What was remembered of images before their rows were numbered by the file.
     with database.write() as session:
         by_clients = hashlib.sha256(b"rows of clients").hexdigest()
         removed = delete(DisclosedSet).where(DisclosedSet.numbering != by_clients)
         assert session.execute(removed).rowcount > 0  # type: ignore[attr-defined]
-    _, second = ran(database, context, tmp_path, of_file("faces.npz", asked, classes=5))
+    _, second = run_on(database, context, tmp_path, of_file("faces.npz", asked, classes=5))
     assert is_shown(second) == [False, False]
 
 
@@ -213,46 +213,45 @@ def test_what_was_remembered_of_images_is_put_together(tmp_path: Path) -> None:
 
 def test_one_town_more_that_is_held_out_discloses_nothing(database, context, sources):
     one = spec(edges={"age": [40]})
-    _, first = ran(database, context, sources, one)
+    _, first = run_on(database, context, sources, one)
     assert is_shown(first) == [True, True]
     more = {**one, "federation": {**one["federation"], "validation_fraction": 17 / 31}}
-    _, second = ran(database, context, sources, more)
+    _, second = run_on(database, context, sources, more)
     assert is_shown(second) == [False, False]
 
 
 def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(database, context, sources):
     # Nobody has a target between 3.5 and 4, and few have exactly 4.
     one = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4})
-    _, first = ran(database, context, sources, one)
+    _, first = run_on(database, context, sources, one)
     assert is_shown(first) == [True, True]
     nobody = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 3.5})
-    _, same = ran(database, context, sources, nobody)
+    _, same = run_on(database, context, sources, nobody)
     assert is_shown(same) == [True, True]
     few = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4.1})
-    _, second = ran(database, context, sources, few)
+    _, second = run_on(database, context, sources, few)
     assert is_shown(second) == [False, False]
 
 
 def test_an_attribute_is_withheld_with_its_intersections_and_alone(database, context, sources):
-    ran(database, context, sources, spec(edges={"age": [83]}))
+    run_on(database, context, sources, spec(edges={"age": [83]}))
     asked = spec(
         sensitive=["x", "age"], edges={"age": [84], "x": [3]}, intersections=[["x", "age"]]
     )
-    submitted, of_x = ran(database, context, sources, asked)
+    submitted, of_x = run_on(database, context, sources, asked)
     assert is_shown(of_x) == [True, True]
     assert experiment_of(database, submitted).withheld_attributes == ["age", "x_age"]
 
 
 def test_generated_data_are_not_remembered(database: Database, context: WorkerContext) -> None:
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     assert experiment_of(database, submitted).withheld_attributes is None
 
 
 def test_rows_that_an_earlier_report_counted_are_not_left_out_later(database, context, sources):
     """Both reports' accuracy and loss together would be those of the rows between."""
     ages = {"edges": {"age": [60, 83, 84]}}
-    ran(database, context, sources, spec(**ages))
+    run_on(database, context, sources, spec(**ages))
     (sources / "other.csv").write_text((sources / "ages.csv").read_text() + "\n")
     left_out = {"exclude": {"age": ["83 to <84"]}}
     for name in ("ages.csv", "other.csv"):
@@ -285,12 +284,12 @@ def test_joined_values_are_known_by_what_the_data_hold(database, context, source
     joined: dict[str, Any] = {"groups": {"age": {"rest": ["few", "old"]}}}
     for name, end in (("first.csv", ""), ("second.csv", "\n")):
         (sources / name).write_text("\n".join([*table, end]))
-    _, first = ran(database, context, sources, of_file("first.csv", spec(**joined)))
+    _, first = run_on(database, context, sources, of_file("first.csv", spec(**joined)))
     assert [one["value"] for one in first["groups"]] == ["rest", "young"]
     assert not any(one["suppressed"] for one in first["groups"])
     other = {"groups": {"age": {"rest": ["few", "young"]}}}
     for name in ("first.csv", "second.csv"):
-        _, found = ran(database, context, sources, of_file(name, spec(**other)))
+        _, found = run_on(database, context, sources, of_file(name, spec(**other)))
         assert all(one["suppressed"] for one in found["groups"]), name
 
 
@@ -312,7 +311,7 @@ def test_joined_values_less_their_parts_are_nobody(database, context, sources, o
     found = []
     for one in order:
         asked = of_file("joined.csv", spec(groups={"age": joins[one]}))
-        found.append(ran(database, context, sources, asked)[1])
+        found.append(run_on(database, context, sources, asked)[1])
     assert not any(one["suppressed"] for one in found[0]["groups"])
     assert all(one["suppressed"] for one in found[1]["groups"])
 
@@ -378,8 +377,7 @@ def test_a_worker_asks_the_map_for_what_was_admitted_before(on_sqlite, make_cont
     (tmp_path / "map.yaml").write_text("people.csv: [another]")
     (tmp_path / "people.csv").write_bytes(people(300))
     context = _with(make_context(database), sources_dir=tmp_path, sources_map=tmp_path / "map.yaml")
-    submitted = submit(database, SPEC, sources_dir=tmp_path)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, SPEC, sources_dir=tmp_path)
     row = experiment_of(database, submitted)
     assert (row.status, row.status_reason) == ("failed", "invalid-data")
     assert "there is no file 'people.csv'" in str(row.status_detail)

@@ -14,9 +14,11 @@ from models.values import Budget
 from tests.workers.admission import (
     Submitted,
     document_of,
+    ended_as,
     events_of,
     experiment_of,
     ledger_of,
+    ran,
     submit,
 )
 from tests.workers.epsilon_specs import EPSILON_SPECS, by_record, central
@@ -105,8 +107,7 @@ def test_ledger_rounds_report_and_budget_agree(name, database, context):
 
 
 def test_the_ledger_of_a_trusted_server_names_nobody(database, context):
-    submitted = submit(database, central())
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, central())
     assert names_of(database, submitted) == ("everyone",)
     rows = ledger_of(database, submitted)
     assert [(row.subject_kind, row.observer) for row in rows] == [
@@ -116,8 +117,7 @@ def test_the_ledger_of_a_trusted_server_names_nobody(database, context):
 
 
 def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(database, context):
-    submitted = submit(database, by_record(rate=0.1))
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, by_record(rate=0.1))
     rows = ledger_of(database, submitted)
     server = [row for row in rows if row.observer == "server"]
     model = [row for row in rows if row.observer == "final_model"]
@@ -133,13 +133,11 @@ def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(data
 
 
 def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_told(database, context):
-    free = submit(database, central())
-    run_unit(context, free.unit_id)
+    free = ran(database, context, central())
     with database.read() as session:
         rounds = RoundRepository(session).after(free.id)
     allowed = float(rounds[6].epsilon_max or 0.0)
-    submitted = submit(database, central(epsilon_budget=allowed))
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, central(epsilon_budget=allowed))
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.rounds_done) == ("succeeded", 7)
     assert experiment.epsilon_max == allowed
@@ -187,5 +185,4 @@ def test_what_would_be_spent_otherwise_than_reserved_is_not_run(database, contex
         assert row.mechanism_inputs is not None
         row.mechanism_inputs = {**row.mechanism_inputs, "delta": 0.5}
     run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
+    assert ended_as(database, submitted) == ("failed", "invalid-data")

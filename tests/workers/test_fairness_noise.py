@@ -18,6 +18,7 @@ from tests.workers.admission import (
     events_of,
     experiment_of,
     ledger_of,
+    ran,
     spec_with,
     submit,
 )
@@ -51,8 +52,7 @@ def noised(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def finished(database: Database, context: WorkerContext) -> Submitted:
-    submitted = submit(database, noised())
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, noised())
     experiment = experiment_of(database, submitted)
     assert experiment.status == "succeeded", experiment.status_detail
     return submitted
@@ -209,8 +209,7 @@ def test_one_service_rounds_the_same_people_alike(database, context):
     for rounding in ({"base": 5}, {"base": 5}, None):
         spec = noised()
         spec["fairness"] = {**spec["fairness"], "noise": None, "rounding": rounding}
-        submitted = submit(database, spec)
-        run_unit(context, submitted.unit_id)
+        submitted = ran(database, context, spec)
         report = document_of(database, submitted)
         assert report["fairness_privacy"] is None
         assert "no epsilon bounds" in report["fairness_privacy_reason"]

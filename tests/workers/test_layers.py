@@ -14,6 +14,7 @@ from tests.workers.admission import (
     document_of,
     experiment_of,
     ledger_of,
+    ran,
     rounds_of,
     spec_with,
     submit,
@@ -37,8 +38,7 @@ def failed_checks(verification: Any) -> set[str]:
 
 @pytest.mark.parametrize("radius", ["adaptive", 0.5])
 def test_ledger_report_and_verification_agree(database, context, radius):
-    submitted = submit(database, spec_with(**LAYERS, privacy__radius=radius))
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, spec_with(**LAYERS, privacy__radius=radius))
     rows = ledger_of(database, submitted)
     assert len(rows) == 12
     for row in rows:
@@ -73,8 +73,7 @@ OTHER_LAYERS: list[Any] = [
 def test_a_report_with_other_layers_is_found(sqlite_url: str, make_context: Any) -> None:
     database = Database(sqlite_url)
     context = make_context(database)
-    submitted = submit(database, spec_with(**LAYERS, training__rounds=2))
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, spec_with(**LAYERS, training__rounds=2))
     document = document_of(database, submitted)
     for layers in OTHER_LAYERS:
         stated = layers
@@ -96,8 +95,7 @@ def test_lost_rounds_are_charged_in_every_layer(database, context, crash_in_bloc
     crash_in_block(2)
     attempts = 1 if ending == "failed" else 3
     spec = spec_with(**LAYERS, privacy__noise="release")
-    submitted = submit(database, spec, max_attempts=attempts)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, spec, max_attempts=attempts)
     if ending == "failed":
         assert Sweeper(context.settings, database, context.queue).tick()
     else:

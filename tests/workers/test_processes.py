@@ -20,12 +20,11 @@ from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
-from models.repositories import Budgets, LedgerRepository, ReportRepository, UnitRepository
+from models.repositories import Budgets, LedgerRepository, ReportRepository
 from models.tables.accounts import SweeperLease
-from models.tables.experiments import Unit
 from tests.ledger.whole_chain import first_broken_link
 from tests.waiting import wait_until
-from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.admission import Submitted, experiment_of, spec_with, submit, unit_of
 from tests.workers.processes import LEASE_SECONDS, Service, service
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -87,19 +86,9 @@ def ledger_hash_of(database: Database, submitted: Submitted) -> str:
     with database.read() as session:
         report = ReportRepository(session).get(submitted.id)
         rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
-    assert (
-        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
-        is None
-    )
+    assert first_broken_link(submitted.id, rows) is None
     found: str = report.document["integrity"]["ledger_hash"]
     return found
-
-
-def unit_of(database: Database, submitted: Submitted) -> Unit:
-    with database.read() as session:
-        unit = UnitRepository(session).get(submitted.unit_id)
-    assert unit is not None
-    return unit
 
 
 def rounds_done(database: Database, submitted: Submitted) -> int:

@@ -15,17 +15,9 @@ from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
 from tests.waiting import wait_until
-from tests.workers.admission import experiment_of, spec_with, submit
+from tests.workers.admission import experiment_of, spec_with, submit, unit_of
 from tests.workers.processes import Service, service
-from tests.workers.registering import (
-    KEY,
-    Registered,
-    federation_of,
-    many_people,
-    people,
-    register,
-    unit_of,
-)
+from tests.workers.registering import KEY, Registered, federation_of, many_people, people, register
 from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
 

@@ -19,7 +19,15 @@ from models.repositories import (
     RoundRepository,
 )
 from tests.ledger.whole_chain import first_broken_link
-from tests.workers.admission import Submitted, experiment_of, ledger_of, spec_with, submit
+from tests.workers.admission import (
+    Submitted,
+    ended_as,
+    experiment_of,
+    ledger_of,
+    ran,
+    spec_with,
+    submit,
+)
 from tests.workers.epsilon_specs import central_by_blocks
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -57,8 +65,7 @@ def check_running_counts(rows: list[LedgerRow]) -> None:
 
 
 def test_an_undisturbed_run_is_charged_once(database: Database, context: WorkerContext) -> None:
-    submitted = submit(database, RELEASE)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, RELEASE)
     rows = ledger_of(database, submitted)
     assert [(row.round, row.release, row.interrupted) for row in rows] == [
         (one, 0, False) for one in range(1, 13)
@@ -111,10 +118,7 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
         + [(one, 0, False) for one in range(7, 13)]
     )
     assert all(np.isnan(row.radii).all() == row.interrupted for row in rows)
-    assert (
-        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
-        is None
-    )
+    assert first_broken_link(submitted.id, rows) is None
     check_running_counts(rows)
     assert experiment.leakage_max == max_released(rows) * 2 / 3.0
     assert spent_of(database, submitted) == pytest.approx(experiment.leakage_max)
@@ -181,8 +185,7 @@ def test_without_room_for_the_repeat_nothing_more_is_released(database, context,
     crash_in_block(4)
     run_unit(context, submitted.unit_id)
     run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert (experiment.status, experiment.status_reason) == ("failed", "budget-exhausted")
+    assert ended_as(database, submitted) == ("failed", "budget-exhausted")
     rows = ledger_of(database, submitted)
     assert [(row.round, row.interrupted) for row in rows] == (
         [(one, False) for one in range(1, 10)] + [(one, True) for one in (10, 11, 12)]
@@ -195,8 +198,7 @@ def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
     database: Database, context: WorkerContext, crash_in_block: Any, ending: str
 ) -> None:
     crash_in_block(2)
-    submitted = submit(database, RELEASE, max_attempts=1 if ending == "failed" else 3)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, RELEASE, max_attempts=1 if ending == "failed" else 3)
     if ending == "cancelled":
         with database.write() as session:
             ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
@@ -210,10 +212,7 @@ def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
         (1, False), (2, False), (3, False), (4, True), (5, True), (6, True)
     ]  # fmt: skip
     check_running_counts(rows)
-    assert (
-        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
-        is None
-    )
+    assert first_broken_link(submitted.id, rows) is None
     assert spent_of(database, submitted) == pytest.approx(max_released(rows) * PER_RELEASE)
     sweeper.tick()
     assert len(ledger_of(database, submitted)) == 6

@@ -21,7 +21,7 @@ from models.repositories import (
 )
 from models.tables.experiments import Checkpoint as TrainerState
 from models.tables.ledger import Fairness, Ledger, LedgerCheckpoint, LedgerTotals, Round
-from tests.workers.admission import Submitted, experiment_of, stop_worker, submit
+from tests.workers.admission import Submitted, experiment_of, ran, stop_worker
 from tests.workers.test_signing import checkpoints_of, judged
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -35,8 +35,7 @@ _STOPPED_AT, _ROUNDS = 5, 12
 def stopped(database: Database, context: WorkerContext, flushing: Flushing) -> Submitted:
     """A run that its worker gave back after five rounds, each of them signed."""
     flushing(_STOPPED_AT, stop_worker)
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     assert [one.entries for one in checkpoints_of(database, submitted)] == [1, 2, 3, 4, 5]
     celery_state.should_stop = None
     return submitted
@@ -168,8 +167,7 @@ class Snapshot:
 
 def test_a_run_set_back_to_a_state_that_nobody_signed_is_not_witnessed(database, context, flushing):
     flushing(3, stop_worker)
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     earlier = Snapshot.of(database, submitted)
     celery_state.should_stop = None
     flushing(2, stop_worker)

@@ -28,12 +28,15 @@ from tests.workers.admission import (
     Submitted,
     crash,
     document_of,
+    ended_as,
     events_of,
     experiment_of,
     ledger_of,
+    ran,
     spec_with,
     stop_worker,
     submit,
+    unit_of,
 )
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -67,11 +70,6 @@ def budget_of(database: Database, submitted: Submitted) -> Budget:
     return budget
 
 
-def unit_of(database: Database, submitted: Submitted) -> Any:
-    with database.read() as session:
-        return UnitRepository(session).get(submitted.unit_id)
-
-
 # -- the ordinary way ---------------------------------------------------------------------------
 
 
@@ -86,8 +84,7 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(database, context
         },
         {"figure": "validation_loss", "op": "le", "value": 0.0},
     ]
-    submitted = submit(database, spec_with(gates=gates))
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, spec_with(gates=gates))
     experiment = experiment_of(database, submitted)
     assert (experiment.status, experiment.status_reason) == ("succeeded", None)
     assert (experiment.rounds_done, experiment.gate_outcome) == (12, "fail")
@@ -97,10 +94,7 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(database, context
 
     rows = ledger_of(database, submitted)
     assert [(row.round, row.release) for row in rows] == [(one, 0) for one in range(1, 13)]
-    assert (
-        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
-        is None
-    )
+    assert first_broken_link(submitted.id, rows) is None
     assert all(len(row.subjects) == 7 and np.isfinite(row.radii).all() for row in rows)
 
     document = document_of(database, submitted)
@@ -133,8 +127,7 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(database, context
 
 
 def test_what_was_not_spent_returns_to_the_budget(database, context):
-    submitted = submit(database, budget=20.0)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, budget=20.0)
     budget = budget_of(database, submitted)
     assert budget.reserved == 0
     assert budget.spent == experiment_of(database, submitted).leakage_max
@@ -145,8 +138,7 @@ def test_what_was_not_spent_returns_to_the_budget(database, context):
 
 
 def test_a_second_message_for_a_unit_does_nothing(database, context):
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     before = events_of(database, submitted.id)
     run_unit(context, submitted.unit_id)
     run_unit(context, "00000000-0000-7000-8000-000000000000")
@@ -155,8 +147,7 @@ def test_a_second_message_for_a_unit_does_nothing(database, context):
 
 
 def test_a_unit_for_another_device_is_left_alone(database, context):
-    submitted = submit(database, device="cuda")
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, device="cuda")
     assert unit_of(database, submitted).state == "waiting"
 
 
@@ -166,8 +157,7 @@ def test_a_unit_for_another_device_is_left_alone(database, context):
 def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_ledger(
     database: Database, context: WorkerContext, flushing: Any, tmp_path: Path
 ) -> None:
-    undisturbed = submit(database, spec_with(**GROUPS))
-    run_unit(context, undisturbed.unit_id)
+    undisturbed = ran(database, context, spec_with(**GROUPS))
     submitted = submit(database, spec_with(**GROUPS))
     flushing(6, stop_worker)
     run_unit(context, submitted.unit_id)
@@ -280,8 +270,9 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(database, context, mo
 
 
 def test_training_that_diverges_fails_with_that_reason(database, context):
-    submitted = submit(
+    submitted = ran(
         database,
+        context,
         spec_with(
             training__loss="mse",
             training__hypotheses=1,
@@ -289,9 +280,7 @@ def test_training_that_diverges_fails_with_that_reason(database, context):
             privacy={"mechanism": "none"},
         ),
     )
-    run_unit(context, submitted.unit_id)
-    experiment = experiment_of(database, submitted)
-    assert (experiment.status, experiment.status_reason) == ("failed", "diverged")
+    assert ended_as(database, submitted) == ("failed", "diverged")
     with database.read() as session:
         last = RoundRepository(session).after(submitted.id)[-1]
     assert last.selection_loss is None

@@ -23,7 +23,15 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment, Report, Unit
 from models.tables.ledger import Ledger, LedgerCheckpoint
-from tests.workers.admission import Submitted, crash, experiment_of, spec_with, stop_worker, submit
+from tests.workers.admission import (
+    Submitted,
+    crash,
+    experiment_of,
+    ran,
+    spec_with,
+    stop_worker,
+    submit,
+)
 from workers.context import WorkerContext
 from workers.proof.signing import CheckpointClock, SigningKeyFile
 from workers.run_unit import run_unit
@@ -49,8 +57,7 @@ def test_a_finished_run_is_valid_under_its_key(database, context, mechanism):
     privacy = {"mechanism": "none"} if mechanism == "none" else {"client_budget": 2.0}
     changed = {f"privacy__{name}": value for name, value in privacy.items()}
     spec = spec_with(**changed) if mechanism != "none" else spec_with(privacy=privacy)
-    submitted = submit(database, spec)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, spec)
     found = judged(database, submitted, context)
     assert [check for check in found.checks if check.outcome != "pass"] == []
     assert found.verdict == "valid"
@@ -63,8 +70,9 @@ def test_a_finished_run_is_valid_under_its_key(database, context, mechanism):
 
 @pytest.mark.parametrize("seed", [2, 17])
 def test_a_round_that_charged_nobody_against_the_server_can_be_verified(seed, database, context):
-    submitted = submit(
+    submitted = ran(
         database,
+        context,
         spec_with(
             seed=seed,
             federation__clients=12,
@@ -80,7 +88,6 @@ def test_a_round_that_charged_nobody_against_the_server_can_be_verified(seed, da
             },
         ),
     )
-    run_unit(context, submitted.unit_id)
     with database.read() as session:
         report = ReportRepository(session).get(submitted.id)
         rows = LedgerRepository(session).rows_after(submitted.id, limit=100)
@@ -94,8 +101,7 @@ def test_a_round_that_charged_nobody_against_the_server_can_be_verified(seed, da
 
 
 def test_the_newest_rows_of_a_run_are_missed(database: Database, context: WorkerContext) -> None:
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     with database.write() as session:
         session.execute(delete(Ledger).where(Ledger.round >= 10))
     found = judged(database, submitted, context)
@@ -106,8 +112,7 @@ def test_the_newest_rows_of_a_run_are_missed(database: Database, context: Worker
 
 def test_a_run_is_signed_on_its_way_and_taken_up_again(database, context, flushing):
     flushing(5, stop_worker)
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     assert [one.entries for one in checkpoints_of(database, submitted)] == [1, 2, 3, 4, 5]
     celery_state.should_stop = None
     run_unit(context, submitted.unit_id)
@@ -120,8 +125,7 @@ def test_a_run_is_signed_on_its_way_and_taken_up_again(database, context, flushi
 @pytest.mark.parametrize("noise", ["simulation", "release"])
 def test_a_run_that_fails_for_good_is_signed_as_it_is(database, context, flushing, noise):
     flushing(6, crash)
-    submitted = submit(database, spec_with(privacy__noise=noise), max_attempts=1)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, spec_with(privacy__noise=noise), max_attempts=1)
     assert experiment_of(database, submitted).status == "failed"
     Sweeper(context.settings, database, context.queue).tick()
     found = checkpoints_of(database, submitted)
@@ -133,8 +137,7 @@ def test_a_run_that_fails_for_good_is_signed_as_it_is(database, context, flushin
 
 def test_the_sweeper_signs_for_a_worker_that_was_lost(database, context, flushing):
     flushing(4, crash)
-    submitted = submit(database, max_attempts=2)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, max_attempts=2)
     with database.write() as session:
         UnitRepository(session).claim(
             submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
@@ -180,8 +183,7 @@ def test_a_ledger_without_its_lost_rounds_is_not_valid(
     crash_in_block(3)
     monkeypatch.setattr(workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
     attempts = 1 if lost == "by its worker" else 2
-    submitted = submit(database, spec_with(privacy__noise="release"), max_attempts=attempts)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, spec_with(privacy__noise="release"), max_attempts=attempts)
     if lost == "by the sweeper":
         with database.write() as session:
             UnitRepository(session).claim(
@@ -205,8 +207,7 @@ def test_a_ledger_without_its_lost_rounds_is_not_valid(
 def test_the_database_alone_does_not_make_the_sweeper_prove_a_forged_ledger(
     database: Database, context: WorkerContext, status: str
 ) -> None:
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     assert judged(database, submitted, context).verdict == "valid"
     with database.write() as session:
         for table in (LedgerCheckpoint, Report):
@@ -253,8 +254,7 @@ def test_a_run_that_its_worker_ends_is_signed_from_memory(database, context, mon
 def test_a_cancelled_run_is_signed(database, context, flushing):
     """Given back by its worker, and cancelled while it waits for another."""
     flushing(3, stop_worker)
-    submitted = submit(database)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context)
     with database.write() as session:
         ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
     assert experiment_of(database, submitted).status == "cancelled"

@@ -23,8 +23,16 @@ from models.repositories import (
     SweeperLeaseRepository,
     UnitRepository,
 )
-from models.tables.experiments import Unit
-from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
+from tests.workers.admission import (
+    Submitted,
+    ended_as,
+    events_of,
+    experiment_of,
+    ran,
+    spec_with,
+    submit,
+    unit_of,
+)
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper, sweep
@@ -54,13 +62,6 @@ def sweeper(context: WorkerContext, queue: RecordingQueue) -> Sweeper:
     # On a busy machine no message is sent again between two ticks.
     settings = context.settings.model_copy(update={"lease_seconds": 60.0})
     return Sweeper(settings, context.database, queue)
-
-
-def unit_of(database: Database, submitted: Submitted) -> Unit:
-    with database.read() as session:
-        unit = UnitRepository(session).get(submitted.unit_id)
-    assert unit is not None
-    return unit
 
 
 def lose(database: Database, submitted: Submitted) -> int:
@@ -125,8 +126,7 @@ def test_after_the_last_attempt_the_experiment_fails(database: Database, sweeper
         lose(database, submitted)
         sweeper.tick()
         assert unit_of(database, submitted).state == expected
-    experiment = experiment_of(database, submitted)
-    assert (experiment.status, experiment.status_reason) == ("failed", "worker-lost")
+    assert ended_as(database, submitted) == ("failed", "worker-lost")
     assert events_of(database, submitted.id)[-1] == (
         "status.changed",
         {"status": "failed", "status_reason": "worker-lost"},
@@ -150,8 +150,7 @@ def lost_in_a_block(database: Database, context: WorkerContext, crash_in_block: 
     crash_in_block(2)
     release = {"privacy__noise": "release"}
     specs = [spec_with(**release), spec_with(**release, privacy__noise_multiplier=4.0)]
-    submitted = submit(database, *specs, max_attempts=2)
-    run_unit(context, submitted.unit_id)
+    submitted = ran(database, context, *specs, max_attempts=2)
     lose(database, submitted)
     return submitted
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.api.service import Api, running_api, settings_for
+from tests.processes import completed
 
 HEAVY = (
     *("torch", "pandas", "pyarrow", "celery", "workers", "matplotlib", "sklearn", "fairlearn"),
@@ -39,14 +40,7 @@ def test_starting_loads_nothing_heavy(tmp_path: Path, sqlite_url: str) -> None:
     )
     with running_api(settings_for(sqlite_url, tmp_path)) as api:
         environment = _environment(api)
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
+    done = completed([sys.executable, "-P", "-c", code], env=environment, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "[]"
 
 
@@ -65,13 +59,7 @@ def test_serving_every_call_and_sweeping_need_no_torch(tmp_path: Path, sqlite_ur
         "        assert api.get(f'/v1/experiments/{id_}{rest}').status_code == 200, rest\n"
         "print('served')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[3],
-        check=False,
-    )
+    done = completed([sys.executable, "-c", code], cwd=Path(__file__).parents[3])
     assert done.stdout.splitlines()[-1:] == ["served"], done.stderr
 
 

@@ -7,9 +7,10 @@ import pytest
 from api.pages import spec_sheet as sheet
 from api.pages.spec_fields import Field, choice_rules
 from api.pages.spec_sheet import MISSING, build, value_of
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError
 from fedaudit.spec.models import DEFAULT_SERVER, ServerAdam
 from fedaudit.spec.parse import parse_spec
+from tests.refusals import refused_by
 
 FEDERATION = "01890a5d-ac96-774b-bcce-b302099a8057"
 REGISTRATION: dict[str, Any] = {
@@ -38,9 +39,7 @@ def faults(**typed: str) -> dict[str | None, str]:
     changes = {f"/{name.replace('__', '/')}": text for name, text in typed.items()}
     whole = {**sheet.blank(), **changes}
     made = build(whole, {FEDERATION: REGISTRATION})
-    with pytest.raises(InvalidInputError) as raised:
-        parse_spec(made.value)
-    found = sheet.faults_of(raised.value.errors, made, whole)
+    found = sheet.faults_of(refused_by(parse_spec, made.value), made, whole)
     return {fault.place: fault.message for fault in found}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from tests.api.service import Api
 from tests.cli.service import clean_environment
 from tests.house import ROOT
+from tests.processes import completed
 
 CENTRAL: dict[str, Any] = {
     "name": "in a simulator",
@@ -35,7 +35,7 @@ def run_training(
     """What came of a training, and who trained in which round: each client leaves a file in
     `folder` for each round in which it trained."""
     api, url = there
-    done = subprocess.run(
+    done = completed(
         [
             sys.executable,
             "-m",
@@ -44,10 +44,6 @@ def run_training(
         ],
         env=clean_environment(FEDAUDIT_URL=url, FEDAUDIT_API_KEY=api.key, **variables),
         cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     trained: dict[int, list[str]] = {}

@@ -10,7 +10,6 @@ from fedaudit.federations import groups
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.images import image_federation as images
 from fedaudit.federations.images.client_rows import federation_of, rotate, rotated_clients
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Fairness
 from tests.federations.image_files import (
     PATH,
@@ -22,6 +21,7 @@ from tests.federations.image_files import (
     pixels_of,
     rows_of,
 )
+from tests.refusals import refused_by
 
 KEY = "/federation/client_key"
 CLASSES = "/federation/classes"
@@ -29,9 +29,7 @@ SENSITIVE = "/fairness/sensitive/0"
 
 
 def refuse(folder: Path, content: bytes, **fields: Any) -> tuple[str, str]:
-    with pytest.raises(InvalidInputError) as caught:
-        load_npz(folder, content, **fields)
-    (error,) = caught.value.errors
+    (error,) = refused_by(load_npz, folder, content, **fields)
     return error.pointer, error.message
 
 

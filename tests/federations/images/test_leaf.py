@@ -23,6 +23,7 @@ from tests.federations.image_files import (
     rows_of,
     zipped,
 )
+from tests.refusals import refused_by
 
 GOOD: dict[str, Any] = {
     "a": ([[0.0, 0.5, 1, 0.25], [0.1, 0.2, 0.3, 0.4]], [3, 61]),
@@ -31,9 +32,7 @@ GOOD: dict[str, Any] = {
 
 
 def refuse(folder: Path, content: bytes, **fields: Any) -> str:
-    with pytest.raises(InvalidInputError) as caught:
-        load_leaf(folder, content, **fields)
-    (error,) = caught.value.errors
+    (error,) = refused_by(load_leaf, folder, content, **fields)
     assert error.pointer == PATH
     assert "leaf.json" in error.message
     return error.message
@@ -241,8 +240,8 @@ def test_what_would_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Monk
     ("fields", "sensitive"), [({}, "rotated"), ({"rotate": {"probability": 0.5}}, "site")]
 )
 def test_attributes_that_handwriting_does_not_have(tmp_path, fields, sensitive):
-    with pytest.raises(InvalidInputError) as caught:
-        load_leaf(tmp_path, leaf(GOOD), fairness=Fairness(sensitive=[sensitive]), **fields)
-    (error,) = caught.value.errors
+    (error,) = refused_by(
+        load_leaf, tmp_path, leaf(GOOD), fairness=Fairness(sensitive=[sensitive]), **fields
+    )
     assert error.pointer == "/fairness/sensitive/0"
     assert repr(sensitive) in error.message

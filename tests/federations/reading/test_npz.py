@@ -19,6 +19,7 @@ from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from tests.federations.image_files import PATH, arrays, npy, zipped
 from tests.federations.image_files import npz as saved
+from tests.refusals import refused_by
 
 UINT8 = "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }"
 
@@ -44,9 +45,7 @@ def read(folder: Path, content: bytes) -> dict[str, Any]:
 
 
 def refuse(folder: Path, content: bytes) -> str:
-    with pytest.raises(InvalidInputError) as caught:
-        read(folder, content)
-    (error,) = caught.value.errors
+    (error,) = refused_by(read, folder, content)
     assert error.pointer == PATH
     assert "data.npz" in error.message
     return error.message

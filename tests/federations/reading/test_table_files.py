@@ -15,7 +15,7 @@ from fedaudit.federations.reading import table_files
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.spec.errors import InvalidInputError
+from tests.refusals import refused_by
 
 LINES = [f"{row},text {row % 7},{row / 3}" for row in range(5000)]
 CSV = "\n".join(["number,text,third", *LINES]).encode() + b"\n"
@@ -28,9 +28,7 @@ def read(folder: Path, names: Sequence[str], *, header: bool = True) -> TableRow
 
 def refusal(folder: Path, data: bytes, names: Sequence[str], *, header: bool = True) -> str:
     (folder / "data").write_bytes(data)
-    with pytest.raises(InvalidInputError) as caught:
-        read(folder, names, header=header)
-    (fault,) = caught.value.errors
+    (fault,) = refused_by(read, folder, names, header=header)
     return fault.message
 
 

@@ -3,7 +3,6 @@ errors the same."""
 
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import product
@@ -25,6 +24,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
 from tests.federations.outlines import assert_outlined
+from tests.processes import completed
 
 FILLED = {"name": "x", "missing": "constant", "fill": 2.5}
 DROPPING = {"name": "x", "missing": "drop-row"}
@@ -254,6 +254,6 @@ def test_a_plan_takes_no_memory_for_features(tmp_path: Path) -> None:
         "PYTHONPATH": str(Path.cwd()),
     }
     command = [sys.executable, "-c", _PLAN, str(tmp_path), str(allowed * 10**6)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = completed(command, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == [str(columns + 1), "True"]

@@ -23,8 +23,8 @@ from fedaudit.privacy.accounting.two_stage import (
     log_moments,
     round_divergence,
 )
-from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.renyi_by_hand import older_epsilon, own_divergence
+from tests.refusals import refused_by
 
 LARGEST = np.array(TWO_STAGE_ORDERS, dtype=np.float64)
 MNIST = TwoStageRun(
@@ -249,9 +249,9 @@ def test_against_the_server_more_noise_is_needed():
 
 
 def test_a_budget_below_the_floor_needs_more_than_noise():
-    with pytest.raises(InvalidInputError) as refused:
-        calibrated_run(0.001, replace(PAPER, delta=1e-5), pointer="/privacy/uniform_epsilon")
-    (error,) = refused.value.errors
+    (error,) = refused_by(
+        calibrated_run, 0.001, replace(PAPER, delta=1e-5), pointer="/privacy/uniform_epsilon"
+    )
     assert error.pointer == "/privacy/uniform_epsilon"
     assert "0.003637" in error.message
     assert "raise the budget or delta" in error.message

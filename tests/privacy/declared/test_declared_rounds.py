@@ -28,6 +28,7 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.spec.declared_ledgers import GaussianRelease, LedgerTerms, PoissonRelease
 from fedaudit.spec.errors import InvalidInputError
+from tests.refusals import refused_by
 
 NOBODY = np.array([], dtype=np.int32)
 
@@ -128,9 +129,7 @@ def test_one_event_too_many_is_the_fault_of_its_round(monkeypatch: pytest.Monkey
 def test_what_is_reserved_counts_for_what_is_reserved_next() -> None:
     body = {"event": _event(MAX_EVENTS), "participants": ["a"]}
     spent, held = _histories(1), _histories(MAX_EVENTS)
-    with pytest.raises(InvalidInputError) as refused:
-        SentReservation(body).read(_TERMS, spent, Drawn(), held=held)
-    [fault] = refused.value.errors
+    [fault] = refused_by(SentReservation(body).read, _TERMS, spent, Drawn(), held=held)
     assert fault.pointer == "/event"
     assert "rounded down" in fault.message
     SentReservation({**body, "event": _event(5)}).read(_TERMS, spent, Drawn(), held=held)

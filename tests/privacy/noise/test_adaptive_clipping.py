@@ -15,8 +15,8 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     spacing_of,
     update_noise_multiplier,
 )
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.privacy import LEAST_CLIP
+from tests.refusals import refused_by
 
 
 @given(st.floats(0.1, 20), st.floats(1.01, 100))
@@ -35,9 +35,7 @@ def test_update_and_count_together_cost_the_noise_multiplier(noise, factor):
 
 @pytest.mark.parametrize("count_noise", [0.5, 1.0])
 def test_a_count_that_costs_everything_is_refused(count_noise):
-    with pytest.raises(InvalidInputError) as refused:
-        update_noise_multiplier(noise_multiplier=2.0, count_noise=count_noise)
-    (error,) = refused.value.errors
+    (error,) = refused_by(update_noise_multiplier, noise_multiplier=2.0, count_noise=count_noise)
     assert error.pointer == "/privacy/clip/adaptive/count_noise"
     assert "privacy.noise_multiplier = 2" in error.message
     assert "must exceed 1" in error.message
@@ -52,9 +50,8 @@ def test_a_count_that_costs_everything_is_refused(count_noise):
     ],
 )
 def test_noises_are_positive_and_finite(noise, count_noise, pointer):
-    with pytest.raises(InvalidInputError) as refused:
-        update_noise_multiplier(noise_multiplier=noise, count_noise=count_noise)
-    assert refused.value.errors[0].pointer == pointer
+    first, *_ = refused_by(update_noise_multiplier, noise_multiplier=noise, count_noise=count_noise)
+    assert first.pointer == pointer
 
 
 def test_the_share_is_normalised_by_the_public_cohort():

@@ -23,6 +23,7 @@ from fedaudit.privacy.records.record_use import (
 )
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.spec.errors import InvalidInputError
+from tests.refusals import refused_by
 
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")
 
@@ -84,10 +85,9 @@ def test_a_column_is_capped_and_never_raised():
 
 def test_what_is_no_budget_is_refused_by_row():
     values = [0.5, np.nan, np.inf, 0.0, -0.125, -np.inf, 1.0]
-    with pytest.raises(InvalidInputError) as refused:
-        given_budgets(values, rows=np.arange(101, 108), epsilon_max=10.0)
-    messages = [error.message for error in refused.value.errors]
-    assert [error.pointer for error in refused.value.errors] == ["/privacy/budgets/column"] * 4
+    refused = refused_by(given_budgets, values, rows=np.arange(101, 108), epsilon_max=10.0)
+    messages = [error.message for error in refused]
+    assert [error.pointer for error in refused] == ["/privacy/budgets/column"] * 4
     assert "no number in row 102" in messages[0]
     assert "an infinite budget in rows 103, 106" in messages[1]
     assert "a budget of zero in row 104" in messages[2]
@@ -111,9 +111,7 @@ def test_many_faulty_rows_are_counted():
     ],
 )
 def test_a_range_is_positive_and_ascends(low, high, pointer):
-    with pytest.raises(InvalidInputError) as refused:
-        drawn("three-levels", low=low, high=high)
-    assert refused.value.errors[0].pointer == pointer
+    assert refused_by(drawn, "three-levels", low=low, high=high)[0].pointer == pointer
 
 
 FALSE_ALARM = 1e-6

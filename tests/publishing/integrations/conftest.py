@@ -2,7 +2,6 @@
 
 import copy
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 
 from fedaudit_client.client import Client
 from tests.cli.service import Service, clean_environment, running
+from tests.processes import completed
 
 SECONDS = 240
 SPEC: dict[str, Any] = {
@@ -84,14 +84,10 @@ def called(
 ) -> dict[str, Any]:
     """What `fedaudit publish ... --json` printed, run in a folder."""
     command = [sys.executable, "-P", "-m", "fedaudit.cli.main", "publish"]
-    done = subprocess.run(
+    done = completed(
         [*command, *map(str, arguments), "--json"],
         env=clean_environment(**there.service.environment, **environment),
         cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     printed: dict[str, Any] = json.loads(done.stdout)

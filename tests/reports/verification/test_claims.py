@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,6 +28,7 @@ from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFI
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.checkpoints import claim_checks, read_claims
+from tests.processes import completed
 from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import BY_DISTANCE, WITHOUT_NOISE, documents, gaussian
 
@@ -218,7 +218,7 @@ def test_sigstore_for_javascript_verifies_every_bundle_and_names_a_changed_one(e
             ]
             lines.write_bytes(claim_lines(claims))
             command = ["node", str(script), str(packages), str(key), str(lines)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = completed(command)
             said = json.loads(done.stdout)
             assert said == [None if at != place else "SIGNATURE_ERROR" for at in range(len(claims))]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import completed
+
 ROOT = Path(__file__).parents[3]
 SANITIZERS = "address,undefined"
 NEEDED = ("libasan.so", "libubsan.so", "libstdc++.so.6")
@@ -89,9 +91,7 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     tree, environment = sanitised
     command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, cwd=tree, env=environment, capture_output=True, text=True, check=False
-    )
+    return completed(command, cwd=tree, env=environment, timeout=3000)
 
 
 @pytest.mark.slow
