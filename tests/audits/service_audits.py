@@ -5,6 +5,7 @@ from typing import Any
 from infrastructure.queue import Queue
 from models.repositories import AuditRepository
 from models.tables.experiments import PredictionAudit
+from tests.api.answers import body_of
 from tests.api.service import Api
 from tests.audits.tables import asking
 from workers.context import WorkerContext
@@ -26,9 +27,7 @@ def context_of(api: Api) -> WorkerContext:
 
 def made(api: Api, **asked: Any) -> dict[str, Any]:
     """An audit that a worker has taken to its end."""
-    answer = api.post("/v1/audits", json=asking(**asked))
-    assert answer.status_code == 202, answer.text
-    found = answer.json()
+    found = body_of(api.post("/v1/audits", json=asking(**asked)), 202)
     assert found["status"] == "queued"
     run_unit(context_of(api), row_of(api, found["id"]).unit_id)
     body: dict[str, Any] = api.get(f"/v1/audits/{found['id']}").json()

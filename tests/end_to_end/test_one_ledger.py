@@ -14,6 +14,7 @@ import yaml
 from sqlalchemy import text
 
 from models.database import Database
+from tests.api.answers import body_of
 from tests.cli.service import Service, clean_environment, running
 from tests.preloaded import programs
 from tests.training.specs import groups_spec
@@ -105,9 +106,7 @@ def run_over_http(service: Service, spec: dict[str, Any]) -> tuple[str, dict[str
     """The experiment's id and its report."""
     headers = {"Authorization": f"Bearer {service.api_key}"}
     with httpx.Client(base_url=f"{service.url}/v1", headers=headers, timeout=30) as client:
-        submitted = client.post("/experiments", json=spec)
-        assert submitted.status_code == 202, submitted.text
-        identifier = submitted.json()["id"]
+        identifier = body_of(client.post("/experiments", json=spec), 202)["id"]
         with client.stream(
             "GET", f"/experiments/{identifier}/events", timeout=FINISHED_SECONDS
         ) as events:

@@ -15,6 +15,7 @@ from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
 from models.keys import create_key
 from models.keys import main as mark
+from tests.api.answers import body_of
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from workers.context import WorkerContext
@@ -110,8 +111,7 @@ def test_what_a_leaked_key_signed_is_never_valid_again(api, served, key_file, tm
 
 def test_secrets_are_encrypted_anew_all_or_none(api, tmp_path, capsys):
     body = {"url": "https://hooks.example.org/x", "events": ["experiment.finished"]}
-    made = api.post("/v1/webhooks", json=body)
-    assert made.status_code == 201, made.text
+    made = body_of(api.post("/v1/webhooks", json=body), 201)
     key_file = api.settings.secrets_key_file
     old = key_file.read_bytes()
     other = create_key(  # a second project, whose secret is replaced as well
@@ -121,8 +121,7 @@ def test_secrets_are_encrypted_anew_all_or_none(api, tmp_path, capsys):
     key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n" + old)
     assert encrypt_anew(api.settings, api.database) == 2
     key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
-    rotated = api.post(f"/v1/webhooks/{made.json()['id']}/rotate-secret")
-    assert rotated.status_code == 200
+    assert api.post(f"/v1/webhooks/{made['id']}/rotate-secret").status_code == 200
     assert encrypt_anew(api.settings, api.database) == 2
     key_file.write_bytes(old)
     with pytest.raises(SecretsKeyError):

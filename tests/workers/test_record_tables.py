@@ -11,6 +11,7 @@ import workers.run_loop
 from infrastructure.storage import Storage, StorageFullError, model_key, record_table_key
 from models.repositories import ReportRepository
 from models.vocabulary import SCOPES
+from tests.api.answers import body_of
 from tests.api.service import Api
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central
@@ -71,10 +72,9 @@ def test_the_table_has_a_line_for_each_record(api, served, people):
 
 
 def test_another_mechanism_has_no_table(api: Api, served: WorkerContext) -> None:
-    answer = api.get(f"{ran(api, served, spec_with())}/record-table")
-    assert answer.status_code == 404
-    assert answer.json()["type"].endswith("/not-found")
-    assert "has no record table: its run left none" in answer.json()["detail"]
+    problem = body_of(api.get(f"{ran(api, served, spec_with())}/record-table"), 404)
+    assert problem["type"].endswith("/not-found")
+    assert "has no record table: its run left none" in problem["detail"]
 
 
 def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
@@ -130,10 +130,9 @@ def test_the_file_is_the_one_that_the_report_states(api: Api, served: WorkerCont
 
 def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(api, served):
     path = ran(api, served, released())
-    layout = api.get(f"{path}/model-layout", key=api.key_with("federations:read"))
-    assert layout.status_code == 200, layout.text
-    assert layout.json()["features"] == [{"column": "x1"}, {"column": "x2"}]
-    assert (layout.json()["classes"], layout.json()["target_scale"]) == (None, 1.0)
+    layout = body_of(api.get(f"{path}/model-layout", key=api.key_with("federations:read")))
+    assert layout["features"] == [{"column": "x1"}, {"column": "x2"}]
+    assert (layout["classes"], layout["target_scale"]) == (None, 1.0)
     others = api.key_with(*(scope for scope in SCOPES if scope != "federations:read"))
     assert api.get(f"{path}/model-layout", key=others).status_code == 403
     kept = api.get(f"{ran(api, served, spec_with())}/model-layout")
@@ -147,10 +146,9 @@ def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(api, 
 
 def test_what_may_not_leave_is_not_stored_and_refused_with_the_reason(api, served):
     path = ran(api, served, spec_with())
-    answer = api.get(f"{path}/model")
-    assert answer.status_code == 409
-    assert answer.json()["type"].endswith("/conflict")
-    assert "set privacy.noise to release" in answer.json()["detail"]
+    problem = body_of(api.get(f"{path}/model"), 409)
+    assert problem["type"].endswith("/conflict")
+    assert "set privacy.noise to release" in problem["detail"]
     assert not served.storage.holds(model_key(api.project_id, path.rpartition("/")[2]))
 
 
@@ -162,6 +160,4 @@ def test_before_its_end_and_of_an_earlier_version_there_is_no_model(api, served)
     with api.database.write() as session:
         row = ReportRepository(session, api.project_id).get(id_)
         row.document = {name: row.document[name] for name in row.document if name[:5] != "model"}
-    earlier = api.get(f"/v1/experiments/{id_}/model")
-    assert earlier.status_code == 409
-    assert "kept no models" in earlier.json()["detail"]
+    assert "kept no models" in body_of(api.get(f"/v1/experiments/{id_}/model"), 409)["detail"]

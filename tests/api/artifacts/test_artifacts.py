@@ -10,6 +10,7 @@ import safetensors.numpy
 from fedaudit.networks.parameter_files import encode_hypotheses
 from fedaudit.networks.shape import DenseShape
 from models.vocabulary import SCOPES
+from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
 
@@ -85,15 +86,12 @@ def test_another_project_has_neither_the_file_nor_its_use(api: Api) -> None:
     ],
 )
 def test_what_are_no_hypotheses_is_refused(api: Api, data: bytes, message: str) -> None:
-    answer = send(api, data)
-    assert answer.status_code == 422
-    assert message in answer.json()["errors"][0]["message"]
+    assert message in body_of(send(api, data), 422)["errors"][0]["message"]
 
 
 def test_a_file_is_bounded_and_of_one_media_type(sqlite_url: str, tmp_path: Any) -> None:
     with running_api(settings_for(sqlite_url, tmp_path, max_artifact_bytes=1024)) as api:
-        large = api.post("/v1/artifacts", content=bytes(1025), headers=BINARY)
-        assert large.status_code == 413
+        assert api.post("/v1/artifacts", content=bytes(1025), headers=BINARY).status_code == 413
         other = api.post("/v1/artifacts", content=FILE, headers={"Content-Type": "text/plain"})
         assert other.status_code == 415
     assert api.get(f"/v1/artifacts/{'../' * 3}etc").status_code == 404

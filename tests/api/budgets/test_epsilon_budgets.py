@@ -8,6 +8,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.parse import parse_spec
+from tests.api.answers import body_of
 from tests.api.service import Api, spec
 
 DELTA = 1e-5
@@ -64,11 +65,10 @@ def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> 
         **key,
     }
     path = f"/v1/federations/{federation_id}/budget"
-    response = api.request("PUT", path, json=body)
-    assert response.status_code == 200, response.text
-    items = response.json()["items"]
+    shown = body_of(api.request("PUT", path, json=body))
+    items = shown["items"]
     [found] = (one for one in items if all(one[name] == body[name] for name in body))
-    assert response.json() == api.get(path).json()
+    assert shown == api.get(path).json()
     return dict(found)
 
 
@@ -103,11 +103,10 @@ def test_validation_tells_that_a_submission_would_find_no_room(api, value):
     key = {name: one[name] for name in ("delta", "adjacency", "observer")}
     set_total(api, federation_id, 1.01 * one["reserved"], **key)
     before = api.get(path).json(), api.counts()
-    checked = api.post("/v1/experiments?validate_only=true", json=value)
-    assert checked.status_code == 200, checked.text
+    checked = body_of(api.post("/v1/experiments?validate_only=true", json=value))
     refused = api.post("/v1/experiments", json=value)
     assert refused.status_code == 409
-    assert checked.json()["budget"] == {"has_room": False, "detail": refused.json()["detail"]}
+    assert checked["budget"] == {"has_room": False, "detail": refused.json()["detail"]}
     assert (api.get(path).json(), api.counts()) == before
 
 
@@ -121,9 +120,7 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     # Another delta in the spec: the budget counts at its own.
     api.submit(central(delta=1e-3))
     before = api.counts()
-    response = api.post("/v1/experiments", json=central())
-    assert response.status_code == 409
-    problem = response.json()
+    problem = body_of(api.post("/v1/experiments", json=central()), 409)
     assert problem["type"].endswith("/budget-exhausted")
     assert problem["remaining"] == pytest.approx(0, abs=1e-9)
     assert problem["requested"] == pytest.approx(composed_epsilon(curve, DELTA))
@@ -148,11 +145,10 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
 def test_what_an_epsilon_cannot_count_is_refused(api, value, named):
     set_total(api, api.submit(central())["federation_id"], 1e6)
     before = api.counts()
-    response = api.post("/v1/experiments", json=value)
-    assert response.status_code == 409
-    assert response.json()["type"].endswith("/budget-exhausted")
-    assert "the simulation book" in response.json()["detail"]
-    assert named in response.json()["detail"]
+    problem = body_of(api.post("/v1/experiments", json=value), 409)
+    assert problem["type"].endswith("/budget-exhausted")
+    assert "the simulation book" in problem["detail"]
+    assert named in problem["detail"]
     assert api.counts() == before
 
 
@@ -165,9 +161,7 @@ def test_a_trusted_server_has_no_place_in_a_budget_before_the_server(api: Api) -
 def test_records_and_clients_are_not_composed(api: Api) -> None:
     federation_id = api.submit(by_record())["federation_id"]
     set_total(api, federation_id, 1e6, adjacency="add-or-remove-one")
-    response = api.post("/v1/experiments", json=by_coins())
-    assert response.status_code == 409
-    assert "unit" in response.json()["detail"]
+    assert "unit" in body_of(api.post("/v1/experiments", json=by_coins()), 409)["detail"]
     api.submit(by_record())
 
 
@@ -297,9 +291,7 @@ def test_what_a_report_may_reveal_is_told_reserved_and_refused(api: Api) -> None
     assert "fairness.noise.epsilon" in refused.json()["detail"]
     exact = noised()
     exact["fairness"]["noise"] = None
-    refused = api.post("/v1/experiments", json=exact)
-    assert refused.status_code == 409
-    assert refused.json()["observer"] == "report"
+    assert body_of(api.post("/v1/experiments", json=exact), 409)["observer"] == "report"
     checked = api.post("/v1/experiments?validate_only=true", json=exact)
     assert checked.json()["projection"]["fairness_epsilon"] is None
     assert "fairness.noise" in checked.json()["projection"]["reasons"]["fairness_epsilon"]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from models.tables.ledger import FederationBudget
+from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central
 from tests.api.service import Api, finish, spec
 
@@ -39,9 +40,7 @@ def budgets(api: Api, federation_id: str) -> dict[tuple[Any, ...], dict[str, Any
 def refused(api: Api, value: dict[str, Any]) -> dict[str, Any]:
     """The problem of a submission, which stored nothing and of which validation says the same."""
     before = api.counts()
-    response = api.post("/v1/experiments", json=value)
-    assert response.status_code == 409, response.text
-    problem: dict[str, Any] = response.json()
+    problem: dict[str, Any] = body_of(api.post("/v1/experiments", json=value), 409)
     assert problem["type"].endswith("/budget-exhausted")
     checked = api.post("/v1/experiments?validate_only=true", json=value).json()
     assert checked["budget"] == {"has_room": False, "detail": problem["detail"]}

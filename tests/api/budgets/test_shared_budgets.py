@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api
@@ -93,9 +94,7 @@ def test_a_second_project_does_not_get_a_fresh_budget(api_on_both: Api) -> None:
     assert owner.submit(metric()).status_code == 202
     assert other.submit(metric()).status_code == 202
     for project in (owner, other, Project(api, "third")):
-        refused = project.submit(metric())
-        assert refused.status_code == 409
-        assert refused.json()["type"].endswith("/budget-exhausted")
+        assert body_of(project.submit(metric()), 409)["type"].endswith("/budget-exhausted")
         checked = api.post("/v1/experiments?validate_only=true", json=metric(), key=project.key)
         assert checked.json()["budget"]["has_room"] is False
     [mine], [theirs] = owner.budgets(), other.budgets()
@@ -153,9 +152,7 @@ def test_what_the_owner_forbids_no_other_project_simulates(api: Api) -> None:
     assert owner.submit(simulated).status_code == 202
     api.request("PUT", path.format(owner.federation_id), json=forbidden, key=owner.key)
     third = Project(api, "third")
-    refused = third.submit(simulated)
-    assert refused.status_code == 409
-    assert refused.json()["type"].endswith("/simulation-forbidden")
+    assert body_of(third.submit(simulated), 409)["type"].endswith("/simulation-forbidden")
     assert third.submit(metric()).status_code == 202
 
 
@@ -252,10 +249,9 @@ def test_clients_of_a_column_and_made_up_clients_are_not_composed(api: Api) -> N
     [alone] = project.budgets("epsilon")
     assert alone["unit_key"] == "client_key=client"
     assert project.put(**EPSILON, total=1e6).status_code == 200
-    refused = project.submit(local(PARTITION))
-    assert refused.status_code == 409
-    assert "clients by client" in refused.json()["detail"]
-    assert "partition" in refused.json()["detail"]
+    problem = body_of(project.submit(local(PARTITION)), 409)
+    assert "clients by client" in problem["detail"]
+    assert "partition" in problem["detail"]
     # Another seed deals the rows otherwise.
     assert project.put(**EPSILON, total=None).status_code == 200
     for seed in (1, 2):
@@ -286,9 +282,7 @@ def test_a_total_that_names_its_clients_refuses_all_others(api: Api, figure: str
     assert project.put(**named).status_code == 200
     assert project.submit(metric()).status_code == 202
     by_town = metric(BY_TOWN)
-    refused = project.submit(by_town)
-    assert refused.status_code == 409
-    assert "'client_key=town'" in refused.json()["detail"]
+    assert "'client_key=town'" in body_of(project.submit(by_town), 409)["detail"]
     assert project.put(**{**named, "unit_key": "client_key=town"}).status_code == 200
     assert project.submit(by_town).status_code == 202
     by_key = {one["unit_key"]: one for one in project.budgets(figure)}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import by_record
 from tests.api.service import Api, fail, spec
 
@@ -32,10 +33,9 @@ def test_an_owner_forbids_simulation(api: Api) -> None:
     first = api.submit(run("simulation"))
     id_ = first["federation_id"]
     assert api.get(f"/v1/federations/{id_}").json()["simulation"] == "allowed"
-    answer = put(api, id_, "forbidden")
-    assert answer.status_code == 200
-    assert answer.json() == api.get(f"/v1/federations/{id_}").json()
-    assert answer.json()["simulation"] == "forbidden"
+    body = body_of(put(api, id_, "forbidden"))
+    assert body == api.get(f"/v1/federations/{id_}").json()
+    assert body["simulation"] == "forbidden"
     api.post(f"/v1/experiments/{first['id']}/cancel")
     before = api.counts()
     for method, path in (
@@ -43,11 +43,10 @@ def test_an_owner_forbids_simulation(api: Api) -> None:
         (run("simulation"), "/v1/experiments?validate_only=true"),
         (None, f"/v1/experiments/{first['id']}/retry"),
     ):
-        problem = api.post(path, json=method)
-        assert problem.status_code == 409, problem.text
-        assert problem.json()["type"].endswith("/simulation-forbidden")
-        assert "privacy.noise to `release`" in problem.json()["detail"]
-        assert problem.json()["federation_id"] == id_
+        problem = body_of(api.post(path, json=method), 409)
+        assert problem["type"].endswith("/simulation-forbidden")
+        assert "privacy.noise to `release`" in problem["detail"]
+        assert problem["federation_id"] == id_
     assert api.counts() == before
     api.submit(run("release"))
     put(api, id_, "allowed")
@@ -69,9 +68,7 @@ def test_attacks_do_not_publish_what_only_secret_noise_may(api: Api) -> None:
     put(api, id_, "forbidden")
     before = api.counts()
     for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
-        problem = api.post(path, json=attacked)
-        assert problem.status_code == 409, problem.text
-        assert "the attack `membership`" in problem.json()["detail"]
+        assert "the attack `membership`" in body_of(api.post(path, json=attacked), 409)["detail"]
     assert api.counts() == before
     canaries = {"kind": "canaries", "unit": "client", "count": 2}
     api.submit({**run("release"), "attacks": [canaries]})

@@ -8,13 +8,12 @@ import rfc8785
 from sqlalchemy import update
 
 from models.tables.experiments import Experiment
+from tests.api.answers import body_of
 from tests.api.service import Api, fail, finish, spec
 
 
 def _ids(api: Api, query: str = "") -> list[str]:
-    response = api.get(f"/v1/experiments?{query}")
-    assert response.status_code == 200, response.text
-    return [item["id"] for item in response.json()["items"]]
+    return [item["id"] for item in body_of(api.get(f"/v1/experiments?{query}"))["items"]]
 
 
 @pytest.fixture
@@ -114,10 +113,9 @@ def test_final_figures_are_shown(api_on_both: Api, three: list[str]) -> None:
 
 def test_a_queued_experiment_is_cancelled_at_once(api: Api) -> None:
     body = api.submit()
-    response = api.post(f"/v1/experiments/{body['id']}/cancel")
-    assert response.status_code == 200
-    assert response.json()["status"] == "cancelled"
-    assert response.json()["status_reason"] == "cancelled-by-caller"
+    cancelled = body_of(api.post(f"/v1/experiments/{body['id']}/cancel"))
+    assert cancelled["status"] == "cancelled"
+    assert cancelled["status_reason"] == "cancelled-by-caller"
     assert api.post(f"/v1/experiments/{body['id']}/cancel").json()["status"] == "cancelled"
     [budget] = api.get(f"/v1/federations/{body['federation_id']}/budget").json()["items"]
     assert (budget["reserved"], budget["spent"]) == (0, 0)
@@ -159,9 +157,7 @@ def test_only_what_failed_or_was_cancelled_is_tried_again(api: Api) -> None:
     finish(api, done)
     before = api.counts()
     for id_ in (queued, done):
-        response = api.post(f"/v1/experiments/{id_}/retry")
-        assert response.status_code == 409
-        assert response.json()["type"].endswith("/conflict")
+        assert body_of(api.post(f"/v1/experiments/{id_}/retry"), 409)["type"].endswith("/conflict")
     assert api.counts() == before
 
 

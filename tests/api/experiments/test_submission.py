@@ -13,6 +13,7 @@ from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from infrastructure.queue import Queue
 from models.tables.experiments import Event, Experiment, Unit
+from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
 from workers.context import ProjectFiles, WorkerContext
@@ -78,9 +79,7 @@ def test_a_broker_that_is_away_loses_nothing(sqlite_url: str, tmp_path: Path) ->
 
 def test_validation_alone_stores_nothing(api: Api) -> None:
     before = api.counts()
-    response = api.post("/v1/experiments?validate_only=true", json=SPEC)
-    assert response.status_code == 200
-    body = response.json()
+    body = body_of(api.post("/v1/experiments?validate_only=true", json=SPEC))
     assert body["projection"]["leakage_worst_case"] == WORST_CASE
     assert body["projection"]["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
     assert body["projection"]["epsilon"] == []
@@ -119,9 +118,7 @@ def test_bounds_that_protect_nobody_are_answered(api: Api) -> None:
 
 def test_a_share_in_percent_is_refused_and_what_is_stored_stays_readable(api: Api) -> None:
     in_percent = {**SPEC, "gates": [{"figure": "accuracy", "op": "ge", "value": 70}]}
-    answer = api.post("/v1/experiments", json=in_percent)
-    assert answer.status_code == 422
-    [fault] = answer.json()["errors"]
+    [fault] = body_of(api.post("/v1/experiments", json=in_percent), 422)["errors"]
     assert fault["pointer"] == "/gates/0/value"
     assert "for 70 % write 0.7" in fault["message"]
     asked = {"experiment_id": api.submit()["id"], "gates": in_percent["gates"]}
@@ -168,10 +165,9 @@ def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
     assert api.post("/v1/experiments", json=bare).status_code == 202
     _set_total(api, federation_id, 1000 * WORST_CASE)
     before = api.counts()
-    response = api.post("/v1/experiments", json=bare)
-    assert response.status_code == 409
-    assert response.json()["type"].endswith("/budget-exhausted")
-    assert "privacy.mechanism" in response.json()["detail"]
+    problem = body_of(api.post("/v1/experiments", json=bare), 409)
+    assert problem["type"].endswith("/budget-exhausted")
+    assert "privacy.mechanism" in problem["detail"]
     assert api.counts() == before
 
 

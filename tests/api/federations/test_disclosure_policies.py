@@ -8,6 +8,7 @@ import pytest
 from fedaudit.federations.load import RegisteredData
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.registration import parse_registration
+from tests.api.answers import body_of
 from tests.api.service import SPEC, Api, fail, running_api, settings_for, spec
 from tests.api.uploads import CONTENT, make_ready, parts, registration, spec_of, upload
 
@@ -32,9 +33,7 @@ def put(api: Api, federation_id: str, policy: Any, **options: Any) -> Any:
 
 
 def set_policy(api: Api, federation_id: str, **policy: Any) -> dict[str, Any]:
-    answer = put(api, federation_id, policy)
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json())
+    return dict(body_of(put(api, federation_id, policy)))
 
 
 def asking(
@@ -103,9 +102,8 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     fourth["federation"]["scoring"] = {"method": "split", "fraction": 0.5}
     training = []
     for value in (first, second, third, fourth):
-        answer = api.post("/v1/experiments?validate_only=true", json=value)
-        assert answer.status_code == 200, answer.text
-        training.append(answer.json()["training_clients"])
+        body = body_of(api.post("/v1/experiments?validate_only=true", json=value))
+        training.append(body["training_clients"])
     assert training == [20, 19, 20, 20]
     set_policy(api, federation["id"], split=split)
     api.submit(first)

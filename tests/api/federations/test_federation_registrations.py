@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from api.services.uploads import ContentHash, DamagedError, TooLargeError
 from fedaudit.spec.registration import parse_uploaded
+from tests.api.answers import body_of
 from tests.api.service import Api, finished, spec
 from tests.api.uploads import (
     CONTENT,
@@ -34,9 +35,7 @@ def test_a_proposal_is_a_registration_with_its_reasons(api: Api) -> None:
     folder = api.settings.sources_dir
     assert folder is not None
     (folder / "incomes.csv").write_bytes(CONTENT)
-    found = api.post("/v1/federations/proposals", json={"path": "incomes.csv"})
-    assert found.status_code == 200, found.text
-    body = found.json()
+    body = body_of(api.post("/v1/federations/proposals", json={"path": "incomes.csv"}))
     federation = body["registration"]["federation"]
     assert (federation["client_key"], federation["target"]) == ("client", "income")
     assert (body["rows"], body["complete"]) == (120, True)
@@ -59,22 +58,20 @@ def test_a_proposal_is_a_registration_with_its_reasons(api: Api) -> None:
     ],
 )
 def test_a_file_that_is_not_there_is_named(api, body, status, pointer):
-    found = api.post("/v1/federations/proposals", json=body)
-    assert found.status_code == status, found.text
+    found = body_of(api.post("/v1/federations/proposals", json=body), status)
     if pointer is not None:
-        assert pointer in [error["pointer"] for error in found.json()["errors"]]
+        assert pointer in [error["pointer"] for error in found["errors"]]
 
 
 def test_a_rejected_registration_is_corrected_without_the_file(api: Api) -> None:
     id_ = upload(api)["id"]
     reject(api, id_, "/federation/target", "is wrong")
     kept = stored(api, id_).storage_key
-    corrected = put(api, id_, registration(federation={"target": "age"}))
-    assert corrected.status_code == 202, corrected.text
-    assert (corrected.json()["id"], corrected.json()["status"]) == (id_, "profiling")
-    assert corrected.json()["registration"]["federation"]["target"] == "age"
+    corrected = body_of(put(api, id_, registration(federation={"target": "age"})), 202)
+    assert (corrected["id"], corrected["status"]) == (id_, "profiling")
+    assert corrected["registration"]["federation"]["target"] == "age"
     assert (stored(api, id_).storage_key, len(files_of(api))) == (kept, 1)
-    shown = corrected.json()["registration"]
+    shown = corrected["registration"]
     assert put(api, id_, shown).status_code == 202, "what GET shows is accepted"
 
 
@@ -85,9 +82,7 @@ def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> No
     assert put(api, id_, registration(federation={"target": "age"})).status_code == 202
     make_ready(api, id_)
     finished(api, spec_of({"id": id_}))
-    refused = put(api, id_, registration())
-    assert refused.status_code == 409
-    assert "upload it again" in refused.json()["detail"]
+    assert "upload it again" in body_of(put(api, id_, registration()), 409)["detail"]
 
 
 @pytest.mark.parametrize(
@@ -181,10 +176,9 @@ def test_data_that_was_used_is_listed_once(api_on_both: Api) -> None:
 def test_a_budget_is_set_and_read_back(api: Api, total: float | None) -> None:
     path = f"/v1/federations/{api.submit()['federation_id']}/budget"
     setting = {"book": "simulation", "figure": "leakage", "total": total}
-    response = api.request("PUT", path, json=setting)
-    assert response.status_code == 200
-    assert response.json() == api.get(path).json()
-    [budget] = response.json()["items"]
+    body = body_of(api.request("PUT", path, json=setting))
+    assert body == api.get(path).json()
+    [budget] = body["items"]
     assert budget["total"] == total
     assert budget["reserved"] == 4.0
     assert budget["remaining"] == (None if total is None else max(0.0, total - 4.0))

@@ -13,6 +13,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.spec.parse import parse_admitted
 from infrastructure.storage import Storage, StorageError
 from models.tables.experiments import Experiment
+from tests.api.answers import body_of
 from tests.api.service import Api, fail, finished
 from tests.api.uploads import (
     CONTENT,
@@ -62,16 +63,11 @@ def test_a_profile_is_shown_once_there_is_one(ready: tuple[Api, str]) -> None:
 
 def test_without_a_profile_it_is_said_why(api: Api) -> None:
     path = f"/v1/federations/{upload(api)['id']}"
-    waiting = api.get(f"{path}/profile")
-    assert waiting.status_code == 409
-    assert "still being profiled" in waiting.json()["detail"]
+    assert "still being profiled" in body_of(api.get(f"{path}/profile"), 409)["detail"]
     reject(api, path.rpartition("/")[2], "/federation/target", "no such column")
-    rejected = api.get(f"{path}/profile")
-    assert rejected.status_code == 409
-    assert rejected.json()["type"].endswith("conflict")
-    assert rejected.json()["reasons"] == [
-        {"pointer": "/federation/target", "message": "no such column"}
-    ]
+    rejected = body_of(api.get(f"{path}/profile"), 409)
+    assert rejected["type"].endswith("conflict")
+    assert rejected["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
     assert api.request("DELETE", path).status_code == 204
     assert "was deleted" in api.get(f"{path}/profile").json()["detail"]
     assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
@@ -179,8 +175,7 @@ def test_another_projects_federation_does_not_exist(ready: tuple[Api, str]) -> N
         refused = api.post("/v1/experiments", json=spec_of({"id": given}), key=other)
         assert "no federation of this project" in _faults(refused)["/federation/id"]
     for method, rest in (("GET", ""), ("GET", "/profile"), ("DELETE", "")):
-        response = api.request(method, f"/v1/federations/{id_}{rest}", key=other)
-        assert response.status_code == 404
+        assert api.request(method, f"/v1/federations/{id_}{rest}", key=other).status_code == 404
     assert api.get("/v1/federations", key=other).json()["items"] == []
     assert len(files_of(api)) == 1
 
@@ -251,10 +246,9 @@ def test_a_file_below_the_sources_folder_is_registered_by_its_path(api: Api) -> 
     _below_sources(api, "folder/incomes.csv")
     value = registration(federation={"path": "folder/incomes.csv"})
     headers = {"Idempotency-Key": "one"}
-    made = api.post("/v1/federations", json=value, headers=headers)
-    assert made.status_code == 202
-    id_ = made.json()["id"]
-    assert made.json()["fingerprint"] == upload(api)["fingerprint"]
+    made = body_of(api.post("/v1/federations", json=value, headers=headers), 202)
+    id_ = made["id"]
+    assert made["fingerprint"] == upload(api)["fingerprint"]
     assert api.post("/v1/federations", json=value, headers=headers).json()["id"] == id_
     other = api.post("/v1/federations", json={**value, "name": "x"}, headers=headers)
     assert other.json()["type"].endswith("idempotency-mismatch")

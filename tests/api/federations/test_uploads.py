@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 from benchmarks.served_api import http
 from infrastructure.storage import Storage, StorageFullError, StorageWriter
 from models.repositories import UnitRepository
+from tests.api.answers import body_of
 from tests.api.service import Api, running_api, served, settings_for
 from tests.api.uploads import (
     CONTENT,
@@ -75,10 +76,9 @@ def test_the_same_upload_again_starts_nothing(api: Api) -> None:
     before = api.counts()
     assert upload(api) == first
     make_ready(api, first["id"])
-    again = api.post("/v1/federations", files=parts(file_name="other-name.csv"))
-    assert again.status_code == 200
-    assert again.json()["status"] == "ready"
-    assert again.json()["id"] == first["id"]
+    again = body_of(api.post("/v1/federations", files=parts(file_name="other-name.csv")))
+    assert again["status"] == "ready"
+    assert again["id"] == first["id"]
     assert api.counts() == before
     assert len(files_of(api)) == 1
 
@@ -263,10 +263,9 @@ def test_a_full_disk_is_a_problem_and_leaves_nothing(api, monkeypatch):
 
     before = api.counts()
     monkeypatch.setattr(StorageWriter, "write", full)
-    response = api.post("/v1/federations", files=parts())
-    assert response.status_code == 503
-    assert response.json()["type"].endswith("unavailable")
-    assert response.json()["detail"] == "the storage is full"
+    problem = body_of(api.post("/v1/federations", files=parts()), 503)
+    assert problem["type"].endswith("unavailable")
+    assert problem["detail"] == "the storage is full"
     assert files_of(api) == []
     assert api.counts() == before
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from api import openapi
 from fedaudit.spec.registration import parse_uploaded
+from tests.api.answers import body_of
 from tests.api.http.promised import PROMISED, promises
 from tests.api.service import SPEC, Api, finish
 from tests.client.generated import PACKAGE, bodies, generate, lost
@@ -22,9 +23,7 @@ from tests.client.generated import PACKAGE, bodies, generate, lost
 @pytest.fixture
 def document(shared_api: Api) -> dict:
     """The OpenAPI document, which an application makes once."""
-    response = shared_api.get("/openapi.json", key=None)
-    assert response.status_code == 200
-    return response.json()
+    return body_of(shared_api.get("/openapi.json", key=None))
 
 
 def test_every_failure_is_declared_as_a_problem(document: dict) -> None:
@@ -165,9 +164,8 @@ def test_answers_fit_their_schemas(api: Api, document: dict) -> None:
         unmade = beside or any(f"{{{one}_id}}" in path for one in _UNMADE)
         if unmade or "application/json" not in content:
             continue
-        response = api.get(path.format(**names), params=asked.get(path))
-        assert response.status_code == 200, path
-        _validate(document, content["application/json"]["schema"], response.json())
+        body = body_of(api.get(path.format(**names), params=asked.get(path)))
+        _validate(document, content["application/json"]["schema"], body)
 
 
 def test_the_page_fetches_nothing_from_elsewhere(api: Api) -> None:

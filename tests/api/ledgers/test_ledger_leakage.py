@@ -6,6 +6,7 @@ import pytest
 
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
+from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.ledgers.trainings import CENTRAL, declared, epsilon, opened, post, reserve
 from tests.api.pages.browser import signed_in
@@ -50,9 +51,7 @@ def amounts(api: Api, federation: str, figure: str = "leakage") -> tuple[float, 
 
 
 def refused(api: Api, **terms: Any) -> str:
-    answer = api.post("/v1/ledgers", json={**TERMS, **terms})
-    assert answer.status_code == 409, answer.text
-    return str(answer.json()["detail"])
+    return str(body_of(api.post("/v1/ledgers", json={**TERMS, **terms}), 409)["detail"])
 
 
 def test_a_round_is_refused_before_the_federations_leakage_would_be_passed(api, federation):
@@ -143,8 +142,7 @@ def test_two_open_reservations_have_one_radius(api: Api) -> None:
     assert "metric" not in api.get(f"/v1/ledgers/{ledger}/report").json()["terms"]
     assert reserve(api, ledger, 1, ["a"], EVENT)["reserved"]
     body = {"event": {**EVENT, "radius": 1e-9}, "participants": ["a"]}
-    answer = api.post(f"/v1/ledgers/{ledger}/rounds/2/reservation", json=body)
-    assert answer.status_code == 422
+    assert api.post(f"/v1/ledgers/{ledger}/rounds/2/reservation", json=body).status_code == 422
 
 
 @pytest.mark.parametrize(

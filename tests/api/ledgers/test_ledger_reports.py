@@ -14,6 +14,7 @@ from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
 from fedaudit.spec.disclosure import DisclosureFloor
 from models.tables.ledger import DeclaredLedger, Ledger
+from tests.api.answers import body_of
 from tests.api.ledgers.trainings import CENTRAL, LOCAL, POISSON, declared, group, opened, post
 from tests.api.service import KEY, Api, running_api, settings_for
 from workers.proof.declared_signing import DeclaredLedgerSigner
@@ -242,9 +243,7 @@ def _policy(api: Api, federation: str, least: int) -> None:
 
 def test_terms_below_the_floor_or_the_policy_are_refused(sqlite_url: str, tmp_path: Path) -> None:
     with running_api(settings_for(sqlite_url, tmp_path, min_group_size=40)) as api:
-        answer = api.post("/v1/ledgers", json=LOCAL)
-        assert answer.status_code == 422
-        [fault] = answer.json()["errors"]
+        [fault] = body_of(api.post("/v1/ledgers", json=LOCAL), 422)["errors"]
         assert (fault["pointer"], "40" in fault["message"]) == ("/minimum_group_size", True)
         opened(api, minimum_group_size=40)
 

@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from models.tables.ledger import DeclaredLedger, Ledger
+from tests.api.answers import body_of
 from tests.api.ledgers.trainings import (
     CENTRAL,
     GAUSSIAN,
@@ -131,9 +132,8 @@ def test_noise_by_distance_is_heuristic_and_has_no_epsilon(api: Api) -> None:
     ],
 )
 def test_noise_by_distance_has_no_terms_of_an_epsilon(api: Api, term: dict[str, Any]) -> None:
-    answer = api.post("/v1/ledgers", json={**BY_DISTANCE, **term})
-    assert answer.status_code == 422
-    assert f"/{next(iter(term))}" in {one["pointer"] for one in answer.json()["errors"]}
+    problem = body_of(api.post("/v1/ledgers", json={**BY_DISTANCE, **term}), 422)
+    assert f"/{next(iter(term))}" in {one["pointer"] for one in problem["errors"]}
 
 
 def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.api.answers import body_of
 from tests.api.service import Api
 
 LOCAL: dict[str, Any] = {
@@ -47,9 +48,7 @@ def post(api: Api, ledger: str, *rounds: Any) -> Any:
 def reserve(api: Api, ledger: str, round_: int, names: list[str], event: Any = GAUSSIAN) -> Any:
     """What is admitted of a round, and what is not."""
     body = {"event": event, "participants": names}
-    answer = api.post(f"/v1/ledgers/{ledger}/rounds/{round_}/reservation", json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return body_of(api.post(f"/v1/ledgers/{ledger}/rounds/{round_}/reservation", json=body))
 
 
 def epsilon(api: Api, ledger: str) -> float:

@@ -6,6 +6,7 @@ import re
 from html import unescape
 from typing import Any
 
+from tests.api.answers import body_of
 from tests.api.pages.browser import Browser, signed_in, text_of
 from tests.api.service import Api, fail, finish, spec
 
@@ -14,9 +15,7 @@ NU = "privacy.noise_multiplier"
 
 def submitted(api: Api, **changes: Any) -> dict[str, Any]:
     asked = {"name": "<b>two</b> noises", "base": spec(), "grid": {NU: [1, 3]}, **changes}
-    response = api.post("/v1/sweeps", json=asked)
-    assert response.status_code == 202, response.text
-    return dict(response.json())
+    return dict(body_of(api.post("/v1/sweeps", json=asked), 202))
 
 
 def shown(browser: Browser, path: str) -> str:

@@ -10,6 +10,7 @@ from sqlalchemy import delete, update
 from fedaudit.cli.verify import checked
 from models.repositories import AuditLogRepository
 from models.tables.accounts import AuditEntry, AuditHead
+from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, SPEC, Api, finish
@@ -20,9 +21,7 @@ BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
 
 def _log(api: Api, query: str = "") -> list[dict[str, Any]]:
     """Newest last."""
-    answer = api.get(f"/v1/audit-log{query}")
-    assert answer.status_code == 200, answer.text
-    return list(answer.json()["items"][::-1])
+    return list(body_of(api.get(f"/v1/audit-log{query}"))["items"][::-1])
 
 
 def _verified(api: Api) -> dict[str, Any]:
@@ -157,10 +156,9 @@ def _without_id(actor: dict[str, Any]) -> dict[str, Any]:
 def test_a_key_has_a_person_whom_lists_show(api: Api) -> None:
     ada = {"name": "  Ada   Lovelace ", "email": "ada@example.org", "role": "officer"}
     asked = {"name": "ada", "scopes": ["reports:read"], "person": ada}
-    made = api.post("/v1/api-keys", json=asked)
-    assert made.status_code == 201
+    made = body_of(api.post("/v1/api-keys", json=asked), 201)
     shown = {**ada, "name": "Ada Lovelace"}
-    assert made.json()["person"] == shown
+    assert made["person"] == shown
     people = [key["person"] for key in api.get("/v1/api-keys").json()["items"]]
     assert people == [None, shown]
     makers = [key["created_by"] for key in api.get("/v1/api-keys").json()["items"]]

@@ -18,6 +18,7 @@ from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.spec.canonical import canonical_json
 from models.tables.experiments import SignOff
+from tests.api.answers import body_of
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import KEY, Api, finish, spec
@@ -51,9 +52,7 @@ def _sign(api: Api) -> int:
 def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
     ada = key_of(api, "Ada")
     id_ = _finished(api)
-    made = _sign_off(api, id_, ada)
-    assert made.status_code == 201, made.text
-    body = made.json()
+    body = body_of(_sign_off(api, id_, ada), 201)
     assert (body["number"], body["decision"], body["person"]) == (1, "approved", "Ada")
     assert body["report_hash"] == api.get("/v1/reports").json()["items"][0]["report_hash"]
     assert (body["by_submitter"], body["envelope"]) == (None, None)
@@ -72,13 +71,10 @@ def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
 def test_who_may_not_sign_off(api: Api) -> None:
     id_ = _finished(api)
     assert _sign_off(api, id_, key_of(api, "Ada", "reports:read", "admin")).status_code == 403
-    nobody = _sign_off(api, id_, api.key)
-    assert nobody.status_code == 403
-    assert "names no person" in nobody.json()["detail"]
+    assert "names no person" in body_of(_sign_off(api, id_, api.key), 403)["detail"]
     unfinished = api.submit()["id"]
     assert _sign_off(api, unfinished, key_of(api, "Ada")).status_code == 404
-    other = _sign_off(api, id_, key_of(api, "Ada"), report_hash="0" * 64)
-    assert other.status_code == 409
+    assert _sign_off(api, id_, key_of(api, "Ada"), report_hash="0" * 64).status_code == 409
     assert _listed(api, id_) == []
 
 
@@ -91,9 +87,7 @@ def test_what_speaks_against_a_report_demands_a_note_and_is_stated(api: Api) -> 
     failing[0]["allow_simulation"] = True
     poor = _finished(api, gates=failing)
     for note in ("", "  \n "):
-        refused = _sign_off(api, poor, ada, note=note)
-        assert refused.status_code == 422
-        [fault] = refused.json()["errors"]
+        [fault] = body_of(_sign_off(api, poor, ada, note=note), 422)["errors"]
         assert fault["pointer"] == "/note"
         assert "its gates failed and its guarantee is not in force" in fault["message"]
     stated = _sign_off(api, poor, ada, note="a rehearsal").json()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from models.repositories import ReportRepository
+from tests.api.answers import body_of
 from tests.api.service import Api, fail, finish
 from tests.api.stored_reports import Reports, gaps, leaks, spends
 
@@ -16,9 +17,7 @@ def test_figures_specs_and_fronts_side_by_side(api: Api) -> None:
     reports = Reports(api)
     low = reports.add(leaks(1.0), privacy={"noise_multiplier": 9})
     leaking = reports.add(leaks(5.0))
-    response = compared(api, reports.first, low, leaking)
-    assert response.status_code == 200, response.text
-    body = response.json()
+    body = body_of(compared(api, reports.first, low, leaking))
     assert [one["id"] for one in body["experiments"]] == [reports.first, low, leaking]
     [row] = [one for one in body["figures"] if one["figure"] == "leakage_max"]
     assert [cell["value"] for cell in row["cells"]] == [3.0, 1.0, 5.0]
@@ -74,8 +73,7 @@ def test_another_project_has_nothing_to_compare(api: Api) -> None:
     reports = Reports(api)
     ids = [reports.first, reports.add()]
     foreign = api.key_with("reports:read", project="another")
-    response = api.get("/v1/comparisons", params={"experiment_id": ids}, key=foreign)
-    assert response.status_code == 404
+    assert api.get("/v1/comparisons", params={"experiment_id": ids}, key=foreign).status_code == 404
 
 
 def test_a_report_that_was_altered_to_none(api: Api) -> None:
@@ -85,9 +83,7 @@ def test_a_report_that_was_altered_to_none(api: Api) -> None:
         ReportRepository(session).put(
             other, api.project_id, document={"report_version": 1}, report_hash="a" * 64
         )
-    response = compared(api, first, other)
-    assert response.status_code == 409
-    assert "another version of fedaudit" in response.json()["detail"]
+    assert "another version of fedaudit" in body_of(compared(api, first, other), 409)["detail"]
     path = f"/v1/experiments/{other}/report"
     assert api.get(f"{path}.json").json() == {"report_version": 1}
     assert api.get(f"{path}.html").status_code == 409

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fedaudit.reports.verdict.verdict import answer_by_codes
+from tests.api.answers import body_of
 from tests.api.service import Api
 from tests.api.stored_reports import Reports, gaps, leaks, spends
 
@@ -13,9 +14,7 @@ GAP = "equalized_odds_difference"
 
 def items(api: Api, query: str = "") -> list[dict[str, Any]]:
     """What a list shows."""
-    response = api.get(f"/v1/reports?{query}")
-    assert response.status_code == 200, response.text
-    found: list[dict[str, Any]] = response.json()["items"]
+    found: list[dict[str, Any]] = body_of(api.get(f"/v1/reports?{query}"))["items"]
     return found
 
 
@@ -94,9 +93,7 @@ def test_a_gap_is_bounded_for_every_attribute_or_the_one_named(api_on_both: Api)
     assert ids(api_on_both, f"{bound}&attribute=sex") == [unknown, mixed, fair]
     assert ids(api_on_both, f"attribute=race&sort={GAP}") == [fair, mixed, unknown]
     assert ids(api_on_both, "attribute=age") == []
-    refused = api_on_both.get(f"/v1/reports?sort={GAP}")
-    assert refused.status_code == 422
-    [fault] = refused.json()["errors"]
+    [fault] = body_of(api_on_both.get(f"/v1/reports?sort={GAP}"), 422)["errors"]
     assert fault["pointer"] == "/query/attribute"
     assert "group, race, sex" in fault["message"]
 
@@ -153,9 +150,7 @@ def test_what_is_not_offered_is_refused(api: Api, path: str) -> None:
     if path.endswith("reports"):
         refused += [(f"{name}=strong", name) for name in ("guarantee", "unit", "observer")]
     for query, name in refused:
-        response = api.get(f"{path}?{query}")
-        assert response.status_code == 422, query
-        [fault] = response.json()["errors"]
+        [fault] = body_of(api.get(f"{path}?{query}"), 422)["errors"]
         assert fault["pointer"] == f"/query/{name}"
         assert fault["message"]
 

@@ -13,6 +13,7 @@ from models.database import Database
 from models.repositories import ReportRepository
 from models.tables.experiments import Experiment, Report
 from models.tables.ledger import Ledger, LedgerCheckpoint
+from tests.api.answers import body_of
 from tests.api.service import KEY, Api, fail, finish, finished
 from tests.api.stored_reports import Reports, gaps, leaks, spends
 
@@ -71,9 +72,7 @@ def test_without_a_report_the_status_is_told(api: Api) -> None:
 
 
 def _failed(api: Api, path: str) -> set[str]:
-    response = api.get(f"{path}/verification")
-    assert response.status_code == 200, response.text
-    body = response.json()
+    body = body_of(api.get(f"{path}/verification"))
     failed = {check["name"] for check in body["checks"] if check["outcome"] == "fail"}
     assert body["valid"] == (not failed)
     return failed

@@ -11,6 +11,7 @@ import pytest
 from fedaudit.privacy.accounting.accountant import composed_epsilon
 from models.repositories import Budgets
 from models.tables.experiments import Experiment, Report
+from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
 from tests.api.service import Api, finish, running_api, settings_for, spec
 
@@ -116,12 +117,11 @@ def test_the_whole_sweep_is_reserved_or_nothing(api_on_both: Api) -> None:
     before = api.counts()
     checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
     assert (checked["has_room"], checked["cells"]) == (False, 4)
-    refused = api.post("/v1/sweeps", json=value)
-    assert refused.status_code == 409
-    assert refused.json()["type"].endswith("/budget-exhausted")
+    problem = body_of(api.post("/v1/sweeps", json=value), 409)
+    assert problem["type"].endswith("/budget-exhausted")
     # Three of four would have had room.
-    assert refused.json()["detail"].startswith("cell 4 of 4 is refused, and so is the sweep")
-    assert refused.json()["detail"] == checked["detail"]
+    assert problem["detail"].startswith("cell 4 of 4 is refused, and so is the sweep")
+    assert problem["detail"] == checked["detail"]
     assert api.counts() == before
     fits = sweep(central(), grid={"tags": [["a"], ["b"], ["c"]]})
     assert api.post("/v1/sweeps?validate_only=true", json=fits).json()["has_room"] is True
@@ -181,8 +181,7 @@ def test_a_repeated_request_makes_one_sweep(api: Api) -> None:
     first, second = submit(api, sweep(), **again), submit(api, sweep(), **again)
     assert first["id"] == second["id"]
     assert api.counts()["experiments"] == 4
-    other = api.post("/v1/sweeps", json=sweep(repeats=2), **again)
-    assert other.status_code == 409
+    assert api.post("/v1/sweeps", json=sweep(repeats=2), **again).status_code == 409
 
 
 def test_failed_and_cancelled_cells_are_tried_again_and_stay_paid_for(api: Api) -> None:
@@ -193,16 +192,15 @@ def test_failed_and_cancelled_cells_are_tried_again_and_stay_paid_for(api: Api) 
     path = f"/v1/sweeps/{made['id']}"
     assert api.get(path).json()["status"] == "running"
     before = api.get(path).json()["costs"]["leakage"]
-    answer = api.post(f"{path}/retry")
-    assert answer.status_code == 202, answer.text
-    cells = {cell["position"]: cell["experiment_id"] for cell in answer.json()["cells"]}
+    body = body_of(api.post(f"{path}/retry"), 202)
+    cells = {cell["position"]: cell["experiment_id"] for cell in body["cells"]}
     assert (cells[0], cells[2]) == (first, third)
     assert cells[1] not in (first, second, third)
     assert api.get(f"/v1/experiments/{cells[1]}").json()["retry_of"] == second
     # A cell by itself would leave the sweep, and its costs.
     alone = api.post(f"/v1/experiments/{second}/retry")
     assert (alone.status_code, alone.json()["sweep_id"]) == (409, made["id"])
-    assert answer.json()["costs"]["leakage"] > before > 0
+    assert body["costs"]["leakage"] > before > 0
     assert api.post(f"{path}/retry").status_code == 409
     assert api.post(f"{path}/cancel").status_code == 200
     assert api.post(f"{path}/cancel").status_code == 409
@@ -240,9 +238,7 @@ def test_a_sweep_whose_cell_passed_on_its_costs_is_not_tried_again(api: Api) -> 
         passed = [{**gate, "outcome": "pass"} for gate in report.document["gates"]]
         assert passed
         report.document = {**report.document, "gates": passed}
-    refused = api.post(path)
-    assert refused.status_code == 409
-    assert "the report of cell 1 passed a gate" in refused.json()["detail"]
+    assert "the report of cell 1 passed a gate" in body_of(api.post(path), 409)["detail"]
 
 
 def test_a_policy_is_held_to_what_the_sweep_has_booked_by_now(api: Api) -> None:

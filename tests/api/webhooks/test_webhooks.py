@@ -17,6 +17,7 @@ from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.vocabulary import SCOPES
+from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.budgets.test_leakage_budgets import FIXED, WORST, put, run
 from tests.api.budgets.test_shared_budgets import CONTENT, metric
@@ -216,9 +217,7 @@ _REFUSED: list[tuple[dict[str, Any], str, str]] = [
 def test_bad_registrations_name_the_field(api: Api) -> None:
     for changes, pointer, words in _REFUSED:
         body = {"url": "https://example.org", "events": list(EVERY), **changes}
-        response = api.post("/v1/webhooks", json=body)
-        assert response.status_code == 422
-        [error] = response.json()["errors"]
+        [error] = body_of(api.post("/v1/webhooks", json=body), 422)["errors"]
         assert error["pointer"] == pointer
         assert words in error["message"]
 

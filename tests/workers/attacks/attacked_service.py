@@ -10,6 +10,7 @@ from models.repositories import (
     LaterAttacksRepository,
     UnitRepository,
 )
+from tests.api.answers import body_of
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ATTACK
 from workers.context import WorkerContext
@@ -62,9 +63,8 @@ def ask(api: Api, experiment_id: str, *attacks: dict[str, Any], **options: Any) 
 
 def attack_later(api: Api, experiment_id: str, *attacks: dict[str, Any]) -> dict[str, Any]:
     """The request once a worker has carried it out."""
-    answer = ask(api, experiment_id, *attacks)
-    assert answer.status_code == 202, answer.text
-    return work_later(api, answer.json()["id"])
+    body = body_of(ask(api, experiment_id, *attacks), 202)
+    return work_later(api, body["id"])
 
 
 def report_of(api: Api, experiment_id: str) -> dict[str, Any]:

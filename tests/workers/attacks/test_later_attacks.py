@@ -12,6 +12,7 @@ from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
 from models.values import ReclaimedUnit
+from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.people.keys import key_of
 from tests.api.service import Api, spec
@@ -100,10 +101,9 @@ def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, e
     federation = api.get(f"/v1/experiments/{ended}").json()["federation_id"]
     path = f"/v1/federations/{federation}/simulation"
     assert api.request("PUT", path, json={"simulation": "forbidden"}).status_code == 200
-    refused = ask(api, ended, ATTACK)
-    assert refused.status_code == 409
-    assert refused.json()["type"].endswith("/simulation-forbidden")
-    assert "the attack `cluster-membership`" in refused.json()["detail"]
+    problem = body_of(ask(api, ended, ATTACK), 409)
+    assert problem["type"].endswith("/simulation-forbidden")
+    assert "the attack `cluster-membership`" in problem["detail"]
     assert ask(api, ended, CANARIES).status_code == 202
 
 
