@@ -33,26 +33,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def make_context(tmp_path: Path, signing_key_file: Path) -> Callable[[Database], WorkerContext]:
-    """A worker of the CPU on a database, beside a broker in a folder."""
-
-    def make(database: Database) -> WorkerContext:
-        settings = Settings(
-            data_dir=tmp_path / "data",
-            database_url=database.url.render_as_string(hide_password=False),
-            broker_url=f"filesystem://{tmp_path / 'queue'}",
-            lease_seconds=LEASE_SECONDS,
-            signing_key_file=signing_key_file,
-        )
-        return WorkerContext(settings, database, Queue(settings), "cpu")
-
-    return make
-
-
-@pytest.fixture
-def context(database: Database, make_context: Callable[[Database], WorkerContext]) -> WorkerContext:
-    """A worker."""
-    return make_context(database)
+def context(database: Database, tmp_path: Path, signing_key_file: Path) -> WorkerContext:
+    """A worker of the CPU, beside a broker in a folder."""
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        database_url=database.url.render_as_string(hide_password=False),
+        broker_url=f"filesystem://{tmp_path / 'queue'}",
+        lease_seconds=LEASE_SECONDS,
+        signing_key_file=signing_key_file,
+    )
+    return WorkerContext(settings, database, Queue(settings), "cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +53,9 @@ def _not_stopping() -> Iterator[None]:
 
 
 @pytest.fixture
-def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """A service on SQLite."""
-    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
+def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    """A service on the database of the test."""
+    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
     with running_api(settings) as api:
         yield api
 

@@ -1,7 +1,7 @@
 """Two reports on the same data do not give away what one alone would suppress."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -330,14 +330,6 @@ SPEC = spec_with(
 )
 
 
-@pytest.fixture
-def on_sqlite(sqlite_url: str) -> Iterator[Database]:
-    """A database of the quicker kind: nothing here is about the database."""
-    database = Database(sqlite_url)
-    yield database
-    database.dispose()
-
-
 def _with(context: WorkerContext, **changes: Any) -> WorkerContext:
     settings = Settings(**{**context.settings.model_dump(exclude={"embedded"}), **changes})
     return WorkerContext(settings, context.database, context.queue, "cpu")
@@ -349,9 +341,8 @@ def _limits(database: Database, submitted: Submitted) -> str:
     return " ".join(report.document["limits"])
 
 
-def test_a_report_names_the_policy_under_which_it_was_admitted(on_sqlite, make_context, tmp_path):
-    database = on_sqlite
-    context = _with(make_context(database), sources_dir=tmp_path)
+def test_a_report_names_the_policy_under_which_it_was_admitted(database, context, tmp_path):
+    context = _with(context, sources_dir=tmp_path)
     (tmp_path / "people.csv").write_bytes(people(300))
     first = submit(database, SPEC, sources_dir=tmp_path)
     with database.write() as session:
@@ -372,11 +363,10 @@ def test_a_report_names_the_policy_under_which_it_was_admitted(on_sqlite, make_c
         assert stated in _limits(database, submitted)
 
 
-def test_a_worker_asks_the_map_for_what_was_admitted_before(on_sqlite, make_context, tmp_path):
-    database = on_sqlite
+def test_a_worker_asks_the_map_for_what_was_admitted_before(database, context, tmp_path):
     (tmp_path / "map.yaml").write_text("people.csv: [another]")
     (tmp_path / "people.csv").write_bytes(people(300))
-    context = _with(make_context(database), sources_dir=tmp_path, sources_map=tmp_path / "map.yaml")
+    context = _with(context, sources_dir=tmp_path, sources_map=tmp_path / "map.yaml")
     submitted = ran(database, context, SPEC, sources_dir=tmp_path)
     row = experiment_of(database, submitted)
     assert (row.status, row.status_reason) == ("failed", "invalid-data")

@@ -1,7 +1,6 @@
 """Erasing a federation: what tells of people goes, what was spent and signed stays."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from models.tables.base import Base
 from models.tables.federations import ErasedLedger
 from models.tables.ledger import Ledger
 from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
-from tests.api.service import Api, running_api, settings_for
+from tests.api.service import Api
 from tests.workers.epsilon_specs import by_record, central, local
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -30,14 +29,6 @@ ROWS = [
 CONTENT = "\n".join(["who,sex,x,y", *ROWS, ""]).encode()
 FEDERATION: dict[str, Any] = {"source": "table", "client_key": "who", "target": "y"}
 FAIRNESS = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 4}, "minimum_group_size": 2}
-
-
-@pytest.fixture
-def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """An API, with the settings of its workers; the test runs once on each kind of database."""
-    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as api:
-        yield api
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_
 from models.keys import create_key
 from models.keys import main as mark
 from tests.api.answers import body_of
-from tests.api.service import Api, running_api, settings_for
+from tests.api.service import Api
 from tests.workers.admission import spec_with
 from workers.context import WorkerContext
 from workers.proof.signing import announce_key
@@ -26,17 +25,11 @@ from workers.webhooks import encrypt_anew
 
 
 @pytest.fixture
-def key_file(tmp_path: Path) -> Path:
+def signing_key_file(tmp_path: Path) -> Path:
     path = tmp_path / "keys" / "signing.pem"
     path.parent.mkdir()
     assert main(["create", "--file", str(path)]) == 0
     return path
-
-
-@pytest.fixture
-def api(sqlite_url: str, tmp_path: Path, key_file: Path) -> Iterator[Api]:
-    with running_api(settings_for(sqlite_url, tmp_path, signing_key_file=key_file)) as api:
-        yield api
 
 
 def ran(api: Api, served: WorkerContext) -> str:
@@ -52,21 +45,21 @@ def verdict(api: Api, path: Path, experiment_id: str, trusted: list[PublicKey]) 
 
 
 def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
-    api: Api, served: WorkerContext, key_file: Path, tmp_path: Path
+    api: Api, served: WorkerContext, signing_key_file: Path, tmp_path: Path
 ) -> None:
     sweeper = Sweeper(api.settings, api.database, served.queue)
     old, before = served.signing_key.key_id, ran(api, served)
     rounding = served.signing_key.derived_secret(ROUNDING)
-    retired = rotate_key_file(key_file)
+    retired = rotate_key_file(signing_key_file)
     after = ran(api, served)
     new = served.signing_key
     assert new.key_id != old
     assert new.derived_secret(ROUNDING) == rounding, "the same counts would be rounded anew"
     assert SigningKey.from_pem(retired.read_bytes()).key_id == old
-    assert (os.stat(key_file).st_mode | os.stat(retired).st_mode) & 0o077 == 0
+    assert (os.stat(signing_key_file).st_mode | os.stat(retired).st_mode) & 0o077 == 0
     sweeper.tick()
     assert sweeper.key.key_id == new.key_id
-    trusted = public_keys_in(public_file(key_file).read_bytes())
+    trusted = public_keys_in(public_file(signing_key_file).read_bytes())
     assert [one.key_id for one in trusted] == [new.key_id, old]
     for id_ in (before, after):
         assert verdict(api, tmp_path / "bundle.zip", id_, trusted).verdict == "valid"
@@ -75,11 +68,13 @@ def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
     }
     assert (listed[new.key_id], listed[old] is None) == (None, False)
     assert sorted(listed.values(), key=str).count(None) == 2, "a key of each algorithm is in use"
-    rotate_key_file(key_file)
+    rotate_key_file(signing_key_file)
     assert served.signing_key.derived_secret(ROUNDING) == rounding, "of the third key"
 
 
-def test_what_a_leaked_key_signed_is_never_valid_again(api, served, key_file, tmp_path, capsys):
+def test_what_a_leaked_key_signed_is_never_valid_again(
+    api, served, signing_key_file, tmp_path, capsys
+):
     experiment, leaked = ran(api, served), served.signing_key
     other = api.key_with("admin", project="another")
     url = ["--database-url", api.settings.database_url]
@@ -112,18 +107,18 @@ def test_what_a_leaked_key_signed_is_never_valid_again(api, served, key_file, tm
 def test_secrets_are_encrypted_anew_all_or_none(api, tmp_path, capsys):
     body = {"url": "https://hooks.example.org/x", "events": ["experiment.finished"]}
     made = body_of(api.post("/v1/webhooks", json=body), 201)
-    key_file = api.settings.secrets_key_file
-    old = key_file.read_bytes()
+    signing_key_file = api.settings.secrets_key_file
+    old = signing_key_file.read_bytes()
     other = create_key(  # a second project, whose secret is replaced as well
         api.settings.database_url, project="another", scopes=["admin"], name="ops"
     )
     assert api.post("/v1/webhooks", json=body, key=str(other["key"])).status_code == 201
-    key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n" + old)
+    signing_key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n" + old)
     assert encrypt_anew(api.settings, api.database) == 2
-    key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
+    signing_key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
     assert api.post(f"/v1/webhooks/{made['id']}/rotate-secret").status_code == 200
     assert encrypt_anew(api.settings, api.database) == 2
-    key_file.write_bytes(old)
+    signing_key_file.write_bytes(old)
     with pytest.raises(SecretsKeyError):
         encrypt_anew(api.settings, api.database)
     for key in (api.key, str(other["key"])):

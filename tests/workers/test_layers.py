@@ -9,7 +9,6 @@ from api.services.report_evidence import evidence_of
 from fedaudit.ledger.columns import entry_of
 from fedaudit.reports.report import Report
 from fedaudit.reports.verification.verification import verify
-from models.database import Database
 from tests.workers.admission import (
     document_of,
     experiment_of,
@@ -70,9 +69,7 @@ OTHER_LAYERS: list[Any] = [
 ]
 
 
-def test_a_report_with_other_layers_is_found(sqlite_url: str, make_context: Any) -> None:
-    database = Database(sqlite_url)
-    context = make_context(database)
+def test_a_report_with_other_layers_is_found(database, context):
     submitted = ran(database, context, spec_with(**LAYERS, training__rounds=2))
     document = document_of(database, submitted)
     for layers in OTHER_LAYERS:
@@ -86,7 +83,6 @@ def test_a_report_with_other_layers_is_found(sqlite_url: str, make_context: Any)
         evidence = evidence_of(database, experiment_of(database, submitted), document)
         found = failed_checks(verify(evidence, trusted=[context.signing_key.public]))
         assert {"ledger.inputs", "report.signature"} <= found, layers
-    database.dispose()
 
 
 @pytest.mark.parametrize("ending", ["taken up", "failed"])

@@ -1,8 +1,6 @@
 """A gate on what a sweep costs is signed over every run of it, whenever cells are tried again."""
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ import workers.finish
 import workers.run_loop
 from infrastructure.queue import Queue
 from models.repositories import SweepRepository
-from tests.api.service import Api, running_api, settings_for, spec
+from tests.api.service import Api, spec
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -20,24 +18,6 @@ pytestmark = pytest.mark.both_databases
 FIXED = {"radius": 1, "clip": 0.5, "noise": "release"}
 ALIKE = {"tags": [["a"], ["b"], ["c"]]}
 SUM = "sweep_log_ratio_max"
-
-
-@pytest.fixture
-def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """A service of its own; the test runs once on each kind of database."""
-    with running_api(
-        settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
-    ) as one:
-        yield one
-
-
-@pytest.fixture
-def api_on_postgres(postgres_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """The same on Postgres alone: SQLite has one writer, so that nothing comes between."""
-    with running_api(
-        settings_for(postgres_url, tmp_path, signing_key_file=signing_key_file)
-    ) as one:
-        yield one
 
 
 def searched(api: Api) -> tuple[str, dict[str, Any]]:
@@ -82,8 +62,9 @@ def test_a_report_of_a_sweep_that_grew_meanwhile_is_made_again(api, monkeypatch)
     assert "the 5 runs that the sweep had when this report was signed" in report["verdict"]
 
 
-def test_nobody_tries_again_while_a_pass_is_being_stored(api_on_postgres, monkeypatch):
-    api = api_on_postgres
+# SQLite has one writer, so that nothing comes between.
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_nobody_tries_again_while_a_pass_is_being_stored(api, monkeypatch):
     path, cell = searched(api)
     worker, waiting = threading.get_ident(), threading.Event()
     hold, index = SweepRepository.hold, workers.finish.report_index

@@ -111,13 +111,23 @@ def everywhere(vector: Tensor) -> Tensor:
     return vector.expand(1, count(n), n)
 
 
+def refute_nothing(upload: Callable[..., Tensor], n: int, draw: Callable[..., Floats]) -> None:
+    """The attack on what `upload` makes of a start, an update and unit noise [1, uploads, n]."""
+    start, one, other = two_updates(n, apart=0.5)
+
+    def release(updated: Tensor) -> Release:
+        return lambda unit: upload(everywhere(start), everywhere(updated), unit)
+
+    noise = draw(SECRET, n=n, round_=1, counters=np.arange(count(n))[None])
+    survives(release(one), release(other), noise)
+
+
 # -- the attack ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("clip", [None, 0.125])
 @pytest.mark.parametrize(("n", "nu"), [(2, 5.0), (11, 3.0), (11, 30.0), (61, 5.0), (1000, 100.0)])
 def test_laplace_uploads_refute_no_guess(n: int, nu: float, clip: float | None) -> None:
-    start, one, other = two_updates(n, apart=0.5)
     sanitise = Sanitiser(
         n=n,
         noise_scale=column(nu / n),
@@ -125,17 +135,11 @@ def test_laplace_uploads_refute_no_guess(n: int, nu: float, clip: float | None) 
         radius_floor=column(1e-6),
         clip=None if clip is None else column(clip),
     )
-
-    def release(updated: Tensor) -> Release:
-        return lambda unit: sanitise(everywhere(start), everywhere(updated), unit)[0]
-
-    noise = unit_laplace(SECRET, n=n, round_=1, counters=np.arange(count(n))[None])
-    survives(release(one), release(other), noise)
+    refute_nothing(lambda *given: sanitise(*given)[0], n, unit_laplace)
 
 
 def test_laplace_uploads_layer_by_layer_refute_no_guess() -> None:
     sizes, n = (1, 10, 50), 61
-    start, one, other = two_updates(n, apart=0.5)
     parts = [
         Sanitiser(
             n=size,
@@ -147,41 +151,27 @@ def test_laplace_uploads_layer_by_layer_refute_no_guess() -> None:
         for size in sizes
     ]
     sanitise = LayerSanitiser(sizes, tuple(parts), clip=column(0.125))
-
-    def release(updated: Tensor) -> Release:
-        return lambda unit: sanitise(everywhere(start), everywhere(updated), unit)[0]
-
-    noise = unit_laplace(SECRET, n=n, round_=1, counters=np.arange(count(n))[None])
-    survives(release(one), release(other), noise)
+    refute_nothing(lambda *given: sanitise(*given)[0], n, unit_laplace)
 
 
 @pytest.mark.parametrize("n", [2, 11, 61, 1000])
 def test_gaussian_uploads_refute_no_guess(n: int) -> None:
-    start, one, other = two_updates(n, apart=0.5)
     gaussian = LocalGaussian(clip=column(0.25), noise_multiplier=column(8.0))
-
-    def release(updated: Tensor) -> Release:
-        return lambda unit: gaussian(everywhere(start), everywhere(updated), unit)[0]
-
-    noise = unit_gaussian(SECRET, n=n, round_=1, counters=np.arange(count(n))[None])
-    survives(release(one), release(other), noise)
+    refute_nothing(lambda *given: gaussian(*given)[0], n, unit_gaussian)
 
 
 @pytest.mark.parametrize("n", [2, 11, 61, 1000])
 def test_noised_sums_refute_no_guess(n: int) -> None:
     """All updates but one are known, as the definition of the guarantee allows."""
-    start, one, other = two_updates(n, apart=0.5)
     average = CentralGaussian(
         clip=column(0.25), noise_multiplier=column(2.0), denominators=column(20.0)
     )
     known = torch.from_numpy(np.random.default_rng(2).normal(size=(1, 1, n)))
 
-    def release(updated: Tensor) -> Release:
-        sums = known + (updated - start).double()
-        return lambda unit: average(everywhere(start), everywhere(sums), unit)
+    def upload(start: Tensor, updated: Tensor, unit: Tensor) -> Tensor:
+        return average(start, known + (updated - start).double(), unit)
 
-    noise = unit_gaussian(SECRET, n=n, round_=1, counters=np.arange(count(n))[None])
-    survives(release(one), release(other), noise)
+    refute_nothing(upload, n, unit_gaussian)
 
 
 class Known:

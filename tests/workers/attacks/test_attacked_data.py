@@ -1,16 +1,12 @@
 """What a run was trained with stays while an attack on it waits; one request is stored once."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 import api.routers.attacks as asking
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api, running_api, settings_for, spec
+from tests.api.service import Api, running_api, spec
 from tests.workers.attacks.attacked_service import (
     TABLE_FAIRNESS,
     ask,
@@ -22,14 +18,6 @@ from tests.workers.attacks.attacked_service import (
 
 ATTACK = {"kind": "membership"}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
-
-
-@pytest.fixture
-def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    """A service of its own; the test runs once on each kind of database."""
-    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as found:
-        yield found
 
 
 def trained(api: Api, federation: dict[str, Any], **changes: Any) -> str:
@@ -108,10 +96,9 @@ def test_an_artifact_that_somebody_deletes_ends_the_attack_with_its_reason(api, 
     assert looks.looked == []
 
 
-def test_two_equal_requests_at_once_are_one(database_url, tmp_path, signing_key_file, looks):
-    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
-    with running_api(settings) as one, running_api(settings) as other:
-        id_ = trained(one, upload(one, slope=1))
+def test_two_equal_requests_at_once_are_one(api, looks):
+    with running_api(api.settings) as other:
+        id_ = trained(api, upload(api, slope=1))
 
         def both(**options: Any) -> list[Any]:
             together = threading.Barrier(2)
@@ -121,14 +108,14 @@ def test_two_equal_requests_at_once_are_one(database_url, tmp_path, signing_key_
                 return ask(api, id_, ATTACK, **options)
 
             with ThreadPoolExecutor(2) as pool:
-                return list(pool.map(send, (one, other)))
+                return list(pool.map(send, (api, other)))
 
-        key = {"headers": {"Idempotency-Key": "once"}, "key": one.key}
+        key = {"headers": {"Idempotency-Key": "once"}, "key": api.key}
         first, second = both(**key)
         assert (first.status_code, second.status_code) == (202, 202), (first.text, second.text)
         assert first.json()["id"] == second.json()["id"]
-        assert later_of(one, id_, first.json()["id"])["number"] == 1
-        assert work_later(one, first.json()["id"])["status"] == "succeeded"
+        assert later_of(api, id_, first.json()["id"])["number"] == 1
+        assert work_later(api, first.json()["id"])["status"] == "succeeded"
         without_key = both()
         assert sorted(answer.status_code for answer in without_key) == [202, 409]
-        assert len(one.get(f"/v1/experiments/{id_}/attacks/later").json()["items"]) == 2
+        assert len(api.get(f"/v1/experiments/{id_}/attacks/later").json()["items"]) == 2
