@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from infrastructure.queue import Queue
 from models.repositories import AuditRepository
 from models.tables.experiments import PredictionAudit
 from tests.api.answers import body_of
 from tests.api.service import Api
 from tests.audits.tables import asking
-from workers.context import WorkerContext
+from tests.workers.serving import worker_of
 from workers.run_unit import run_unit
 
 
@@ -20,16 +19,11 @@ def row_of(api: Api, audit_id: str) -> PredictionAudit:
     return row
 
 
-def context_of(api: Api) -> WorkerContext:
-    """What a worker of the service has."""
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-
-
 def made(api: Api, **asked: Any) -> dict[str, Any]:
     """An audit that a worker has taken to its end."""
     found = body_of(api.post("/v1/audits", json=asking(**asked)), 202)
     assert found["status"] == "queued"
-    run_unit(context_of(api), row_of(api, found["id"]).unit_id)
+    run_unit(worker_of(api), row_of(api, found["id"]).unit_id)
     body: dict[str, Any] = api.get(f"/v1/audits/{found['id']}").json()
     return body
 

@@ -12,9 +12,10 @@ from pypdf import PdfReader
 from fedaudit_client import Client, ProblemError
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, served
-from tests.audits.service_audits import context_of, made, row_of
+from tests.audits.service_audits import made, row_of
 from tests.audits.tables import asking, people, write
 from tests.reports.page.weasyprint_here import needs_pango
+from tests.workers.serving import worker_of
 from workers.run_unit import run_unit
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
@@ -86,7 +87,7 @@ def test_the_client_asks_waits_and_takes_away(api: Api, sources: Path) -> None:
         assert client.submit_audit(spec, idempotency_key="asked")["id"] == submitted["id"]
         id_ = submitted["id"]
         worker = threading.Thread(
-            target=run_unit, args=(context_of(api), row_of(api, id_).unit_id), daemon=True
+            target=run_unit, args=(worker_of(api), row_of(api, id_).unit_id), daemon=True
         )
         worker.start()
         audit = client.wait_audit(id_)

@@ -10,8 +10,9 @@ from fedaudit.reports.sections.provenance import report_envelope
 from models.repositories import UnitRepository, fail_unit
 from models.values import ReclaimedUnit
 from tests.api.service import Api
-from tests.audits.service_audits import context_of, made, report_of, row_of
+from tests.audits.service_audits import made, report_of, row_of
 from tests.audits.tables import asking, audited, people, write
+from tests.workers.serving import worker_of
 from workers import audit_unit
 from workers.run_unit import run_unit
 
@@ -28,7 +29,7 @@ def test_the_service_reports_what_the_command_line_does(api: Api, sources: Path)
     for section in ("fairness", "utility", "data", "privacy", "guarantee", "verdict_parts", "spec"):
         assert served[section] == json.loads(json.dumps(here[section])), section
     envelope = report_envelope(served)
-    key = context_of(api).signing_key.public
+    key = worker_of(api).signing_key.public
     assert envelope.key_id == key.key_id
     assert key.verifies(envelope.signature, envelope.message)
     ratios = api.get(f"/v1/audits/{audit['id']}/report/readings/impact-ratio").json()
@@ -147,7 +148,7 @@ def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources:
     federation = api.post("/v1/federations", json=registration).json()["id"]
     with api.database.read() as session:
         [unit] = [one for one in UnitRepository(session).stale_waiting(-1) if one.kind == "profile"]
-    run_unit(context_of(api), unit.id)
+    run_unit(worker_of(api), unit.id)
     assert api.get(f"/v1/federations/{federation}").json()["status"] == "ready"
     asked = {"path": None, "id": federation, "client_key": "town"}
     limited = api.key_with("experiments:write")
@@ -187,7 +188,7 @@ def test_a_missing_file_is_refused_and_a_changed_one_fails(api: Api, sources: Pa
     write(sources, people(), "changing.csv")
     found = api.post("/v1/audits", json=asking(path="changing.csv")).json()
     write(sources, people(seed=9), "changing.csv")
-    run_unit(context_of(api), row_of(api, found["id"]).unit_id)
+    run_unit(worker_of(api), row_of(api, found["id"]).unit_id)
     audit = api.get(f"/v1/audits/{found['id']}").json()
     assert (audit["status"], audit["errors"][0]["pointer"]) == ("failed", "/path")
 
@@ -204,8 +205,8 @@ def test_a_lost_worker_fails_the_audit_and_an_error_is_tried_again(api, sources,
     assert row_of(api, first.id).status_reason == "worker-lost"
     with monkeypatch.context() as patched:
         patched.setattr(audit_unit, "sign_report", lambda *_: 1 / 0)
-        run_unit(context_of(api), second.unit_id)
+        run_unit(worker_of(api), second.unit_id)
     between = row_of(api, second.id)
     assert (between.status, between.report) == ("running", None)
-    run_unit(context_of(api), second.unit_id)
+    run_unit(worker_of(api), second.unit_id)
     assert row_of(api, second.id).status == "succeeded"

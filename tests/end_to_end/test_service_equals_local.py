@@ -11,14 +11,12 @@ from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.charts.report_charts import series_of
 from fedaudit.spec.parse import parse_spec
-from infrastructure.queue import Queue
 from models.database import Database
 from models.repositories import FairnessRepository, RoundRepository
 from tests.api.service import Api, running_api, settings_for
 from tests.training.specs import groups_spec
 from tests.training.test_methods import method_names
-from workers.context import WorkerContext
-from workers.run_unit import run_unit
+from tests.workers.serving import work
 
 ROUNDS = 12
 _EPSILON = {"noise_multiplier": 2.0, "clip": 1.0, "delta": 1e-4}
@@ -183,8 +181,7 @@ def both(request, sqlite_template, signing_key_file, tmp_path_factory):
     settings = settings_for(f"sqlite:///{database_file}", folder, signing_key_file=signing_key_file)
     with running_api(settings) as api:
         experiment_id = api.submit(spec)["id"]
-        context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-        run_unit(context, api.stored(experiment_id).unit_id)
+        work(api, experiment_id)
         assert api.stored(experiment_id).status == "succeeded"
         yield here, Served(api, experiment_id), api.database
 

@@ -1,10 +1,6 @@
 """Budgets: reserved at once or not at all, and booked as they were spent."""
 
 import math
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +10,7 @@ from models.database import Database
 from models.repositories import Budgets, FederationRepository
 from models.tables.ledger import FederationBudget
 from models.values import Budget, LeakageTerms
-from tests.models.rows import add_federation, add_project
+from tests.models.rows import add_federation, add_project, at_once
 
 _TERMS = LeakageTerms("adaptive", None)
 _LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": _TERMS}
@@ -36,12 +32,6 @@ def _reserve(database: Database, owner: tuple[str, str], experiment_id: str, amo
             owner[1], experiment_id=experiment_id, book="simulation", amount=amount, terms=_TERMS
         )
         return refusal is None
-
-
-def at_once(calls: Iterable[Callable[[], Any]]) -> list[Any]:
-    """The answers to calls that are made in threads of their own, in any order."""
-    with ThreadPoolExecutor(16) as pool:
-        return [one.result() for one in [pool.submit(call) for call in calls]]
 
 
 def _budget(database: Database, owner: tuple[str, str]) -> Budget:
@@ -80,9 +70,7 @@ def test_the_last_room_is_given_once_whichever_project_asks(database, projects):
         with database.write() as session:
             project_id = add_project(session, f"project-{number}")
             owners.append((project_id, add_federation(session, project_id)))
-    answers = at_once(
-        partial(_reserve, database, one, f"e{i}", 0.6) for i, one in enumerate(owners)
-    )
+    answers = at_once(lambda i: _reserve(database, owners[i], f"e{i}", 0.6), 6)
     assert sorted(answers) == [False] * 5 + [True]
     budget = _budget(database, owner)
     assert (budget.reserved, budget.total) == (0.6, 1.0)

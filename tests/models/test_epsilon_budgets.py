@@ -1,6 +1,5 @@
 """Budgets of epsilons: composed, never passed, and only of what can be composed."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,7 @@ from models.database import Database
 from models.repositories import Budgets
 from models.repositories.budgets.counting import EpsilonCost, EpsilonRefusal
 from models.values import Budget
-from tests.models.rows import add_federation, add_project
-from tests.models.test_budgets import at_once
+from tests.models.rows import add_federation, add_project, at_once
 
 ORDERS = np.array([2.0, 8.0, 64.0])
 ONE = np.array([1.0, 4.0, np.inf])
@@ -88,7 +86,7 @@ def test_epsilons_are_composed_at_the_delta_of_the_budget(database, owner):
 
 def test_the_last_room_is_given_once(database: Database, owner: tuple[str, str]) -> None:
     set_total(database, owner, price(8 * ONE, 1e-5))
-    answers = at_once(partial(reserve, database, owner, f"e{i}") for i in range(8))
+    answers = at_once(lambda i: reserve(database, owner, f"e{i}"), 8)
     assert answers.count(None) == 2
 
 

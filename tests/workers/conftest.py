@@ -13,6 +13,7 @@ from infrastructure.settings import Settings
 from models.database import Database
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import crash
+from tests.workers.serving import worker_of
 from workers.context import WorkerContext
 from workers.proof.signing import CheckpointClock
 
@@ -63,7 +64,7 @@ def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[A
 @pytest.fixture
 def served(api: Api) -> WorkerContext:
     """A worker of the same service."""
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    return worker_of(api)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from fedaudit.federations.load import RegisteredData
 from infrastructure.queue import Queue
 from models.tables.experiments import Unit
 from tests.api.service import Api
+from tests.workers.serving import worker_of
 from tests.workers.test_erasure import erase, register
-from workers.context import WorkerContext
 from workers.sweeper import Sweeper
 
 
@@ -29,7 +29,7 @@ class KilledError(BaseException):
 
 
 def test_no_receipt_is_signed_while_a_worker_reads_the_data(api, monkeypatch):
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    context = worker_of(api)
     sweeper, erased = Sweeper(api.settings, api.database, context.queue), list[str]()
 
     def erased_meanwhile(data: RegisteredData, fingerprint: str) -> None:

@@ -12,8 +12,7 @@ from fedaudit.reports.page.html import render
 from fedaudit.spec.parse import parse_spec
 from models.repositories import ReportRepository, SweepRepository
 from tests.api.service import Api, spec
-from workers.context import WorkerContext
-from workers.run_unit import run_unit
+from tests.workers.serving import work
 
 SEEDS = 3
 REPEATED = spec(
@@ -27,12 +26,6 @@ REPEATED = spec(
 )
 
 
-def worker(api: Api) -> WorkerContext:
-    from infrastructure.queue import Queue
-
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-
-
 def document(api: Api, id_: str) -> dict[str, Any]:
     with api.database.read() as session:
         report = ReportRepository(session, api.project_id).get(id_)
@@ -43,7 +36,7 @@ def test_the_report_speaks_of_all_seeds(api: Api) -> None:
     made = api.submit(REPEATED)
     [sweep] = api.get("/v1/sweeps").json()["items"]
     assert sweep["progress"]["cells"] == SEEDS
-    run_unit(worker(api), api.stored(made["id"]).unit_id)
+    work(api, made["id"])
     body = api.get(f"/v1/sweeps/{sweep['id']}").json()
     assert body["progress"]["statuses"] == {"succeeded": SEEDS}
     ids = [cell["experiment_id"] for cell in body["cells"]]
@@ -87,7 +80,6 @@ def _ignored(_: int) -> None:
 def test_a_worker_that_stops_and_goes_on_reports_the_same(api, monkeypatch):
     """The run that was asked for ends first, and its report waits for the others."""
     made = api.submit({**REPEATED, "training": {**REPEATED["training"], "rounds": 4}})
-    context, unit_id = worker(api), api.stored(made["id"]).unit_id
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
     flush = workers.run_loop.RunLoop._flush
     flushes = iter(range(100))
@@ -98,10 +90,10 @@ def test_a_worker_that_stops_and_goes_on_reports_the_same(api, monkeypatch):
             celery_state.should_stop = 0
 
     monkeypatch.setattr(workers.run_loop.RunLoop, "_flush", stopping)
-    run_unit(context, unit_id)
+    work(api, made["id"])
     assert api.stored(made["id"]).status == "running"
     celery_state.should_stop = None
-    run_unit(context, unit_id)
+    work(api, made["id"])
     assert document(api, made["id"])["repeats"]["metrics"]["validation_loss"]["n"] == SEEDS
 
 
@@ -111,7 +103,7 @@ def test_seeds_that_fail_are_missing_with_a_reason(api, monkeypatch):
         sweep, _ = SweepRepository(session, api.project_id).cell_of(made["id"]) or (None, None)
         cells = SweepRepository(session, api.project_id).cells(sweep.id)
     assert api.post(f"/v1/experiments/{cells[1].experiment.id}/cancel").status_code == 200
-    run_unit(worker(api), api.stored(made["id"]).unit_id)
+    work(api, made["id"])
     repeats = document(api, made["id"])["repeats"]
     assert repeats["seeds"] == [7, 9]
     assert repeats["reasons"]["seeds"].startswith("1 of 3 seeds have no report")

@@ -7,11 +7,9 @@ import pytest
 
 import workers.finish
 import workers.run_loop
-from infrastructure.queue import Queue
 from models.repositories import SweepRepository
 from tests.api.service import Api, spec
-from workers.context import WorkerContext
-from workers.run_unit import run_unit
+from tests.workers.serving import work
 
 pytestmark = pytest.mark.both_databases
 
@@ -33,10 +31,9 @@ def searched(api: Api) -> tuple[str, dict[str, Any]]:
     return f"/v1/sweeps/{made['id']}", first
 
 
-def work(api: Api, cell: dict[str, Any]) -> dict[str, Any]:
+def tried(api: Api, cell: dict[str, Any]) -> dict[str, Any]:
     """A worker's attempt at the cell; its report."""
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    run_unit(context, api.stored(cell["experiment_id"]).unit_id)
+    work(api, cell["experiment_id"])
     report: dict[str, Any] = api.get(f"/v1/experiments/{cell['experiment_id']}/report.json").json()
     return report
 
@@ -53,7 +50,7 @@ def test_a_report_of_a_sweep_that_grew_meanwhile_is_made_again(api, monkeypatch)
         return made
 
     monkeypatch.setattr(workers.run_loop, "report_of", report_of)
-    report = work(api, cell)
+    report = tried(api, cell)
     assert signed == ["pass", "fail"]
     assert report["gates"][0]["outcome"] == "fail"
     # With all rounds that this run might have played, which it then did not.
@@ -84,7 +81,7 @@ def test_nobody_tries_again_while_a_pass_is_being_stored(api, monkeypatch):
 
     monkeypatch.setattr(SweepRepository, "hold", held)
     monkeypatch.setattr(workers.finish, "report_index", indexed)
-    report = work(api, cell)
+    report = tried(api, cell)
     asking.join()
     assert report["gates"][0]["outcome"] == "pass"
     assert (answers[0].status_code, report["sweep"]["tries"]) == (409, 3)

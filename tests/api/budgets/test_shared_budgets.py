@@ -1,6 +1,5 @@
 """One budget per content: whoever registers it, and whichever clients its rows are dealt to."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api
 from tests.api.uploads import make_ready, parts, spec_of, upload
-from tests.models.test_budgets import at_once
+from tests.models.rows import at_once
 
 EPSILON = {
     "book": "release",
@@ -197,7 +196,7 @@ def test_two_projects_do_not_both_take_the_last_room(api_on_both: Api) -> None:
     owner = Project(api, "owner").register()
     projects = [owner, *(Project(api, f"project-{number}") for number in range(3))]
     assert owner.put(**LEAKAGE, total=1.5 * leaked(metric(), api)).status_code == 200
-    answers = at_once(partial(one.submit, metric()) for one in projects)
+    answers = at_once(lambda i: projects[i].submit(metric()), len(projects))
     assert sorted(one.status_code for one in answers) == [202, 409, 409, 409]
 
 

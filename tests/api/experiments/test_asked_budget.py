@@ -10,12 +10,10 @@ import pytest
 from fedaudit.reports.page.html import render
 from fedaudit.spec.experiment import document_hash
 from fedaudit.spec.parse import parse_spec
-from infrastructure.queue import Queue
 from tests.api.pages.browser import signed_in
 from tests.api.pages.test_new_experiment import typed
 from tests.api.service import Api, running_api, settings_for, spec
-from workers.context import WorkerContext
-from workers.run_unit import run_unit
+from tests.workers.serving import work
 
 ASKED = 3.0
 
@@ -38,8 +36,7 @@ def signing_api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iter
 
 
 def run(api: Api, experiment_id: str) -> None:
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    run_unit(context, api.stored(experiment_id).unit_id)
+    work(api, experiment_id)
     assert api.stored(experiment_id).status == "succeeded"
 
 

@@ -11,12 +11,12 @@ from sqlalchemy import Connection, event, select
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
-from infrastructure.queue import Queue
 from models.tables.experiments import Event, Experiment, Unit
 from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
-from workers.context import ProjectFiles, WorkerContext
+from tests.workers.serving import worker_of
+from workers.context import ProjectFiles
 from workers.flush import Loaded, load_cell
 
 WORST_CASE = 4.0
@@ -267,9 +267,10 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
     assert api.post("/v1/gates/evaluations", json={"experiment_id": before}).status_code == 200
     assert api.post(f"/v1/experiments/{before}/retry").status_code == 422
     row = api.stored(before)
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     with pytest.raises(InvalidInputError, match="/federation/standardise"):
-        load_cell(api.database, row, own=ProjectFiles(context, row.project_id), loaded=Loaded())
+        load_cell(
+            api.database, row, own=ProjectFiles(worker_of(api), row.project_id), loaded=Loaded()
+        )
 
 
 # -- how many statements submissions take: they must not grow with what was submitted before ------

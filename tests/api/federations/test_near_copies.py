@@ -4,11 +4,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from infrastructure.queue import Queue
 from models.tables.federations import Federation, RowSketch
 from tests.api.service import Api
 from tests.api.uploads import REGISTRATION, spec_of, upload
-from workers.context import WorkerContext
+from tests.workers.serving import worker_of
 from workers.run_unit import run_unit
 
 ROWS = [f"c{row % 60},{'a' if row % 2 else 'b'},{row},{7 * row % 101}" for row in range(3000)]
@@ -26,8 +25,7 @@ def register(api: Api, content: bytes, **options: Any) -> dict[str, Any]:
     with api.database.read() as session:
         row = session.get(Federation, found["id"])
         assert row is not None
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    run_unit(context, str(row.unit_id))
+    run_unit(worker_of(api), str(row.unit_id))
     shown = api.get(f"/v1/federations/{found['id']}", **options).json()
     assert shown["status"] == "ready", shown["reasons"]
     return dict(shown)

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from infrastructure.queue import Queue
 from models.repositories import (
     EventRepository,
     FederationRepository,
@@ -13,7 +12,7 @@ from models.repositories import (
 from tests.api.answers import body_of
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ATTACK
-from workers.context import WorkerContext
+from tests.workers.serving import worker_of
 from workers.run_unit import run_unit
 
 _TABLE = {"source": "table", "client_key": "who", "target": "y"}
@@ -25,16 +24,11 @@ TABLE_FAIRNESS = {
 ATTACKED = spec(attacks=[ATTACK], training={"rounds": 3})
 
 
-def work(api: Api, experiment_id: str) -> None:
-    """One attempt of a worker at the experiment's unit."""
-    run_unit(_context(api), api.stored(experiment_id).unit_id)
-
-
 def work_later(api: Api, later_id: str) -> dict[str, Any]:
     """One attempt of a worker at attacks on an ended experiment; the request as it then is."""
     with api.database.read() as session:
         row = LaterAttacksRepository(session, api.project_id).get(later_id)
-    run_unit(_context(api), row.unit_id)
+    run_unit(worker_of(api), row.unit_id)
     return later_of(api, row.experiment_id, later_id)
 
 
@@ -96,9 +90,5 @@ def upload(api: Api, *, slope: int) -> dict[str, Any]:
     with api.database.read() as session:
         found = FederationRepository(session, api.project_id).get(id_)
     assert found.unit_id is not None
-    run_unit(_context(api), found.unit_id)
+    run_unit(worker_of(api), found.unit_id)
     return {**_TABLE, "id": id_, "validation_fraction": 0.25}
-
-
-def _context(api: Api) -> WorkerContext:
-    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")

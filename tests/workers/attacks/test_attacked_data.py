@@ -7,14 +7,8 @@ from typing import Any
 import api.routers.attacks as asking
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, spec
-from tests.workers.attacks.attacked_service import (
-    TABLE_FAIRNESS,
-    ask,
-    later_of,
-    upload,
-    work,
-    work_later,
-)
+from tests.workers.attacks.attacked_service import TABLE_FAIRNESS, ask, later_of, upload, work_later
+from tests.workers.serving import work
 
 ATTACK = {"kind": "membership"}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}

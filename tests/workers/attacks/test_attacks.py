@@ -11,7 +11,8 @@ from fedaudit.spec.parse import parse_spec
 from models.repositories import UnitRepository
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
-from tests.workers.attacks.attacked_service import ATTACKED, events_of, report_of, work
+from tests.workers.attacks.attacked_service import ATTACKED, events_of, report_of
+from tests.workers.serving import work
 
 
 def test_the_service_finds_what_is_found_here(api: Api, looks: Looks) -> None:

@@ -24,9 +24,9 @@ from tests.workers.attacks.attacked_service import (
     give_back,
     later_of,
     report_of,
-    work,
     work_later,
 )
+from tests.workers.serving import work
 from workers.sweeper import Expiry
 
 CANARIES = {"kind": "canaries", "unit": "client", "count": 10}
