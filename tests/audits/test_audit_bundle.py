@@ -22,8 +22,9 @@ from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID
 from models.tables.experiments import PredictionAudit
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, served, settings_for
-from tests.audits.service_audits import context_of, made
+from tests.audits.service_audits import made
 from tests.audits.tables import people, write
+from tests.workers.serving import worker_of
 
 GATES = [{"figure": "equalized_odds_difference", "op": "le", "value": 0.5}]
 Change = Callable[[dict[str, Any]], Any]
@@ -60,7 +61,7 @@ def _verify(source: str, **options: Any) -> int:
 
 def test_the_command_verifies_a_bundle_and_says_what_it_does_not(api, audit, tmp_path, capsys):
     key_file, path = tmp_path / "key.pem", tmp_path / "bundle.zip"
-    key_file.write_text(context_of(api).signing_key.public.pem)
+    key_file.write_text(worker_of(api).signing_key.public.pem)
     with fetched(api, audit, tmp_path):
         pass
     with zipfile.ZipFile(path) as archive:
@@ -143,7 +144,7 @@ def _metric(report: dict[str, Any], name: str) -> dict[str, Any]:
     ],
 )
 def test_an_altered_figure_is_found(api, evidence, change, finding):
-    key, thief = context_of(api).signing_key, SigningKey.generate()
+    key, thief = worker_of(api).signing_key, SigningKey.generate()
     assert verify(evidence, trusted=[key.public]).verdict == VALID
     altered = copy.deepcopy(evidence.report)
     change(altered)
@@ -159,7 +160,7 @@ def test_an_altered_figure_is_found(api, evidence, change, finding):
 
 
 def test_what_no_check_recomputes_is_found_by_the_signature(api: Api, evidence: Evidence) -> None:
-    key, thief = context_of(api).signing_key, SigningKey.generate()
+    key, thief = worker_of(api).signing_key, SigningKey.generate()
     altered = copy.deepcopy(evidence.report)
     altered["data"]["rows"] += 1
     found = verify(replace(evidence, report=altered), trusted=[key.public])
@@ -201,7 +202,7 @@ def test_a_ledger_that_came_with_an_audit_is_refused(evidence: Evidence, tmp_pat
 def test_every_kind_of_audit_agrees_with_itself(api, sources, tmp_path, asked):
     write(sources, people(seed=5), "kinds.csv")
     with fetched(api, made(api, path="kinds.csv", **asked), tmp_path) as evidence:
-        found = verify(evidence, trusted=[context_of(api).signing_key.public])
+        found = verify(evidence, trusted=[worker_of(api).signing_key.public])
     assert (found.verdict, [one for one in found.checks if one.outcome != "pass"]) == (VALID, [])
 
 
@@ -216,7 +217,7 @@ def test_both_databases_keep_what_an_audit_leaves(database_url, signing_key_file
         listed = api.get("/v1/audits").json()["items"]
         assert [one["id"] for one in listed] == [again["id"], audit["id"]]
         key, _ = api.get("/v1/signing-keys").json()["items"]
-        assert key["key_id"] == context_of(api).signing_key.key_id
+        assert key["key_id"] == worker_of(api).signing_key.key_id
         with fetched(api, audit, tmp_path) as evidence:
             assert verify(evidence, trusted=evidence.keys).verdict == VALID
         checked = api.get(f"/v1/audits/{audit['id']}/report/verification").json()
