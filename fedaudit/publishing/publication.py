@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.publishing.declared_ledgers import declared_facts, declared_figures
 from fedaudit.publishing.later_found import LaterFound, later_found
-from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
+from fedaudit.reports.charts.report_charts import FIGURES as BY_ROUND
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
 from fedaudit.reports.page.html import render, render_declared
 from fedaudit.reports.readings import facts
@@ -110,7 +110,9 @@ def privacy_section(report: Mapping[str, Any], figure: str) -> str:
         case "formal":
             if not is_in_force(report):
                 return "privacy_not_in_force"
-            conditional = condition_of(report, figure) is not None
+            # Where losses ended the run early, the epsilon of all planned rounds is proven.
+            early = figure == "epsilon_max" and report["privacy"].get("epsilon_planned") is not None
+            conditional = early or condition_of(report, figure) is not None
             return "privacy_conditional" if conditional else "privacy"
         case _:
             assert_never(kind)

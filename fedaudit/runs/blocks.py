@@ -1,13 +1,12 @@
 """What a block of rounds leaves, and where it goes: ledger entries, figures, published counts."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 import numpy as np
 
-from fedaudit.arrays import Floats, Ints, Ints32
+from fedaudit.arrays import Floats, Ints, Ints32, finite
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, gaps_between, scored_rows
 from fedaudit.fairness.noised_counts import (
@@ -18,25 +17,23 @@ from fedaudit.fairness.noised_counts import (
     Rounder,
     bounded_counts,
 )
-from fedaudit.ledger.columns import ledger_lines
-from fedaudit.ledger.encoding import Row
+from fedaudit.ledger.columns import columns_of_rows, ledger_columns
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
-from fedaudit.privacy.count_release import CountRelease
+from fedaudit.privacy.count_release import CountRelease, IntegerDraws, drawn_integers
 from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.privacy.mechanisms.registry import why_unbounded
-from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
-from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.charts.report_charts import Series, series_of
 from fedaudit.reports.sections.held_out_privacy import is_secret
 from fedaudit.reports.sections.noised_counts import WITHHELD
-from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntry
+from fedaudit.runs.ledger_writer import RecordedRounds
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
-from fedaudit.stored import FairnessRow, RoundRow
+from fedaudit.stored import FairnessRow, KeyedDigest, LedgerRow, RoundRow
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds, RoundColumns
 
 _REPORT = 0
@@ -192,7 +189,7 @@ def figures_of_rounds(
             "selection_loss": _at(played.selection_losses, place),
             "validation_loss": _at(played.validation_losses, place),
             "accuracy": _at(played.accuracies, place),
-            "separation": _finite(separated[at]),
+            "separation": finite(separated[at]),
             "leakage_median": inputs.leakage(medians[at]) if in_leakage else None,
             "leakage_max": inputs.leakage(most[at]) if in_leakage else None,
             "epsilon_max": run.ledger.largest_epsilon(most[at]),
@@ -259,11 +256,7 @@ def _why_no_cost(inputs: MechanismParameters) -> str:
 
 def _at(values: Floats | None, place: int) -> float | None:
     """The figure at a place; None where there is none, or none that is finite."""
-    return None if values is None or place < 0 else _finite(float(values[place]))
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    return None if values is None or place < 0 else finite(float(values[place]))
 
 
 _TOGETHER = 128
@@ -274,7 +267,7 @@ _TOGETHER = 128
 class Block:
     """Everything that a sink keeps of some rounds of one run."""
 
-    ledger: Sequence[WrittenEntry]
+    ledger: Sequence[LedgerRow]
     rounds: Sequence[RoundRow]
     fairness: Sequence[FairnessRow]
 
@@ -286,7 +279,7 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
     run, all that are left. `reported`: with these rounds the run came to its end, and its report
     is made next; the held-out people are charged for it before anything of them is published.
     """
-    ledger: list[WrittenEntry] = []
+    ledger: list[LedgerRow] = []
     rounds: list[RoundRow] = []
     fairness: list[FairnessRow] = []
     for part in _parts(run, played):
@@ -323,9 +316,9 @@ def _parts(run: Run, played: PlayedRounds) -> Iterator[RoundColumns]:
             begin = end
 
 
-def _record_interrupted(run: Run, *, up_to: int | None) -> list[WrittenEntry]:
+def _record_interrupted(run: Run, *, up_to: int | None) -> list[LedgerRow]:
     """The entries of interrupted rounds; those above `up_to` are left for later."""
-    written: list[WrittenEntry] = []
+    written: list[LedgerRow] = []
     waiting = run.interrupted_rounds
     while waiting and (up_to is None or waiting[0].round <= up_to):
         charged = waiting.pop(0)
@@ -355,10 +348,10 @@ class RunSink(Protocol):
     def write(self, block: Block) -> None:
         """Keep what the next rounds left behind."""
 
-    def hashed_rows(self) -> Iterable[Row]:
+    def digests(self) -> Iterable[KeyedDigest]:
         """What the ledger hash takes in of every entry, in their order."""
 
-    def entries_of_round(self, round_: int) -> Sequence[LedgerEntry]:
+    def rows_of_round(self, round_: int) -> Sequence[LedgerRow]:
         """The ledger's entries of one round, repeats included."""
 
 
@@ -368,7 +361,7 @@ class MemorySink:
     def __init__(self, ledger_context: LedgerContext) -> None:
         """`ledger_context`: that of the run."""
         self._account = ledger_context
-        self._written: list[WrittenEntry] = []
+        self._ledger: list[LedgerRow] = []
         self.rounds: list[RoundRow] = []
         """The figures of each round."""
         self.fairness: list[FairnessRow] = []
@@ -377,27 +370,28 @@ class MemorySink:
     # What these do is said in `RunSink`.
 
     def write(self, block: Block) -> None:
-        self._written += block.ledger
+        self._ledger += block.ledger
         self.rounds += block.rounds
         self.fairness += block.fairness
 
-    def hashed_rows(self) -> Iterator[Row]:
-        return (written.hashed for written in self._written)
+    def digests(self) -> Iterator[KeyedDigest]:
+        return (row.keyed_digest for row in self._ledger)
 
-    def entries_of_round(self, round_: int) -> list[LedgerEntry]:
-        return [entry for entry in self.entries if entry.round == round_]
+    def rows_of_round(self, round_: int) -> list[LedgerRow]:
+        return [row for row in self._ledger if row.round == round_]
 
     # -- what the files of a run are made from ----------------------------------------------------
 
     @property
     def entries(self) -> list[LedgerEntry]:
         """The ledger, in its order."""
-        return [written.entry for written in self._written]
+        found = columns_of_rows(self._ledger)
+        return [entry for columns in found for entry in columns.entries()]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """One line per round, observer and subject, as the service's privacy ledger gives them."""
-        for entry in self.entries:
-            yield from ledger_lines(entry, self._account.subjects)
+        for columns in columns_of_rows(self._ledger):
+            yield from ledger_columns([columns], self._account.subjects).lines()
 
     def series(self) -> Series:
         """The public figures of each round, for the report's page."""

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder, Row, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import LedgerEntry, Outcome, report_entry
+from fedaudit.ledger.rows import LedgerEntry, Outcome, report_entry, row_of
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
+from fedaudit.stored import LedgerRow
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
 
 _RELEASED, _REFUSED, _WITHHELD = (
@@ -90,26 +91,11 @@ _NO_COMPOSITIONS: Mapping[Observer, Ints32] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class WrittenEntry:
-    """An entry and its place in the hash chain."""
-
-    entry: LedgerEntry
-    digest: bytes
-    link: bytes
-
-    @property
-    def hashed(self) -> Row:
-        """What the ledger hash takes in of it."""
-        entry = self.entry
-        return entry.round, entry.release, entry.subject_kind, entry.observer, self.digest
-
-
-@dataclass(frozen=True, eq=False)
 class RecordedRounds:
     """The entries of rounds, and the totals after each of them."""
 
-    written: Sequence[Sequence[WrittenEntry]]
-    """By round, an entry against each observer."""
+    written: Sequence[Sequence[LedgerRow]]
+    """By round, an entry against each observer, in its place in the hash chain."""
     most: Ints
     """[rounds]: the most releases of any subject, against any observer."""
     median: Floats
@@ -247,7 +233,7 @@ class LedgerWriter:
             interrupted=True,
         )
 
-    def record_report(self) -> list[WrittenEntry]:
+    def record_report(self) -> list[LedgerRow]:
         """The entry that charges the held-out people for the report, behind the last round.
 
         Empty where their counts get no noise, or where it was written before: the noise that was
@@ -342,8 +328,8 @@ class LedgerWriter:
             clusters=newest,
         )
 
-    def _chained(self, entry: LedgerEntry, digest: bytes) -> WrittenEntry:
+    def _chained(self, entry: LedgerEntry, digest: bytes) -> LedgerRow:
         self.head = link(self.head, digest, entry.clusters)
         self.entries += 1
         self.last_round = entry.round
-        return WrittenEntry(entry, digest, self.head)
+        return row_of(entry, digest=digest, link=self.head)

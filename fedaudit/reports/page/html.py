@@ -20,16 +20,19 @@ from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_picture
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.line_chart import Series
-from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.charts.report_charts import Series, charts_of
 from fedaudit.reports.gates.gate_results import COSTS
-from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
+from fedaudit.reports.page.attack_tables import (
+    BASIS_WORDS,
+    LaterAttempts,
+    attack_tables,
+    false_alarm_chance,
+)
 from fedaudit.reports.page.fairness_tables import fairness_tables
-from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.few_people import least_people
+from fedaudit.reports.sections.fairness import least_people
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows

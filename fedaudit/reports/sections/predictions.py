@@ -14,7 +14,7 @@ from pydantic import Field
 from fedaudit.arrays import Floats
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.ledger.bundle import Evidence
-from fedaudit.reports.checks import Check, agrees, check, shown, unchecked
+from fedaudit.reports.checks import MALFORMED, Check, agrees, check, shown, unchecked
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.outcome_words import words_checks
@@ -318,6 +318,22 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
             "Rows without a value of an attribute are in no group, and count for the accuracy of "
             "everybody alone."
         )
+    drawn = "Intervals count clients, whose rows belong together, and take the model as it is."
+    if material.client_count is None:
+        drawn = (
+            "Intervals count rows one by one, as if no two belonged to the same person or "
+            "institution: where several do, they are too narrow. Name a client key then."
+        )
+    base = audit.fairness.rounded_to
+    counts = (
+        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}; "
+        "accuracy over all rows is exact. This is rounding and no noise with an epsilon."
+    )
+    if base is None:
+        counts = (
+            "Rates of larger groups are exact: the counts behind them can be worked out, and what "
+            "remains of the total bounds the counts of the suppressed groups."
+        )
     return [
         *found,
         "The figures say how truth and prediction compare, group by group. They do not say why, "
@@ -325,30 +341,9 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
         "Among many groups the largest gap is wide by chance alone; its interval holds for all "
         "pairs together.",
         *comparison_limits(audit.fairness),
-        _drawn_limit(material),
-        _counts_limit(material.audit.fairness.rounded_to),
+        drawn,
+        counts,
     ]
-
-
-def _drawn_limit(material: AuditMaterial) -> str:
-    if material.client_count is None:
-        return (
-            "Intervals count rows one by one, as if no two belonged to the same person or "
-            "institution: where several do, they are too narrow. Name a client key then."
-        )
-    return "Intervals count clients, whose rows belong together, and take the model as it is."
-
-
-def _counts_limit(base: int | None) -> str:
-    if base is None:
-        return (
-            "Rates of larger groups are exact: the counts behind them can be worked out, and what "
-            "remains of the total bounds the counts of the suppressed groups."
-        )
-    return (
-        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}; "
-        "accuracy over all rows is exact. This is rounding and no noise with an epsilon."
-    )
 
 
 def _data(material: AuditMaterial) -> AuditData:
@@ -402,7 +397,7 @@ def _group_checks(found: AuditEvidence) -> Iterator[Check]:
             for section in found.report["fairness"]
             for text in _wrong_gaps(section, exact=exact)
         ]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+    except MALFORMED:
         wrong = ["the report lacks figures, or has them malformed"]
     yield check(
         "report.gaps",
@@ -443,13 +438,13 @@ AUDIT: tuple[_Audited, ...] = (
             statement=NO_GUARANTEE,
             reasons=dict.fromkeys(("label", "mechanism", "unit", "adjacency", "delta"), UNKNOWN),
         ),
-        lambda found: iter([agrees(found.report, "guarantee.kind", "none")]),
+        lambda found: [agrees(found.report, "guarantee.kind", "none")],
         lambda _: [NO_GUARANTEE],
     ),
     _Audited(
         "provenance",
         _provenance,
-        lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+        lambda found: [spec_hash_check(found.evidence, found.report)],
         no_limits,
     ),
     _Audited("predictions", _predictions, _group_checks, _prediction_limits),

@@ -1,9 +1,9 @@
 """The section `utility`: how well the model predicts, beside a constant prediction."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, assert_never, get_args
 
+from fedaudit.arrays import finite
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD
 from fedaudit.fairness.noised_counts import (
@@ -34,7 +34,13 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import NO_INTERVALS, ConstantComparison, judge_comparison, over_constant
+from fedaudit.utility import (
+    MIN_CLIENTS,
+    NO_INTERVALS,
+    ConstantComparison,
+    judge_comparison,
+    over_constant,
+)
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -344,10 +350,10 @@ def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
 def _exact(material: ScoredMaterial) -> dict[str, Any]:
     result = material.result
     values: dict[str, Any] = {
-        "validation_loss": _finite(result.validation_loss),
-        "selection_loss": _finite(result.selection_loss),
-        "accuracy": _finite(result.accuracy),
-        "start_loss": _finite(result.start_loss),
+        "validation_loss": finite(result.validation_loss),
+        "selection_loss": finite(result.selection_loss),
+        "accuracy": finite(result.accuracy),
+        "start_loss": finite(result.start_loss),
     }
     reasons = {name: _NOT_FINITE for name, value in values.items() if value is None}
     values["prediction_share_interval"] = None
@@ -391,7 +397,7 @@ def _compared(material: ScoredMaterial) -> ConstantComparison | str:
     found = material.result.against_constant
     if found is None:
         return _NOT_SCORED
-    return _NOT_FINITE if _finite(material.result.validation_loss) is None else found
+    return _NOT_FINITE if finite(material.result.validation_loss) is None else found
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
@@ -469,10 +475,6 @@ def _judgement(
     return judged
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _utility_checks(found: RunEvidence) -> Iterator[Check]:
     report, totals = found.report, found.totals
     said = value_at(report, "utility", "rounds")
@@ -504,6 +506,7 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
             "own choices."
         )
+    found += _missed_kinds(material)
     match result.stopped_by:
         case "rounds" | "patience" | "budget" | "audit":
             return found
@@ -515,6 +518,24 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             ]
         case _:
             assert_never(result.stopped_by)
+
+
+_MISSED = 0.025
+"""The chance at which an interval at 95 % misses on one side."""
+
+
+def _missed_kinds(material: ReportMaterial) -> Iterator[str]:
+    """What no interval of a gain can know."""
+    compared, fairness = material.result.against_constant, material.spec.fairness
+    clients = 0 if compared is None else len(compared.rows)
+    if fairness.intervals is None or fairness.noise is not None or clients < MIN_CLIENTS:
+        return
+    share = 100 * (1 - _MISSED ** (1 / clients))
+    yield (
+        f"Intervals of gains know clients like the {clients} that were scored. A kind of client "
+        f"that makes up {share:.2g} % of all is missing among these with a chance of "
+        f"{_MISSED:.1%}, a rarer one with a larger chance: how the model serves it shows nowhere."
+    )
 
 
 UTILITY = Section[ReportMaterial, RunEvidence](
