@@ -421,6 +421,8 @@ class DisclosureDecision:
     """Attributes whose groups are too near to those of earlier reports."""
     sets: Sequence[Sequence[DisclosedRows]]
     """What is to be remembered, under each of the numberings."""
+    disclosures: Mapping[str, Disclosure]
+    """Which groups of each attribute may be reported."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -467,7 +469,7 @@ class ScoredGroups:
                     every |= {each.key: each for own in sets.values() for each in own}
                 remembered.append(tuple(every.values()))
             if not found:
-                return DisclosureDecision(frozenset(hidden), remembered)
+                return DisclosureDecision(frozenset(hidden), remembered, decided)
             hidden |= found
             hidden |= {
                 name for name, parts in fairness.combinations.items() if hidden.intersection(parts)
