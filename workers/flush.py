@@ -22,7 +22,7 @@ from fedaudit.ledger.ledger_context import (
     build_metric_context,
     rebuild_ledger_context,
 )
-from fedaudit.ledger.rows import LedgerEntry, charges_report, row_of
+from fedaudit.ledger.rows import LedgerEntry, charges_report
 from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey, subjects_hash
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -108,7 +108,7 @@ class DatabaseSink:
     # These methods are documented in `RunSink`.
 
     def write(self, block: Block) -> None:
-        self._ledger.insert(*self._owner, [row_of(**vars(one)) for one in block.ledger])
+        self._ledger.insert(*self._owner, [row for one in block.ledger for row in one.rows()])
         self._rounds.insert(*self._owner, block.rounds)
         FairnessRepository(self._session).insert(*self._owner, block.fairness)
 
@@ -407,7 +407,7 @@ def charge_interrupted_rounds(
         training=np.arange(len(names), dtype=np.int32),
     )
     recorded = [ledger.record_interrupted(lost) for lost in interrupted]
-    rows = [row_of(**vars(one)) for lost in recorded for entries in lost.written for one in entries]
+    rows = [row for lost in recorded for row in lost.written.rows()]
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)
     return len(interrupted)

@@ -155,14 +155,14 @@ def repeat_run(
     at_once = 1
     if not trainer.active:
         ended_at_once = record_block(run, PlayedRounds(), last=True, reported=True)
-        rows += [written.hashed for written in ended_at_once.ledger]
+        rows += [row for written in ended_at_once.ledger for row in written.hashed()]
     while trainer.active:
         progressed()
         began = monotonic()
         [records] = trainer.advance(at_once).values()
         ended = not trainer.active
         block = record_block(run, records, last=ended, reported=ended)
-        rows += [written.hashed for written in block.ledger]
+        rows += [row for written in block.ledger for row in written.hashed()]
         run.ledger.check_totals(trainer.releases(0))
         if monotonic() - began < _SHORT_SECONDS:
             at_once = min(2 * at_once, _MOST_AT_ONCE)

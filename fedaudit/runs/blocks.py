@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, assert_never
 
 import numpy as np
@@ -18,7 +19,7 @@ from fedaudit.fairness.noised_counts import (
     Rounder,
     bounded_counts,
 )
-from fedaudit.ledger.columns import ledger_lines
+from fedaudit.ledger.columns import ledger_columns
 from fedaudit.ledger.encoding import Row
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
@@ -32,7 +33,7 @@ from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.line_chart import Series, series_of
 from fedaudit.reports.sections.held_out_privacy import is_secret
 from fedaudit.reports.sections.noised_counts import WITHHELD
-from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntry
+from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntries
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
@@ -180,8 +181,9 @@ def figures_of_rounds(
     of_attribute = {one.round: one for one in fairness} if len(groups) == 1 else {}
     noised = run.spec.fairness.noise is not None
     sizes, separated = played.cluster_sizes.tolist(), played.separation.tolist()
-    medians, most = recorded.median.tolist(), recorded.most.tolist()
-    in_leakage = inputs.cost_kind == "leakage"
+    most, leakages = recorded.most.tolist(), [(None, None)] * len(played)
+    if inputs.cost_kind == "leakage":
+        leakages = inputs.leakages(np.stack([recorded.median, recorded.most], axis=1)).tolist()
     columns = zip(
         played.round.tolist(), played.place.tolist(), played.collapsed.tolist(), strict=True
     )
@@ -193,8 +195,8 @@ def figures_of_rounds(
             "validation_loss": _at(played.validation_losses, place),
             "accuracy": _at(played.accuracies, place),
             "separation": _finite(separated[at]),
-            "leakage_median": inputs.leakage(medians[at]) if in_leakage else None,
-            "leakage_max": inputs.leakage(most[at]) if in_leakage else None,
+            "leakage_median": leakages[at][0],
+            "leakage_max": leakages[at][1],
             "epsilon_max": run.ledger.largest_epsilon(most[at]),
         }
         values |= _gaps_of_round(groups, of_attribute.get(round_), reasons)
@@ -274,7 +276,7 @@ _TOGETHER = 128
 class Block:
     """Everything that a sink keeps of some rounds of one run."""
 
-    ledger: Sequence[WrittenEntry]
+    ledger: Sequence[WrittenEntries]
     rounds: Sequence[RoundRow]
     fairness: Sequence[FairnessRow]
 
@@ -286,14 +288,13 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
     run, all that are left. `reported`: with these rounds the run came to its end, and its report
     is made next; the held-out people are charged for it before anything of them is published.
     """
-    ledger: list[WrittenEntry] = []
+    ledger: list[WrittenEntries] = []
     rounds: list[RoundRow] = []
     fairness: list[FairnessRow] = []
     for part in _parts(run, played):
         ledger += _record_interrupted(run, up_to=int(part.round[0]))
         recorded = run.ledger.record_rounds(part)
-        for of_round in recorded.written:
-            ledger += of_round
+        ledger.append(recorded.written)
         validated, found = part.validated, []
         if part.counts and len(validated):
             shown = run.disclosures_of(part.round[validated].tolist())
@@ -323,14 +324,14 @@ def _parts(run: Run, played: PlayedRounds) -> Iterator[RoundColumns]:
             begin = end
 
 
-def _record_interrupted(run: Run, *, up_to: int | None) -> list[WrittenEntry]:
+def _record_interrupted(run: Run, *, up_to: int | None) -> list[WrittenEntries]:
     """The entries of interrupted rounds; those above `up_to` are left for later."""
-    written: list[WrittenEntry] = []
+    written: list[WrittenEntries] = []
     waiting = run.interrupted_rounds
     while waiting and (up_to is None or waiting[0].round <= up_to):
         charged = waiting.pop(0)
         recorded = run.ledger.record_interrupted(charged)
-        written += recorded.written[0]
+        written.append(recorded.written)
         _follow_clusters(run, charged.subjects[np.newaxis], recorded)
     return written
 
@@ -345,7 +346,7 @@ def _follow_clusters(
         subjects,
         clusters=recorded.clusters,
         releases=recorded.releases,
-        price=run.ledger.inputs.leakage,
+        price=run.ledger.inputs.leakages,
     )
 
 
@@ -368,7 +369,7 @@ class MemorySink:
     def __init__(self, ledger_context: LedgerContext) -> None:
         """`ledger_context`: that of the run."""
         self._account = ledger_context
-        self._written: list[WrittenEntry] = []
+        self._written: list[WrittenEntries] = []
         self.rounds: list[RoundRow] = []
         """The figures of each round."""
         self.fairness: list[FairnessRow] = []
@@ -382,7 +383,7 @@ class MemorySink:
         self.fairness += block.fairness
 
     def hashed_rows(self) -> Iterator[Row]:
-        return (written.hashed for written in self._written)
+        return chain.from_iterable(written.hashed() for written in self._written)
 
     def entries_of_round(self, round_: int) -> list[LedgerEntry]:
         return [entry for entry in self.entries if entry.round == round_]
@@ -392,12 +393,12 @@ class MemorySink:
     @property
     def entries(self) -> list[LedgerEntry]:
         """The ledger, in its order."""
-        return [written.entry for written in self._written]
+        return [entry for written in self._written for entry in written.entries.entries()]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """One line per round, observer and subject, as the service's privacy ledger gives them."""
-        for entry in self.entries:
-            yield from ledger_lines(entry, self._account.subjects)
+        for written in self._written:
+            yield from ledger_columns([written.entries], self._account.subjects).lines()
 
     def series(self) -> Series:
         """The public figures of each round, for the report's page."""

@@ -80,24 +80,23 @@ def played(
 
 def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
     ledger = writer()
-    [written] = ledger.record_rounds(played(1, [0, 1])).written
+    written = [*ledger.record_rounds(played(1, [0, 1])).written.rows()]
     refused, withheld = int(Outcome.REFUSED), int(Outcome.WITHHELD)
     outcomes = [int(Outcome.RELEASED), refused, withheld]
-    written = [*written, *ledger.record_rounds(played(2, [0, 1, 2], outcomes)).written[0]]
+    written += ledger.record_rounds(played(2, [0, 1, 2], outcomes)).written.rows()
     assert ledger.totals[:3].tolist() == [2, 1, 0]
-    assert [one.entry.releases.tolist() for one in written] == [[1, 1], [2, 1, 0]]
+    assert [one.releases.tolist() for one in written] == [[1, 1], [2, 1, 0]]
     assert (ledger.spending.refusals, ledger.spending.withheld) == (1, 1)
     assert (ledger.entries, ledger.last_round) == (2, 2)
     assert ledger.head == written[-1].link
-    links = [(one.digest, one.entry.clusters, one.link) for one in written]
+    links = [(one.digest, one.clusters, one.link) for one in written]
     assert first_broken_link(ID, links) is None
 
 
 def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:
     ledger = writer()
     subjects = np.array([0, 3], dtype=np.int32)
-    [[written]] = ledger.record_interrupted(PlannedRound(4, 1, subjects)).written
-    entry = written.entry
+    [entry] = ledger.record_interrupted(PlannedRound(4, 1, subjects)).written.rows()
     assert (entry.round, entry.release, entry.interrupted) == (4, 1, True)
     assert entry.outcomes.tolist() == [Outcome.RELEASED, Outcome.RELEASED]
     assert np.isnan(entry.radii).all()
@@ -139,9 +138,9 @@ def test_who_is_not_charged_against_an_observer_has_no_line_in_its_entry() -> No
     model, server = ledger.ledger_context.observers
     none, one = [0] * len(groups), [1] * len(groups)
     charged = played(1, groups, None, {model: one, server: none})
-    [[of_model, of_server]] = ledger.record_rounds(charged).written
-    assert of_model.entry.subjects.tolist() == groups
-    assert of_server.entry.subjects.tolist() == []
+    of_model, of_server = ledger.record_rounds(charged).written.rows()
+    assert of_model.subjects.tolist() == groups
+    assert of_server.subjects.tolist() == []
 
 
 def test_totals_that_differ_from_trainings_stop_the_run() -> None:
