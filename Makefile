@@ -156,6 +156,7 @@ REPRODUCED ?= reproduced
 reproduce: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.reproductions.played_sweeps --data $(DATA) --out $(REPRODUCED) $(SWEEPS)
 	$(PYTHON) -m benchmarks.reproductions.drawn_figures
+	$(PYTHON) -m benchmarks.reproductions.side_by_side --write
 	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 400
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7
@@ -163,4 +164,4 @@ reproduce: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30 \
 		--client-keys zip --empty-cluster keep
 	$(PYTHON) -m benchmarks.reproductions.record_personalised --data $(DATA) --seeds 5
-	$(PYTHON) -m benchmarks.reproductions.income_task --data $(DATA) --seeds 10
+	$(PYTHON) -m benchmarks.reproductions.income_task --data $(DATA) --seeds 10 --write

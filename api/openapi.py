@@ -12,40 +12,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.http.problems import MEDIA_TYPE, Problem
-from api.schemas.experiments import (
-    AttacksRequest,
-    ExperimentEvent,
-    ProjectedEpsilon,
-    SweepTableBody,
-)
-from api.schemas.federations import (
-    BudgetSetting,
-    ErasureRequest,
-    Profile,
-    ProposalRequest,
-    SimulationSetting,
-    SpecProposalRequest,
-)
-from api.schemas.people import (
-    EnvelopeBody,
-    KeyRequest,
-    SignOffRequest,
-    WebhookChange,
-    WebhookRequest,
-)
-from api.schemas.reports import GatesRequest
+from api.schemas.experiments import ExperimentEvent, ProjectedEpsilon
+from api.schemas.federations import Profile
+from api.schemas.people import EnvelopeBody
 from fedaudit import __version__
-from fedaudit.reports.audit_report import AuditReport
-from fedaudit.reports.declared.declared_report import DeclaredReport
-from fedaudit.reports.readings.readings import READINGS
-from fedaudit.reports.report import Report
-from fedaudit.spec.audits import AuditSpec
 from fedaudit.spec.base import STANDS_FOR
-from fedaudit.spec.declared_ledgers import LedgerTerms, ReservationRequest, RoundsRequest
-from fedaudit.spec.disclosure import DisclosurePolicy
-from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.registration import Registration
-from fedaudit.spec.sweeps import SweepSpec
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -78,46 +49,19 @@ its request in `X-Request-ID`, by the client's own id where it sent one of 8 to 
 and `.`, `_`, `~`, `-`."""
 API_VERSION = "1.0.0"
 """Of the interface, whatever the software's: docs/versions.md says what changes which number."""
-_SENT: tuple[type[BaseModel], ...] = (
-    AuditSpec,
-    ExperimentSpec,
-    SweepSpec,
-    Registration,
-    BudgetSetting,
-    SimulationSetting,
-    ErasureRequest,
-    DisclosurePolicy,
-    SpecProposalRequest,
-    ProposalRequest,
-    GatesRequest,
-    KeyRequest,
-    SignOffRequest,
-    AttacksRequest,
-    WebhookRequest,
-    WebhookChange,
-    LedgerTerms,
-    RoundsRequest,
-    ReservationRequest,
-)
 _CONSTANT: dict[str, Any] = json.loads(Path(__file__).with_name("document.json").read_text("utf-8"))
-EXAMPLES = {model: _CONSTANT["examples"][model.__name__] for model in _SENT}
-"""Every model of a body that is sent, with a body that can be sent as it is."""
-_READ: tuple[type[BaseModel], ...] = (
-    Problem,
-    Report,
-    AuditReport,
-    DeclaredReport,
-    SweepTableBody,
-    EnvelopeBody,
-    Profile,
-    ProjectedEpsilon,
-    ExperimentEvent,
-    *(one.schema for one in READINGS.values() if isinstance(one.schema, type)),
+EXAMPLES: dict[type[BaseModel], Any] = {}
+"""Every model of a body that is sent, with a body that can be sent as it is; routes add theirs."""
+_READ: dict[type[BaseModel], None] = dict.fromkeys(
+    (EnvelopeBody, Profile, ProjectedEpsilon, ExperimentEvent)
 )
+"""Models of answers that no route returns as one; routes add those that they refer to."""
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, str]:
-    """A reference to one of the schemas that `install` adds."""
+    """A reference to the model's schema, which `install` adds to the document."""
+    if model not in EXAMPLES:
+        _READ[model] = None
     return {"$ref": _REFERENCE.format(model=model.__name__)}
 
 
@@ -160,6 +104,7 @@ def located(status: int, description: str, what: str, **more: Any) -> Responses:
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a body that the route reads itself, with the model's example."""
+    EXAMPLES[model] = _CONSTANT["examples"][model.__name__]
     described = {"schema": schema_of(model), "example": EXAMPLES[model]}
     return {"requestBody": {"required": True, "content": {"application/json": described}}}
 

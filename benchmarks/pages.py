@@ -28,6 +28,10 @@ def write(name: str, table: str, *, page: str) -> None:
 def write_measured(name: str, *tables: str) -> None:
     """The same on the page of performance, with what they were measured on."""
     found = machine()
-    tight = [re.sub(r" *\| *", "|", one.strip()).replace(" to ", "–") for one in tables]
     on = f"{found['processor']} ({found['cpu_capability']}), load {os.getloadavg()[1]:.1f}"
-    write(name, "\n\n".join((*tight, on)), page=PERFORMANCE)
+    write(name, "\n\n".join((*map(tight, tables), on)), page=PERFORMANCE)
+
+
+def tight(table: str) -> str:
+    """A table without spaces around its bars, and with dashes in its intervals."""
+    return re.sub(r" *\| *", "|", table.strip()).replace(" to ", "–")

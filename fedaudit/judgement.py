@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+_LOSS = "loss"
 NEARLY_CONSTANT = "one outcome is predicted for nearly all rows, so equal rates mean nothing"
+OF_OUTCOME = "right predictions of the favourable outcome"
 _NEARLY = ((0.99, 0.5), (0.9, 0.1))
 """A share of rows with one and the same prediction, and how often at least, for it, what is
 predicted otherwise must be as frequent as what happens otherwise: a rare outcome that is predicted
@@ -48,14 +50,10 @@ def judge_model(
     """
     if _is_nearly_constant(prediction_share, outcome_share):
         return Judgement(True, NEARLY_CONSTANT)
-    named = "accuracy_over_baseline"
+    named = "accuracy"
     if threshold != 0.5:
         named = f"right decisions, which count as the threshold of {threshold:g} weighs errors,"
-    gains = {
-        named: accuracy,
-        "loss_under_baseline": loss,
-        "right predictions of the favourable outcome": outcome,
-    }
+    gains = {named: accuracy, _LOSS: loss, OF_OUTCOME: outcome}
     known = {name: one for name, one in gains.items() if one is not None}
     first = [one for one in (accuracy, loss) if one is not None] or list(known.values())
     if not first:
@@ -71,7 +69,7 @@ def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
     for name, one in known.items():
         if not one.gain > 0:
             return f"by {name} the model is no better than always giving the same answer"
-        if not one.shown and name != "loss_under_baseline":
+        if not one.shown and name != _LOSS:
             return _not_shown(name)
     return None if any(one.shown for one in first) else _not_shown(next(iter(known)))
 
@@ -79,7 +77,7 @@ def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
 def _not_shown(name: str) -> str:
     return (
         "the model may be no better than always giving the same answer: the 95% interval of its "
-        f"gain in {name.removesuffix('_over_baseline')} reaches 0"
+        f"gain in {name} reaches 0"
     )
 
 

@@ -14,6 +14,8 @@ from fedaudit.arrays import Floats, Ints16, Ints32
 
 Key = tuple[int, int, str, str]
 """Round, release, subject kind and observer of a ledger entry."""
+KeyedDigest = tuple[int, int, str, str, bytes]
+"""The key of an entry and its digest: what the ledger hash takes in of it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,6 +49,11 @@ class LedgerRow:
         """What no two rows of a ledger have in common, and rows are ordered by; the parts of one
         that was tampered with may have other types."""
         return self.round, self.release, self.subject_kind, self.observer
+
+    @property
+    def keyed_digest(self) -> KeyedDigest:
+        """What the ledger hash takes in of it."""
+        return *self.key, self.digest
 
 
 @dataclass(frozen=True, kw_only=True)

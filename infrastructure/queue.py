@@ -27,7 +27,7 @@ _PRODUCER_TIMEOUT_SECONDS = 1.0
 
 
 class QueueUnavailableError(Exception):
-    """The broker cannot be reached; what was to be published stays in the outbox."""
+    """The broker cannot be reached; what was to be published stays unpublished."""
 
 
 def queue_name(device: str) -> str:

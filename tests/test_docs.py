@@ -13,6 +13,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from benchmarks.reproductions.kept_sweeps import KEPT
+from benchmarks.reproductions.side_by_side import PAGE, SUMMARIES
 from docs.reference import PAGES, commands
 from fedaudit.cli.main import app
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
@@ -105,14 +107,24 @@ def test_a_page_names_all_that_it_is_about(page: str) -> None:
     assert not [name for name in NAMED[page] if f"`{name}`" not in written]
 
 
-@pytest.mark.parametrize("path", [DOCS / "usefulness.md", DOCS / "evidence/performance.md"])
-def test_figures_are_written_by_their_command(path: Path) -> None:
-    marked = re.compile(r"<!--begin:(\S+)-->\n(.*?)<!--end:\1-->", re.DOTALL)
-    parts = marked.split(path.read_text("utf-8"))
+_MARKED = re.compile(r"<!--begin:(\S+)-->\n(.*?)<!--end:\1-->", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", ["usefulness.md", "evidence/performance.md", "evidence/income-task.md"]
+)
+def test_figures_are_written_by_their_command(page: str) -> None:
+    parts = _MARKED.split((DOCS / page).read_text("utf-8"))
     assert not any(line.startswith("|") for line in "".join(parts[::3]).splitlines())
     for name in parts[1::3]:
         written = (ROOT / name.replace(".", "/")).with_suffix(".py").read_text("utf-8")
         assert re.search(rf'write(_measured)?\("{name}"', written)
+
+
+def test_the_reproductions_tables_are_those_of_what_is_kept() -> None:
+    written = _MARKED.split((DOCS / PAGE).read_text("utf-8"))
+    made = {name: f"{summary(ROOT / KEPT)}\n" for name, summary in SUMMARIES.items()}
+    assert dict(zip(written[1::3], written[2::3], strict=True)) == made
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: str(path.relative_to(ROOT)))

@@ -42,17 +42,13 @@ log = structlog.get_logger()
 _MAX_REASONS = 100
 
 
-class ProfileRun(ClaimedUnit):
+class ProfileRun(ClaimedUnit[Federation]):
     """The federation of one claimed unit."""
 
-    def _work(self) -> None:
-        log.info("profile claimed", attempt=self._claim.attempts)
-        with self._context.database.read() as session:
-            row = self._federations(session).of_unit(self._claim.unit_id)
-        if row is None:
-            # It was deleted or registered anew in the meantime.
-            self._writer.write(lambda session: self._finish(session, "done"))
-            return
+    def _start(self, session: Session) -> Federation | None:
+        return self._federations(session).of_unit(self._claim.unit_id)
+
+    def _carry_out(self, row: Federation) -> None:
         # Imported here because it loads pyarrow.
         from fedaudit.federations.load import RegisteredData
 
@@ -81,12 +77,10 @@ class ProfileRun(ClaimedUnit):
             disclosed.set_profile_cuts(row.fingerprint, cuts)
             if sketch is not None:
                 NearCopyRepository(session).add(row.id, sketch)
-        self._finish(session, "done")
 
     def _reject(self, session: Session, federation_id: str, reasons: list[dict[str, str]]) -> None:
         federations = self._federations(session)
         federations.set_rejected(federation_id, reasons, unit_id=self._claim.unit_id)
-        self._finish(session, "done")
 
     def _fail(self, session: Session, detail: str) -> None:
         federations = self._federations(session)
@@ -95,7 +89,6 @@ class ProfileRun(ClaimedUnit):
             message = "profiling failed through no fault of the data; upload or register it again"
             reason = {"pointer": "", "message": message}
             federations.set_rejected(row.id, [reason], unit_id=self._claim.unit_id)
-        self._finish(session, "failed", error=detail)
 
     def _federations(self, session: Session) -> FederationRepository:
         return FederationRepository(session, self._claim.project_id)
@@ -130,15 +123,10 @@ _MAX_FAULTS = 100
 _LEFT = "the audit failed through no fault of the data; ask for it again"
 
 
-class AuditRun(ClaimedUnit):
+class AuditRun(ClaimedUnit[PredictionAudit]):
     """The audit of one claimed unit."""
 
-    def _work(self) -> None:
-        log.info("audit claimed", attempt=self._claim.attempts)
-        row = self._writer.write(self._start)
-        if row is None:
-            self._writer.write(lambda session: self._finish(session, "done"))
-            return
+    def _carry_out(self, row: PredictionAudit) -> None:
         try:
             report, key = self._report(row)
         except InvalidInputError as error:
@@ -153,7 +141,6 @@ class AuditRun(ClaimedUnit):
             )
         else:
             self._writer.write(lambda session: self._succeed(session, row, report, key))
-            log.info("audit done", audit_id=row.id)
 
     def _start(self, session: Session) -> PredictionAudit | None:
         audits = self._audits(session)
@@ -216,20 +203,17 @@ class AuditRun(ClaimedUnit):
     ) -> None:
         use_key(session, key)
         self._audits(session).succeed(row.id, report, report_hash=report_hash(report))
-        self._finish(session, "done")
 
     def _refuse(
         self, session: Session, row: PredictionAudit, reason: str, faults: list[dict[str, Any]]
     ) -> None:
         self._audits(session).fail(row.id, reason, faults)
-        self._finish(session, "done")
 
     def _fail(self, session: Session, detail: str) -> None:
         audits = self._audits(session)
         row = audits.of_unit(self._claim.unit_id)
         if row is not None:
             audits.fail(row.id, "worker-error", [{"pointer": "", "message": _LEFT}])
-        self._finish(session, "failed", error=detail)
 
     def _audits(self, session: Session) -> AuditRepository:
         return AuditRepository(session, self._claim.project_id)

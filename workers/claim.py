@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from time import monotonic, sleep
-from typing import Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -166,8 +166,8 @@ def go_on(context: WorkerContext, lease: Lease) -> None:
         raise StopAskedError
 
 
-class ClaimedUnit(ABC):
-    """A unit that this worker holds: run to its end, or given back."""
+class ClaimedUnit(ABC, Generic[T]):
+    """A unit that this worker holds: run to its end, or given back. `T`: what it is to do."""
 
     def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
         self._context = context
@@ -178,18 +178,27 @@ class ClaimedUnit(ABC):
 
     def run(self) -> None:
         """Take the unit to its end, or give it back when the worker must stop."""
+        log.info("unit claimed", kind=self._claim.kind, attempt=self._claim.attempts)
         try:
-            self._work()
+            # None where it was deleted, or has ended, in the meantime.
+            if found := self._writer.write(self._start):
+                self._carry_out(found)
+            self._writer.write(lambda session: self._finish(session, "done"))
+            log.info("unit done", kind=self._claim.kind)
         except StopAskedError:
             self._give_back()
 
     @abstractmethod
-    def _work(self) -> None:
-        """Take the unit to its end. Raises StopAskedError."""
+    def _start(self, session: Session) -> T | None:
+        """What is to be done, which has begun; nothing where it has ended."""
+
+    @abstractmethod
+    def _carry_out(self, found: T) -> None:
+        """Take it to its end. Raises StopAskedError."""
 
     @abstractmethod
     def _fail(self, session: Session, detail: str) -> None:
-        """End the unit after its last attempt failed."""
+        """End what the unit was to do, after its last attempt failed."""
 
     def give_up(self, error: Exception) -> None:
         """After a worker error: the unit waits for another attempt, or fails permanently."""
@@ -198,9 +207,13 @@ class ClaimedUnit(ABC):
             if self._claim.attempts < self._claim.max_attempts:
                 self._writer.write(self._release_apart)
             else:
-                self._writer.write(lambda session: self._fail(session, detail))
+                self._writer.write(partial(self._fail_for_good, detail=detail))
         except (LeaseLostError, DatabaseAwayError) as lost:
             log.warning("could not give the unit back", error=type(lost).__name__)
+
+    def _fail_for_good(self, session: Session, detail: str) -> None:
+        self._fail(session, detail)
+        self._finish(session, "failed", error=detail)
 
     @property
     def _own(self) -> ProjectFiles:

@@ -1,6 +1,6 @@
 """Sign what a report claims, after it was verified as a stranger would verify it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fedaudit.ledger.bundle import Evidence
@@ -24,17 +24,16 @@ def signed_claims(
     report: dict[str, Any],
     key: SigningKey,
     *,
-    spec: Mapping[str, Any],
     hashed: str,
     progressed: Callable[[], None],
 ) -> list[dict[str, Any]]:
     """The report's claims in signed bundles. Its ledger is read as it is stored, and everything is
-    computed anew, but for the checkpoint, which this process is about to sign. `spec`: as it is
-    stored; `hashed`: the report's hash."""
+    computed anew, but for the checkpoint, which this process is about to sign. `hashed`: the
+    report's hash."""
     ledger = experiment.run.ledger
     evidence = Evidence(
         experiment_id=experiment.id,
-        spec=spec,
+        spec=experiment.row.spec,
         names=ledger.ledger_context.subjects,
         report=report,
         checkpoints=[experiment.ledger_checkpoint("succeeded").sign(key).as_dict()],

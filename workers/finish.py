@@ -89,10 +89,8 @@ def report_of(
     progressed: Progressed = unfollowed,
 ) -> FinishedReport:
     """The signed report of a finished run, with its claims. `progressed` is called between
-    parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows, LookupError
-    where the experiment is gone."""
+    parts. Raises FiguresDisagreeError if fairness figures do not follow from the rows."""
     with database.read() as session:
-        row = ExperimentRepository(session, experiment.project_id).existing(experiment.id)
         material = report_material(
             experiment.run,
             result,
@@ -100,7 +98,7 @@ def report_of(
             device=device,
             backend=backend,
             key_id=key.key_id,
-            disclosure_policy=parse_disclosure_policy(row.disclosure or {}),
+            disclosure_policy=parse_disclosure_policy(experiment.row.disclosure or {}),
         )
         material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
         begun = RunLogRepository(session).begun(experiment.id)
@@ -114,9 +112,7 @@ def report_of(
     run, of_claims = None if begun is None else begun.run, ClaimsKey(key).public.key_id
     signed = sign_report(document, key, claims_key_id=of_claims, run=run)
     hashed = report_hash(signed)
-    claims = signed_claims(
-        database, experiment, signed, key, spec=row.spec, hashed=hashed, progressed=progressed
-    )
+    claims = signed_claims(database, experiment, signed, key, hashed=hashed, progressed=progressed)
     return FinishedReport(signed, hashed, claims, material, key)
 
 

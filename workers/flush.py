@@ -10,20 +10,19 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from fedaudit.federations.agreement import check_agreement
 from fedaudit.federations.federation import DataKey, Federation, data_key
-from fedaudit.federations.load import load_federation
+from fedaudit.federations.load import check_agreement, load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.columns import batches, entry_of
-from fedaudit.ledger.encoding import Row, genesis, salt_hash
+from fedaudit.ledger.columns import batches
+from fedaudit.ledger.encoding import genesis
 from fedaudit.ledger.ledger_context import (
     LedgerContext,
     build_metric_context,
     rebuild_ledger_context,
 )
-from fedaudit.ledger.rows import LedgerEntry, charges_report
-from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey, subjects_hash
+from fedaudit.ledger.rows import charges_report
+from fedaudit.ledger.statements import WORKER, Checkpoint, PublicKey
 from fedaudit.privacy.accounting.privacy_events import REPORT, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.blocks import Block
@@ -33,6 +32,7 @@ from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
+from fedaudit.stored import KeyedDigest, LedgerRow
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlannedRound
 from models.database import Database, Dialect
@@ -49,19 +49,18 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment
 from workers.context import ProjectFiles
-from workers.proof.signing import witness_of_resumed
+from workers.proof.signing import witness_of_resumed, writer_checkpoint
 
 log = structlog.get_logger()
 
 
 @dataclass
 class RunningExperiment:
-    """A run that is stored under a project."""
+    """A run that is stored."""
 
+    row: Experiment
+    """As it was when its worker took it up."""
     run: Run
-    project_id: str
-    spec_hash: str
-    subjects_hash: str
     witness: str
     """What its signatures witness: DATABASE if its ledger began with rows that no verified worker's
     signature covers, else WORKER."""
@@ -71,22 +70,16 @@ class RunningExperiment:
     @property
     def id(self) -> str:
         """Its id."""
-        return self.run.experiment_id
+        return self.row.id
+
+    @property
+    def project_id(self) -> str:
+        """Its project's."""
+        return self.row.project_id
 
     def ledger_checkpoint(self, status: str) -> Checkpoint:
         """The state of its ledger, to be signed."""
-        ledger = self.run.ledger
-        return Checkpoint(
-            experiment_id=self.id,
-            status=status,
-            entries=ledger.entries,
-            last_round=ledger.last_round,
-            chain_head=ledger.head.hex(),
-            spec_hash=self.spec_hash,
-            subjects_hash=self.subjects_hash,
-            witness=self.witness,
-            salt_hash=None if ledger.salt is None else salt_hash(ledger.salt),
-        )
+        return writer_checkpoint(self.row, self.run.ledger, status=status, witness=self.witness)
 
 
 ROUND_COMPLETED = "round.completed"
@@ -108,16 +101,15 @@ class DatabaseSink:
     # These methods are documented in `RunSink`.
 
     def write(self, block: Block) -> None:
-        self._ledger.insert(*self._owner, [row for one in block.ledger for row in one.rows()])
+        self._ledger.insert(*self._owner, block.ledger)
         self._rounds.insert(*self._owner, block.rounds)
         FairnessRepository(self._session).insert(*self._owner, block.fairness)
 
-    def hashed_rows(self) -> Iterator[Row]:
+    def digests(self) -> Iterator[KeyedDigest]:
         return self._ledger.digests(self._id)
 
-    def entries_of_round(self, round_: int) -> list[LedgerEntry]:
-        rows = self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
-        return [entry_of(row) for row in rows]
+    def rows_of_round(self, round_: int) -> list[LedgerRow]:
+        return self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
 
 
 def store_totals(
@@ -211,9 +203,6 @@ class Pace:
         self._seconds_per_round = seconds / max(1, rounds)
 
 
-_PAGE = 500
-
-
 @dataclass
 class Loaded:
     """What the experiments of a unit have in common."""
@@ -298,6 +287,7 @@ def resume_experiment(
                 interrupted=bool(interrupted),
             )
     return RunningExperiment(
+        row=row,
         run=Run(
             experiment_id=row.id,
             name=row.name,
@@ -307,9 +297,6 @@ def resume_experiment(
             rounds_done=0 if checkpoint is None else checkpoint.round,
             interrupted_rounds=interrupted,
         ),
-        project_id=row.project_id,
-        spec_hash=row.spec_hash,
-        subjects_hash=subjects_hash(ledger_context.subjects),
         witness=witness,
         checkpoint=None if checkpoint is None else checkpoint.data,
     )
@@ -351,10 +338,9 @@ def stored_ledger(
 def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> LedgerAudit:
     """Read and check all stored rows; the ledger takes the cluster of each client's newest upload
     and its refusals from them."""
-    stored, after = LedgerRepository(session), None
     names = ledger.ledger_context.subjects
     audit = LedgerAudit(experiment_id, names, watch=(), salt=ledger.salt)
-    while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
+    for rows in LedgerRepository(session).blocks(experiment_id):
         for some in batches(rows):
             audit.read(some)
         for row in rows:
@@ -363,7 +349,6 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
             if row.observer == ledger.ledger_context.observers[0]:
                 ledger.spending.count_refused(row.subjects, row.outcomes)
-        after = rows[-1].key
     return audit
 
 
@@ -407,7 +392,7 @@ def charge_interrupted_rounds(
         training=np.arange(len(names), dtype=np.int32),
     )
     recorded = [ledger.record_interrupted(lost) for lost in interrupted]
-    rows = [row for lost in recorded for row in lost.written.rows()]
+    rows = [row for lost in recorded for row in lost.written]
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)
     return len(interrupted)

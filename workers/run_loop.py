@@ -167,9 +167,7 @@ class RunLoop:
         if experiment.id not in self._taken_up:
             return self._draw(session, experiment, rounds)
         budgets = self._budgets(session, experiment)
-        stored = ExperimentRepository(session, experiment.project_id).get(experiment.id)
-        assert stored is not None
-        with announcing_low(budgets, stored.federation_id):
+        with announcing_low(budgets, experiment.row.federation_id):
             return self._draw(session, experiment, rounds)
 
     def _draw(

@@ -1,5 +1,7 @@
 """One unit of work: claimed, run to its end, or given back."""
 
+from typing import Any
+
 import structlog
 from sqlalchemy.orm import Session
 
@@ -70,7 +72,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> bool:
     return True
 
 
-class UnitRun(ClaimedUnit):
+class UnitRun(ClaimedUnit[list[Experiment]]):
     """The experiments of one claimed unit."""
 
     def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
@@ -81,9 +83,8 @@ class UnitRun(ClaimedUnit):
         self._stored: set[str] = set()
         """The experiments that may have begun before."""
 
-    def _work(self) -> None:
-        log.info("unit claimed", attempt=self._claim.attempts)
-        running = [found for row in self._open_rows() if (found := self._take_up(row))]
+    def _carry_out(self, found: list[Experiment]) -> None:
+        running = [one for row in found if (one := self._take_up(row))]
         if running:
             # Imports torch, which a worker that only refuses bad data need not load.
             from workers.run_loop import RunLoop
@@ -94,28 +95,22 @@ class UnitRun(ClaimedUnit):
                 ids = " ".join(one.id for one in group)
                 with structlog.contextvars.bound_contextvars(experiment_id=ids):
                     RunLoop(self._context, self._lease, self._writer, group).play()
-        self._writer.write(lambda session: self._finish(session, "done"))
-        log.info("unit done")
 
-    def _open_rows(self) -> list[Experiment]:
+    def _start(self, session: Session) -> list[Experiment]:
         """The unit's experiments to run, in their order, now `running`."""
-
-        def start(session: Session) -> list[Experiment]:
-            experiments, open_ = self._experiments(session), set[str]()
-            for row in experiments.of_unit(self._claim.unit_id):
-                if row.status == "cancelling":
-                    self._end(session, row, "cancelled-by-caller")
-                elif row.status not in ENDED:
-                    open_.add(row.id)
-            begun = experiments.start_each(open_)
-            self._stored = LedgerRepository(session).begun(open_)
-            rows = [row for row in experiments.of_unit(self._claim.unit_id) if row.id in open_]
-            # Last: who holds a log's lock waits for no row.
-            new, key = [row for row in rows if row.id in begun], self._context.signing_key
-            enter_runs(session, new, signed=self._stored, key=key)
-            return rows
-
-        return self._writer.write(start)
+        experiments, open_ = self._experiments(session), set[str]()
+        for row in experiments.of_unit(self._claim.unit_id):
+            if row.status == "cancelling":
+                self._end(session, row, "cancelled-by-caller")
+            elif row.status not in ENDED:
+                open_.add(row.id)
+        begun = experiments.start_each(open_)
+        self._stored = LedgerRepository(session).begun(open_)
+        rows = [row for row in experiments.of_unit(self._claim.unit_id) if row.id in open_]
+        # Last: who holds a log's lock waits for no row.
+        new, key = [row for row in rows if row.id in begun], self._context.signing_key
+        enter_runs(session, new, signed=self._stored, key=key)
+        return rows
 
     def _take_up(self, row: Experiment) -> RunningExperiment | None:
         """The experiment ready to run; None where its data cannot be used, in which case it has
@@ -155,7 +150,6 @@ class UnitRun(ClaimedUnit):
     def _fail(self, session: Session, detail: str) -> None:
         for row in self._experiments(session).of_unit(self._claim.unit_id):
             self._end(session, row, "worker-error", detail)
-        self._finish(session, "failed", error=detail)
 
     def _end(
         self, session: Session, row: Experiment, reason: str, detail: str | None = None
@@ -171,7 +165,7 @@ class UnitRun(ClaimedUnit):
         return ExperimentRepository(session, self._claim.project_id)
 
 
-_KINDS: dict[UnitKind, type[ClaimedUnit]] = {
+_KINDS: dict[UnitKind, type[ClaimedUnit[Any]]] = {
     "run": UnitRun,
     "profile": ProfileRun,
     "audit": AuditRun,

@@ -1,4 +1,4 @@
-"""`python -m workers.sweeper`: publishes waiting messages, reclaims units of lost workers, and
+"""`python -m workers.sweeper`: publishes waiting units, reclaims units of lost workers, and
 removes expired files and rows, and maps of gone data.
 
 Any number may run; a row in the database gives the duty to one of them at a time. Webhooks are
@@ -44,7 +44,6 @@ from models.repositories import (
     IdempotencyRepository,
     LedgerRepository,
     OldFileRepository,
-    OutboxRepository,
     SweeperLeaseRepository,
     UnitRepository,
     UnitStackRepository,
@@ -203,7 +202,6 @@ class Sweeper:
         freed = self._take_back()
         self._enter_lost_rounds()
         try:
-            self._publish_outbox()
             self._publish(freed)
             self._publish(self._waiting_too_long())
         except QueueUnavailableError as error:
@@ -340,21 +338,9 @@ class Sweeper:
         event = "lost rounds not entered"
         return self._refusing(experiment_id, event, experiment_id=experiment_id)
 
-    def _publish_outbox(self) -> None:
-        with self._database.write() as session:
-            waiting = OutboxRepository(session).pending(_BATCH)
-            due = [(one.id, one.payload["unit_id"], one.payload["device"]) for one in waiting]
-        # Outside the transaction: a broker that does not respond must not hold the database. A
-        # sweeper that dies in between sends a message twice, which does no harm.
-        for message_id, unit_id, device in due:
-            self._queue.publish_unit(unit_id, device)
-            with self._database.write() as session:
-                OutboxRepository(session).mark_published([message_id])
-                UnitRepository(session).mark_published([unit_id])
-
     def _waiting_too_long(self) -> list[tuple[str, str]]:
-        """Units whose message may be lost, checked less often the longer they wait: a unit may
-        simply wait for a busy worker."""
+        """Units whose message was not sent, or may be lost, checked less often the longer they
+        wait: a unit may simply wait for a busy worker."""
         stale = self._settings.lease_seconds / 3
         now = datetime.now(UTC)
         with self._database.write() as session:

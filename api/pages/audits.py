@@ -4,8 +4,7 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ReportsVisit, as_picture, for_visitors
-from api.routers.audits import get_audit_bundle, get_audit_pdf
-from api.services.audits import audit_report, verify_audit
+from api.routers.audits import audit_report, get_audit_bundle, get_audit_pdf, verify_audit_report
 from api.services.report_pages import page_response
 from fedaudit.reports.page.html import Link, render_audit, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
@@ -16,7 +15,7 @@ router = APIRouter(prefix="/audits")
 @router.get("/{audit_id}")
 def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """The report: the page that can be kept, with a line of links above it."""
-    document = audit_report(visit.call, audit_id)
+    document = audit_report(visit, audit_id)
     base = f"/audits/{audit_id}"
     links = [
         *([Link("/audits", "All audits")] if visit.may("experiments:read") else []),
@@ -30,14 +29,13 @@ def audit_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
 @router.get("/{audit_id}/pictures/{name}.{form}")
 def audit_picture(audit_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
     """A picture of the report's page, as a file."""
-    return as_picture(report_pictures(audit_report(visit.call, audit_id)), name, form)
+    return as_picture(report_pictures(audit_report(visit, audit_id)), name, form)
 
 
 @router.get("/{audit_id}/verification")
 def audit_verification_page(audit_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report is the signed one, and what follows from its figures, recomputed."""
-    with visit.reading() as session:
-        found = verify_audit(session, visit.caller, audit_id)
+    found = verify_audit_report(audit_id, visit)
     return visit.page("audit_verification.html", verification=found)
 
 

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 from api.http.problems import ProblemError
 from api.pages.chosen_axes import ComparedAxes
 from api.pages.visits import ReportsVisit, Visit, as_picture
-from api.services.reports import comparison_of
+from api.routers.reports import comparison_of
 from fedaudit.reports.charts.chosen_chart import CHOSEN, Measured, Point
 from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.fronts import Comparison, FigureRow, Front, FrontKind
@@ -44,6 +44,7 @@ def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
         measured = {row.figure for row in gaps if any(one.value is not None for one in row.cells)}
         leading = next((name for name in _LEADING if name in measured), _LEADING[0])
         tables.append(_table("Fairness", [row for row in gaps if row.figure == leading]))
+    privacy_last = sorted(comparison.figures, key=lambda row: row.section == "privacy")
     return {
         "comparison": comparison,
         "numbers": numbers,
@@ -56,7 +57,7 @@ def _view(comparison: Comparison, asked: ComparedAxes) -> dict[str, Any]:
         "asked": [("experiment_id", one.id) for one in comparison.experiments],
         "picture": asked.picture(
             _points(comparison, differences),
-            list(dict.fromkeys(map(_row_name, sorted(comparison.figures, key=_is_of_privacy)))),
+            list(dict.fromkeys(map(_row_name, privacy_last))),
             preferred=_cost_name(comparison),
         ),
         "differences": differences,
@@ -68,10 +69,6 @@ def _row_name(row: FigureRow) -> str:
     by = [row.attribute and f"by {row.attribute}", row.guarantee, row.observer, row.adjacency]
     delta = None if row.delta is None else f"delta {row.delta:g}"
     return ", ".join(filter(None, (row.figure, *by, delta, row.loss)))
-
-
-def _is_of_privacy(row: FigureRow) -> bool:
-    return row.section == "privacy"
 
 
 def _cost_name(comparison: Comparison) -> str:
@@ -164,4 +161,4 @@ def _asked_view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
         raise ProblemError(
             422, "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
         )
-    return _view(comparison_of(visit.call, chosen), asked)
+    return _view(comparison_of(visit, chosen), asked)

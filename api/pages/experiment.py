@@ -12,10 +12,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, as_picture
 from api.pages.wording import NONE, cost, figure, small_number, whole
-from api.services.attacks import judged_document
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment, gone_words
+from api.services.lookups import find_experiment, gone_words, judged_document
 from api.services.report_pages import LiveFigures, live_figures
 from api.services.submission import RETRIED, Submitted, cancel, retry
 from api.shared.data_faults import shown_detail
@@ -255,6 +254,7 @@ def experiment_page(
         clients = shown_clients(session, visit.caller, row)
     ended, spec = row.status in ENDED, parse_admitted(row.spec)
     shown, gaps = _figures(row, live, report)
+    pace = time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
     return visit.page(
         "experiment.html",
         experiment=row,
@@ -270,7 +270,7 @@ def experiment_page(
         guarantee_kind=mechanism_of(spec).guarantee_kind,
         readings=shown,
         gaps=gaps,
-        pace="" if ended else _pace(row),
+        pace="" if ended else pace,
         how_it_ended=None if report is None else ending_words(report),
         charts=_charts(row, live, report),
         every=live.series.every,
@@ -298,8 +298,8 @@ def experiment_picture(
 @router.post("/cancel")
 def post_cancel(experiment_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the experiment's end."""
-    cancelled = cancel(form.call, experiment_id)
-    return form.to(f"/experiments/{cancelled.experiment.id}")
+    cancelled = cancel(form, experiment_id)
+    return form.to(f"/experiments/{cancelled.row.id}")
 
 
 @router.post("/retry")
@@ -310,10 +310,10 @@ async def post_retry(experiment_id: str, form: ExperimentsForm) -> RedirectRespo
         with form.reading() as session:
             row = find_experiment(session, form.caller, experiment_id)
         again = IdempotentRequest.of(form.once, f"POST /experiments/{row.id}/retry", None)
-        return retry(form.call, row, again)
+        return retry(form, row, again)
 
     submitted = await form.run(queued)
-    return form.to(f"/experiments/{submitted.experiment.id}", submitted.unit_message)
+    return form.to(f"/experiments/{submitted.row.id}", *submitted.units)
 
 
 def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] | None:
@@ -341,12 +341,5 @@ def _figures(
 
 def _charts(row: Experiment, live: LiveFigures, report: dict[str, Any] | None) -> Sequence[Chart]:
     delta = None if row.mechanism_inputs is None else row.mechanism_inputs["delta"]
-    return running_charts(live.series, delta=delta, best=_best(report))
-
-
-def _pace(row: Experiment) -> str:
-    return time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
-
-
-def _best(report: dict[str, Any] | None) -> Any:
-    return None if report is None else report["utility"]["best_round"]
+    best = None if report is None else report["utility"]["best_round"]
+    return running_charts(live.series, delta=delta, best=best)

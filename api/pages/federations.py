@@ -1,7 +1,6 @@
 """One federation: its data, its budgets and what was changed; and erasures of it."""
 
 import json
-from collections.abc import Collection, Mapping
 from typing import Annotated, Any, assert_never
 
 from fastapi import APIRouter, Path, Query
@@ -11,18 +10,17 @@ from api.http.answers import as_file
 from api.http.problems import not_found
 from api.pages.visits import FederationsVisit
 from api.pages.wording import NONE, figure, room, small_number
+from api.routers.erasures import shown_erasure
+from api.routers.federations import get_disclosure
 from api.schemas.base import PageParameters
 from api.schemas.federations import BudgetBody, DisclosureBody
 from api.schemas.people import ChangeBody
 from api.services.budgets import budgets_of
-from api.services.disclosure import get_disclosure
-from api.services.erasures import shown_erasure
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
 from fedaudit.spec.fairness import GroupRule, Rule
-from fedaudit.spec.labels import label_of
 from models.repositories import ErasureRepository
 
 router = APIRouter(prefix="/federations/{federation_id}")
@@ -40,23 +38,17 @@ def federation_page(
         row = find_federation(session, visit.caller, federation_id)
         erasures = ErasureRepository(session, visit.project_id).of(row.id)
         changes = change_page(session, visit.caller, _CHANGES, row.id)
-    found = federation_body(row, call=visit.call)
+    found = federation_body(row, call=visit)
     profile = found.profile or {}
-    budgets = budgets_of(visit.call, found.id)
+    budgets = budgets_of(visit, found.id)
     return visit.page(
         "federation.html",
         federation=found,
         profile=profile,
-        attributes=_attributes(profile, found.registration),
-        classes=_groups(
-            profile.get("class_balance") or {},
-            profile.get("rows", 0),
-            {},
-            labels_of_spec(found.registration).get(profile.get("target", ""), {}),
-        ),
+        labels=labels_of_spec(found.registration),
         favourable=outcome_of_profile(profile, found.registration),
-        disclosure=_disclosure(get_disclosure(visit.call, found.id)),
-        budgets=[_budget_view(budget, number) for number, budget in enumerate(budgets)],
+        disclosure=_disclosure(get_disclosure(found.id, visit)),
+        budgets=[(budget, *_budget_words(budget)) for budget in budgets],
         budget_scope=budgets[0].scope if budgets else "",
         changes=[(_change_words(one), one) for one in changes.items],
         more_changes=changes.next_cursor is not None,
@@ -70,7 +62,7 @@ def erasure_page(
     federation_id: str, number: _ErasureNumber, visit: FederationsVisit
 ) -> HTMLResponse:
     """What was removed and what remains, by the signed receipt."""
-    found = shown_erasure(visit.call, federation_id, number)
+    found = shown_erasure(visit, federation_id, number)
     return visit.page("erasure.html", found=found, erasure=found.body)
 
 
@@ -79,7 +71,7 @@ def erasure_receipt(
     federation_id: str, number: _ErasureNumber, visit: FederationsVisit
 ) -> Response:
     """The receipt as it was signed (DSSE). Raises ProblemError before it is."""
-    found = shown_erasure(visit.call, federation_id, number).body
+    found = shown_erasure(visit, federation_id, number).body
     if found.receipt is None:
         raise not_found("receipt: the erasure is not done yet")
     name = f"{found.federation_id}-erasure-{number}-receipt.json"
@@ -114,45 +106,6 @@ def _changed_budget(value: dict[str, Any]) -> str:
         if name in value
     ]
     return ", ".join(parts)
-
-
-def _attributes(profile: Mapping[str, Any], registration: Any) -> list[dict[str, Any]]:
-    labels = labels_of_spec(registration)
-    return [
-        {
-            **found,
-            "name": name,
-            "groups": _groups(
-                found["groups"],
-                profile["rows"],
-                found["base_rates"],
-                labels.get(name, {}),
-                found.get("protecting", ()),
-            ),
-            "has_rates": any(rate is not None for rate in found["base_rates"].values()),
-        }
-        for name, found in profile.get("attributes", {}).items()
-    ]
-
-
-def _groups(
-    rows: Mapping[str, int | None],
-    total: int,
-    rates: Mapping[str, float | None],
-    labels: Mapping[str, str],
-    protecting: Collection[str] = (),
-) -> list[dict[str, Any]]:
-    """The groups of an attribute, or classes; a suppressed one has no rows."""
-    return [
-        {
-            "name": name if (label := label_of(labels, name)) is None else f"{label} ({name})",
-            "rows": count,
-            "share": None if count is None else count / max(total, 1),
-            "base_rate": rates.get(name),
-            "protects": name in protecting,
-        }
-        for name, count in rows.items()
-    ]
 
 
 def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
@@ -190,27 +143,6 @@ def _rule(rule: Rule | GroupRule) -> str:
     value = ", ".join(map(str, rule.value)) if isinstance(rule.value, list) else rule.value
     of = "".join(f" for {name} {group}" for name, group in getattr(rule, "group", {}).items())
     return f"{words} {value}{of}"
-
-
-def _budget_view(budget: BudgetBody, number: int) -> dict[str, Any]:
-    """A budget, with its parts as shares of its total, of which more may have been spent where it
-    was lowered later. `number` distinguishes budgets on one page."""
-    title, detail = _budget_words(budget)
-    total, over, parts = budget.total, False, None
-    if total is not None:
-        over = budget.spent > total
-        spent = (
-            [("spent", budget.spent / total), ("held", budget.reserved / total)] if total else []
-        )
-        parts = [("over", 1.0)] if over else spent
-    return {
-        "budget": budget,
-        "key": f"budget-{number}",
-        "title": title,
-        "detail": detail,
-        "parts": parts,
-        "over": over,
-    }
 
 
 def _budget_words(budget: BudgetBody) -> tuple[str, str]:

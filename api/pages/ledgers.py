@@ -6,13 +6,13 @@ from fastapi import APIRouter, Query
 from starlette.responses import HTMLResponse, Response
 
 from api.pages.visits import ExperimentsVisit, ReportsVisit, as_picture, for_visitors
-from api.routers.ledgers import get_ledger_bundle, get_ledger_report_pdf
-from api.services.ledgers.stored_ledgers import (
-    ledger_rounds,
+from api.routers.ledger_reports import (
+    get_ledger_bundle,
+    get_ledger_report_pdf,
     report_of,
-    shown_ledger,
-    verify_ledger,
+    verify_ledger_report,
 )
+from api.routers.ledgers import get_ledger, ledger_rounds
 from api.services.report_pages import page_response
 from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.page.html import Link, render_declared, report_pictures
@@ -31,10 +31,9 @@ def ledger_page(
     below: Annotated[int | None, Query(ge=1, le=MAX_ROUND + 1)] = None,
 ) -> HTMLResponse:
     """What was declared, and its totals."""
-    call = visit.call
-    rounds = ledger_rounds(call, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
-    ledger = shown_ledger(call, ledger_id)
-    report = report_of(call, ledger_id).document if visit.may("reports:read") else {}
+    rounds = ledger_rounds(visit, ledger_id, below=below, limit=_ROUNDS_ON_A_PAGE)
+    ledger = get_ledger(ledger_id, visit)
+    report = report_of(visit, ledger_id).document if visit.may("reports:read") else {}
     return visit.page(
         "ledger.html",
         ledger=ledger,
@@ -50,7 +49,7 @@ def ledger_page(
 @router.get("/report")
 def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
     """The report: the page that can be kept, with a line of links above it."""
-    document = report_of(visit.call, ledger_id).document
+    document = report_of(visit, ledger_id).document
     base = f"/ledgers/{ledger_id}"
     links = [
         *([Link(base, "Ledger")] if visit.may("experiments:read") else []),
@@ -64,14 +63,14 @@ def ledger_report_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
 @router.get("/pictures/{name}.{form}")
 def ledger_picture(ledger_id: str, name: str, form: PictureForm, visit: ReportsVisit) -> Response:
     """A picture of the report's page, as a file."""
-    charts = report_pictures(report_of(visit.call, ledger_id).document)
+    charts = report_pictures(report_of(visit, ledger_id).document)
     return as_picture(charts, name, form)
 
 
 @router.get("/verification")
 def ledger_verification_page(ledger_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report still agrees with what is stored, everything recomputed."""
-    found = verify_ledger(visit.call, ledger_id)
+    found = verify_ledger_report(ledger_id, visit)
     base = f"/ledgers/{ledger_id}"
     return visit.page("verification.html", verification=found, base=base, declared=True)
 

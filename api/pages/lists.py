@@ -4,7 +4,7 @@ Filters are GET forms; pages go by cursor.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 from urllib.parse import urlencode
@@ -12,39 +12,32 @@ from urllib.parse import urlencode
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.http.answers import decode_cursor, encode_cursor
 from api.http.bodies import validated
 from api.pages.session import require
 from api.pages.templates import home
 from api.pages.visits import AnyVisit, ExperimentsVisit, FederationsVisit, ReportsVisit, Visit
 from api.pages.wording import cost, figure, small_number
-from api.schemas.base import PageParameters
+from api.routers.artifacts import list_artifacts
+from api.routers.audits import list_audits
+from api.routers.experiments import experiment_page
+from api.routers.federations import list_federations
+from api.routers.ledgers import list_ledgers
+from api.routers.reports import list_reports
+from api.routers.sweeps import list_sweeps
+from api.schemas.base import Page, PageParameters
 from api.schemas.experiments import ExperimentBody, ExperimentParameters, Status
 from api.schemas.federations import FederationParameters
-from api.schemas.reports import AuditBody, ReportBody, ReportParameters
-from api.services.artifacts import artifact_page
-from api.services.experiments import experiment_page
-from api.services.ledgers.stored_ledgers import summary
-from api.services.registrations import federation_bodies
-from api.services.reports import largest_gaps, report_page
-from api.services.sweeps import listed_bodies
-from api.shared.data_faults import shown_faults
+from api.schemas.reports import ReportBody, ReportParameters
 from fedaudit.fairness.gaps import gap_size
 from fedaudit.number_text import UNBOUNDED
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import MECHANISMS, mechanism_of
-from fedaudit.reports.figures import LargestGap
+from fedaudit.reports.figures import LargestGap, largest_gap
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_admitted
-from models.repositories import (
-    AuditRepository,
-    DeclaredLedgerRepository,
-    FederationRepository,
-    ReportListRepository,
-    SweepRepository,
-)
+from models.repositories import AuditRepository, ReportListRepository
 from models.vocabulary import ENDED
 
 _UNREADABLE = "cannot be read"
@@ -242,14 +235,16 @@ def experiments_list(visit: AnyVisit) -> Response:
     require(visit.visitor, "experiments:read")
     asked = visit.asked()
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
-    found = experiment_page(visit.call, parameters)
+    found = experiment_page(visit, parameters)
     names = visit.federation_names()
-    gaps = largest_gaps(visit.resources, visit.project_id, [one.id for one in found.items])
+    with visit.reading() as session:
+        reports = ReportListRepository(session, visit.project_id)
+        figures = reports.figures([one.id for one in found.items])
     return visit.page(
         "experiments.html",
         rows=[
-            experiment_row(item, names.get(item.federation_id), gaps.get(item.id))
-            for item in found.items
+            experiment_row(one, names.get(one.federation_id), largest_gap(figures.get(one.id, ())))
+            for one in found.items
         ],
         **_filtering("/", asked, found.next_cursor, folded=_OF_EXPERIMENTS),
         states=_choice("/", asked, "status", _STATES),
@@ -263,7 +258,7 @@ def experiments_list(visit: AnyVisit) -> Response:
 def reports_list(visit: ReportsVisit) -> HTMLResponse:
     """The project's reports, for readers who decide by them."""
     asked = visit.asked()
-    found = report_page(visit.resources, visit.project_id, _report_parameters(asked))
+    found = list_reports(visit, _report_parameters(asked))
     names = visit.federation_names()
     with visit.reading() as session:
         reports = ReportListRepository(session, visit.project_id)
@@ -322,85 +317,54 @@ def _address(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{query}" if query else path
 
 
-@router.get("/federations")
-def federations_list(visit: FederationsVisit) -> HTMLResponse:
-    """The project's federations, newest first."""
-    asked = visit.asked()
-    parameters = validated(FederationParameters, {"limit": _FEDERATIONS_ON_A_PAGE, **asked})
-    cursor = decode_cursor("federations", parameters.cursor)
-    with visit.reading() as session:
-        found = FederationRepository(session, visit.project_id).list(
-            status=parameters.status, cursor=cursor, limit=parameters.limit
-        )
-        bodies = federation_bodies(session, found.items, caller=visit.caller)
-    return visit.page(
-        "federations.html",
-        federations=bodies,
-        **_filtering("/federations", asked, encode_cursor("federations", found.next_cursor)),
-    )
-
-
 @router.get("/erasures")
 def erasures_address() -> RedirectResponse:
     """The list of erasures is that of erased federations."""
     return RedirectResponse("/federations?status=erased", status_code=303)
 
 
+@router.get("/federations")
+def federations_list(visit: FederationsVisit) -> HTMLResponse:
+    """The project's federations, newest first."""
+    parameters = {"limit": _FEDERATIONS_ON_A_PAGE, **visit.asked()}
+    found = list_federations(visit, validated(FederationParameters, parameters))
+    return _newest(visit, "federations", found)
+
+
 @router.get("/artifacts")
 def artifacts_list(visit: ExperimentsVisit) -> HTMLResponse:
     """The project's files of parameters, with the experiments that start from each."""
-    asked = visit.asked()
-    parameters = validated(PageParameters, {"limit": _ARTIFACTS_ON_A_PAGE, **asked})
-    found = artifact_page(visit.call, parameters)
-    return visit.page(
-        "artifacts.html",
-        artifacts=found.items,
-        **_filtering("/artifacts", asked, found.next_cursor),
-    )
+    return _newest(visit, "artifacts", list_artifacts(visit, _place(visit, _ARTIFACTS_ON_A_PAGE)))
 
 
-_Found = tuple[dict[str, Any], Any]
-"""What a list's template shows, and the key at which the next page starts."""
+@router.get("/sweeps")
+def sweeps_list(visit: ExperimentsVisit) -> HTMLResponse:
+    """The project's sweeps, without their cells."""
+    return _newest(visit, "sweeps", list_sweeps(visit, _place(visit)))
 
 
-def _add_list(name: str, find: Callable[[Visit, Any], _Found]) -> None:
-    """Add the route of a list without filters, at the path and by the template of its name."""
-
-    def shown(visit: ExperimentsVisit) -> HTMLResponse:
-        asked = visit.asked()
-        rows, following = find(visit, decode_cursor(name, asked.get("cursor")))
-        return visit.page(
-            f"{name}.html", **rows, **_filtering(f"/{name}", asked, encode_cursor(name, following))
-        )
-
-    router.add_api_route(f"/{name}", shown, name=f"{name}_list")
-
-
-def _sweeps(visit: Visit, after: Any) -> _Found:
-    with visit.reading() as session:
-        found = SweepRepository(session, visit.project_id).list(cursor=after, limit=_ON_A_PAGE)
-        return {"sweeps": listed_bodies(session, visit.caller, found.items)}, found.next_cursor
-
-
-def _audits(visit: Visit, after: Any) -> _Found:
+@router.get("/audits")
+def audits_list(visit: ExperimentsVisit) -> HTMLResponse:
+    """The project's audits of predictions."""
+    found = list_audits(visit, _place(visit))
     with visit.reading() as session:
         audits = AuditRepository(session, visit.project_id)
-        found = audits.list(cursor=after, limit=_ON_A_PAGE)
-        degenerate = audits.degenerate([row.id for row in found.items])
-    items = [
-        AuditBody.of(row, faults=shown_faults(row.faults, caller=visit.caller))
-        for row in found.items
-    ]
-    return {"audits": items, "degenerate": degenerate}, found.next_cursor
+        degenerate = audits.degenerate([one.id for one in found.items])
+    return _newest(visit, "audits", found, degenerate=degenerate)
 
 
-def _ledgers(visit: Visit, after: Any) -> _Found:
-    with visit.reading() as session:
-        ledgers = DeclaredLedgerRepository(session, visit.project_id)
-        found = ledgers.list(cursor=after, limit=_ON_A_PAGE)
-    return {"ledgers": [summary(row) for row in found.items]}, found.next_cursor
+@router.get("/ledgers")
+def ledgers_list(visit: ExperimentsVisit) -> HTMLResponse:
+    """The project's ledgers of trainings elsewhere."""
+    return _newest(visit, "ledgers", list_ledgers(visit, _place(visit)))
 
 
-_add_list("sweeps", _sweeps)
-_add_list("audits", _audits)
-_add_list("ledgers", _ledgers)
+def _place(visit: Visit, limit: int = _ON_A_PAGE) -> PageParameters:
+    """The page that is asked for, of a list without filters."""
+    return validated(PageParameters, {"limit": limit, "cursor": visit.asked().get("cursor")})
+
+
+def _newest(visit: Visit, name: str, found: Page[Any], **more: Any) -> HTMLResponse:
+    """A list by the template of its name, newest first."""
+    shown = {name: found.items, **_filtering(f"/{name}", visit.asked(), found.next_cursor), **more}
+    return visit.page(f"{name}.html", **shown)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
@@ -16,17 +16,15 @@ from api.pages.spec_sheet import DOCUMENT, MODE, Built, Sheet, blank, build, fau
 from api.pages.templates import new_once
 from api.pages.visits import ExperimentsAuthor, ExperimentsForm, Visit
 from api.services.admission import parse_inherited, plan
-from api.services.attacks import find_judged
 from api.services.disclosure import floor_of, policy_of
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment
+from api.services.lookups import find_experiment, find_judged
 from api.services.pending_uploads import proposal_for
 from api.services.submission import plan_others, submit, try_admission
-from fedaudit.reports.verdict.advice import Advice, with_changes
+from fedaudit.reports.verdict.spec_changes import Advice, with_changes
 from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
@@ -96,15 +94,17 @@ def _answer(form: Visit, shown: Sheet) -> Response:
     built: Built | None = None
     try:
         if shown.by_document:
-            spec = parse_inherited(form.call, decode_text(shown.text(DOCUMENT)))
+            spec = parse_inherited(form, decode_text(shown.text(DOCUMENT)))
         else:
             built = build(typed, {row.id: row.registration or {} for row in choices})
             spec = parse_spec(built.value)
         if shown.text("action") != "submit":
-            return _page(form, replace(shown, preview=_preview(form, spec)))
+            planned = plan(form, spec)
+            trial = try_admission(form, planned, plan_others(form, planned))
+            return _page(form, replace(shown, preview=preview(planned, trial)))
         value = spec.model_dump(mode="json")
         again = IdempotentRequest.of(shown.once, _ROUTE, value)
-        submitted = submit(form.call, value, again)
+        submitted = submit(form, value, again)
     except InvalidInputError as error:
         shown = replace(shown, faults=faults_of(error.errors, built, typed))
         return _page(form, shown, status=422)
@@ -118,7 +118,7 @@ def _answer(form: Visit, shown: Sheet) -> Response:
         if error.slug == "idempotency-mismatch":
             shown = replace(shown, refusal=_SENT_BEFORE, once=new_once())
         return _page(form, shown, status=409)
-    return form.to(f"/experiments/{submitted.experiment.id}", submitted.unit_message)
+    return form.to(f"/experiments/{submitted.row.id}", *submitted.units)
 
 
 def _suited(
@@ -130,19 +130,13 @@ def _suited(
         if row.id == federation_id:
             policy = policy_of(row)
             try:
-                proposed = proposal_for(visit.call, row, ProposalAim())
+                proposed = proposal_for(visit, row, ProposalAim())
             except (ProblemError, InvalidInputError) as error:
                 found = ProfileDefaults({fields.SOURCE: row.id, "/name": row.name}, (str(error),))
             else:
                 found = profile_defaults(row, proposed)
     begun = blank() | found.typed
     return found.typed | demanded(begun, policy, floor_of(visit.resources.settings)), found.notes
-
-
-def _preview(visit: Visit, spec: ExperimentSpec) -> dict[str, Any]:
-    planned = plan(visit.call, spec)
-    others = plan_others(visit.call, planned)
-    return preview(planned, try_admission(visit.call, planned, others))
 
 
 def _choices(visit: Visit) -> list[Federation]:

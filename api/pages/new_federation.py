@@ -26,7 +26,7 @@ from api.services.pending_uploads import (
     register_pending,
     waiting_uploads,
 )
-from api.services.uploads import IncomingForm, received
+from api.services.uploads import IncomingFile, received
 from fedaudit.federations.levels import find_class
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import proposal_yaml
@@ -100,7 +100,7 @@ async def registration_page(
     header: Annotated[bool, Query()] = True,
 ) -> HTMLResponse:
     """What is proposed for a table: with `client_key` or `target` where these are known."""
-    upload = await run_sync(find_upload, visit.call, upload_id)
+    upload = await run_sync(find_upload, visit, upload_id)
     known = {"client_key": client_key or None, "target": target or None}
     look = partial(look_at, visit.resources, upload, header=header, **known)
     try:
@@ -121,19 +121,22 @@ async def registration_page(
 async def post_registration(upload_id: str, form: FederationsForm) -> Response:
     """Register the table as corrected, or discard it. A faulty form is shown again."""
     if form.text("action") == "discard":
-        await run_sync(discard, form.call, upload_id)
+        await run_sync(discard, form, upload_id)
         return RedirectResponse("/federations/new", status_code=303)
     return await form.run(partial(_answer, form, upload_id))
 
 
 async def _take(visit: Visit, upload_id: str) -> None:
-    await run_sync(check_room, visit.call)
-    accept = partial(check_word, visit.visitor)
-    incoming = IncomingForm(
-        visit.resources, visit.project_id, upload_id, word=CSRF_FIELD, check=accept
+    await run_sync(check_room, visit)
+
+    def accept(word: bytes, _name: str) -> None:
+        check_word(visit.visitor, word.decode("utf-8", "replace"))
+
+    incoming = IncomingFile(
+        visit.resources, visit.project_id, upload_id, text=CSRF_FIELD, accept=accept
     )
     async with received(visit.request, incoming):
-        await run_sync(keep_upload, visit.call, await run_sync(incoming.finish), upload_id)
+        await run_sync(keep_upload, visit, await run_sync(incoming.finish), upload_id)
 
 
 def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTMLResponse:
@@ -141,7 +144,7 @@ def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTM
         "new_federation.html",
         status=status,
         fault=fault,
-        waiting=waiting_uploads(visit.call),
+        waiting=waiting_uploads(visit),
         largest=visit.resources.settings.max_upload_bytes,
     )
 
@@ -152,12 +155,12 @@ def _answer(form: Visit, upload_id: str) -> Response:
         value = decode_text(document)
         # The file's name is not typed; it is set when the table is registered.
         registration = parse_uploaded(value, file_name="data.csv")
-        registered = register_pending(form.call, upload_id, registration)
+        registered = register_pending(form, upload_id, registration)
     except (InvalidInputError, ProblemError) as error:
         status = error.status if isinstance(error, ProblemError) else 422
         if status not in _SHOWN_BESIDE:
             raise
-        upload = find_upload(form.call, upload_id)
+        upload = find_upload(form, upload_id)
         header = value_at(value, "federation", "header") is not False
         looked = look_at(form.resources, upload, header=header)
         refusal = None if error.errors else str(error)
@@ -168,9 +171,9 @@ def _answer(form: Visit, upload_id: str) -> Response:
         return _shown(form, sheet, status=status)
     if form.may("federations:read"):
         again = "" if registered.replaced is None else "?replaced=true"
-        return form.to(f"/federations/{registered.row.id}{again}", registered.unit_message)
+        return form.to(f"/federations/{registered.row.id}{again}", *registered.units)
     answer = form.page("federation_registered.html", title=registration.name)
-    answer.background = form.dispatching(registered.unit_message)
+    answer.background = form.dispatching(*registered.units)
     return answer
 
 

@@ -24,23 +24,36 @@ from api.pages.visits import (
     as_picture,
     for_visitors,
 )
-from api.routers.attacks import get_attack_file, get_later_attack_file
-from api.routers.reports import get_bundle, get_claims, get_model, get_report_page, get_report_pdf
-from api.schemas.experiments import AttackBody
-from api.schemas.people import SignOffList, SignOffRequest
-from api.services.attacks import (
-    attack_list,
-    cancel_attacks,
-    find_judged,
-    judged_document,
-    later_list,
+from api.routers.attacks import (
+    cancel_later_attacks,
+    get_attack_file,
+    get_attacks,
+    get_later_attack_file,
+    list_later_attacks,
 )
+from api.routers.reports import (
+    claims_file,
+    get_bundle,
+    get_claims,
+    get_model,
+    get_report_page,
+    get_report_pdf,
+    list_sign_offs,
+    sign_off_report,
+)
+from api.schemas.experiments import AttackBody
+from api.schemas.people import SignOffRequest
 from api.services.clients import rounding_words, shown_clients
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_experiment, find_report, gone_words
+from api.services.lookups import (
+    find_experiment,
+    find_judged,
+    find_report,
+    gone_words,
+    judged_document,
+)
 from api.services.report_evidence import verification_of
 from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pictures
-from api.services.reports import claims_file, sign_off_report, sign_offs_of
 from api.services.tables import group_lines, why_no_counts
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.page.picture_files import PictureForm
@@ -78,7 +91,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     again = IdempotentRequest.of(form.once, route, draft)
     try:
         asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
-        sign_off_report(form.call, experiment_id, asked, again)
+        sign_off_report(form, experiment_id, asked, again)
     except InvalidInputError as error:
         fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
         return _shown(form, experiment_id, draft=draft, fault=fault)
@@ -88,7 +101,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
 @router.post(f"{_OF}/attacks/later/{{later_id}}/cancel")
 def post_cancel_attacks(experiment_id: str, later_id: str, form: ExperimentsForm) -> Response:
     """Ask for the end of attacks after the report; what they have found by then stays."""
-    cancel_attacks(form.call, experiment_id, later_id)
+    cancel_later_attacks(experiment_id, later_id, form)
     return form.to(f"/experiments/{experiment_id}/report#later-attacks")
 
 
@@ -97,7 +110,7 @@ def saved_picture(
     experiment_id: str, name: str, form: PictureForm, visit: ReportsVisit
 ) -> Response:
     """A picture of the report's page, as a file."""
-    charts = stored_pictures(visit.resources.database, visit.caller, experiment_id)
+    charts = stored_pictures(visit, experiment_id)
     return as_picture(charts, name, form)
 
 
@@ -113,13 +126,13 @@ def saved_dossier(experiment_id: str, form: DossierForm, visit: ReportsVisit) ->
     """The dossier on the report's release: as a page, or as a file."""
     base = f"/experiments/{experiment_id}"
     links = [Link(f"{base}/report", "Report"), Link(f"{base}/dossier.pdf", "Save as PDF")]
-    return dossier_response(visit.call, experiment_id, form, links=links)
+    return dossier_response(visit, experiment_id, form, links=links)
 
 
 @router.get(f"{_OF}/verification")
 def verification_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
     """Whether the report still agrees with what is stored, everything recomputed."""
-    found = verification_of(visit.resources.database, visit.caller, experiment_id)
+    found = verification_of(visit, experiment_id)
     base = f"/experiments/{experiment_id}"
     return visit.page("verification.html", verification=found, base=base, declared=False)
 
@@ -226,14 +239,9 @@ def _shown(
                 more=True,
             )
         )
+    files = f"{base}/pictures"
     answer = stored_page(
-        visit.resources.database,
-        visit.caller,
-        experiment_id,
-        links=links,
-        tail=tail,
-        appendix=appendix,
-        files=f"{base}/pictures",
+        visit, experiment_id, links=links, tail=tail, appendix=appendix, files=files
     )
     answer.status_code = 200 if fault is None else 422
     return answer
@@ -244,9 +252,9 @@ def _tail(
 ) -> tuple[Markup, str]:
     """The section below the report, and in a few words how the report is signed off."""
     files = _downloads(visit, experiment_id)
+    found = list_sign_offs(experiment_id, visit)
     with visit.reading() as session:
         report = find_report(session, visit.caller, experiment_id)
-        found = SignOffList.of(sign_offs_of(session, visit.caller, experiment_id))
         later = LaterAttacksRepository(session, visit.project_id).list(experiment_id)
         concerns = concerns_of(judged_document(session, report))
         row = find_experiment(session, visit.caller, experiment_id)
@@ -303,16 +311,16 @@ def _downloads(visit: Visit, experiment_id: str) -> list[tuple[str, str, str]]:
         ("Dossier", "JSON", f"{base}/dossier.json"),
         ("Dossier", "ZIP of all its files, for fedaudit verify", f"{base}/dossier.zip"),
     ]
-    if claims_file(visit.call, experiment_id):
+    if claims_file(visit, experiment_id):
         form = "JSONL: Sigstore bundles, for the verifiers of others"
         found.append(("Claims", form, f"{base}/claims.jsonl"))
     found += [_reading_file(base, one) for one in READINGS.values()]
     if visit.may("ledger:read"):
         form = "ZIP, confidential: for fedaudit verify"
         found.append(("Bundle", form, f"{base}/bundle.zip"))
-        for attack in attack_list(visit.call, experiment_id).items:
+        for attack in get_attacks(experiment_id, visit).items:
             found += _attack_files(f"{base}/attacks", attack, "Attack")
-        for request in later_list(visit.call, experiment_id).items:
+        for request in list_later_attacks(experiment_id, visit).items:
             what = f"Later attacks {request.number}, attack"
             for attack in request.items:
                 found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)

@@ -26,6 +26,7 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason, nearest_power_of_two
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
+from fedaudit.spec.models import ArtifactStart
 from fedaudit.utility import MIN_CLIENTS
 from models.tables.federations import Federation
 
@@ -103,6 +104,10 @@ def _cost_note(planned: ExperimentPlan) -> CostNote:
         return CostNote(cost_words(None, guessed=""), "warn", holds=False)
     bounds_every_dataset = of_epsilon is not None or theorem is not None
     delta = 0.0 if of_epsilon is None else float(str(of_epsilon["delta"]))
+    by_record = mechanism.facts.unit == "record"
+    if delta * (planned.federation.rows if by_record else planned.training_clients) >= 1:
+        words = f"A delta of {delta:g} allows one person's data to be handed over whole."
+        return CostNote(words, "warn", holds=False)
     words = doubted_cost_words(
         exponent,
         guessed=guessed_words(
@@ -117,6 +122,9 @@ def _cost_note(planned: ExperimentPlan) -> CostNote:
         bounds_every_dataset=bounds_every_dataset,
     )
     proven = kind == "formal" and in_force and bounds_every_dataset
+    if isinstance(planned.spec.model.start, ArtifactStart):
+        words = words.replace("That is", "Of what this run adds alone, that is", 1)
+        proven = False
     tone = _tone(cost_level(exponent, delta=delta), proven=proven)
     return CostNote(words, tone, holds=proven and tone != "warn")
 

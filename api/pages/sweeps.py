@@ -12,20 +12,11 @@ from api.pages.visits import (
     ExperimentsForm,
     ExperimentsVisit,
     ReportsVisit,
-    Visit,
     as_picture,
     for_visitors,
 )
-from api.routers.sweeps import export_sweep_table
-from api.services.dispatch import IdempotentRequest
-from api.services.sweeps import (
-    SubmittedSweep,
-    cancel_sweep,
-    find_sweep,
-    retry_sweep,
-    sweep_body,
-    table_of,
-)
+from api.routers.sweeps import cancel_sweep, export_sweep_table, get_sweep, retry_sweep, table_of
+from api.services.dispatch import IdempotentRequest, Queued
 from fedaudit.reports.charts.chosen_chart import CHOSEN
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.sweeps.sweep_costs import cost_cautions, cost_lines
@@ -38,6 +29,7 @@ from fedaudit.sweeps.sweep_table import (
     value_words,
     varied_fields,
 )
+from models.tables.experiments import Sweep
 from models.vocabulary import ENDED
 
 router = APIRouter(prefix="/sweeps/{sweep_id}")
@@ -51,10 +43,8 @@ def sweep_page(
     sweep_id: str, visit: ExperimentsVisit, asked: Annotated[ChosenAxes, Query()]
 ) -> HTMLResponse:
     """A sweep as it is now; the page reloads itself until all cells have ended."""
-    with visit.reading() as session:
-        row = find_sweep(session, visit.caller, sweep_id)
-        sweep = sweep_body(session, visit.caller, row)
-        table = table_of(session, visit.caller, row) if visit.may("reports:read") else None
+    sweep = get_sweep(sweep_id, visit)
+    table = table_of(sweep_id, visit) if visit.may("reports:read") else None
     ended = sweep.status in ENDED
     statuses, may_write = sweep.progress.statuses, visit.may("experiments:write")
     return visit.page(
@@ -81,27 +71,26 @@ def sweep_picture(
     sweep_id: str, form: PictureForm, visit: ReportsVisit, asked: Annotated[ChosenAxes, Query()]
 ) -> Response:
     """What the page draws, as a file."""
-    _, table = _table(visit, sweep_id)
-    picture = _view(table, asked)["picture"] or {}
+    picture = _view(table_of(sweep_id, visit), asked)["picture"] or {}
     return as_picture([picture.get("chart")], CHOSEN, form)
 
 
 @router.post("/cancel")
 def post_sweep_cancel(sweep_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Ask for the end of every cell."""
-    return form.to(f"/sweeps/{cancel_sweep(form.call, sweep_id).id}")
+    return form.to(f"/sweeps/{cancel_sweep(sweep_id, form).id}")
 
 
 @router.post("/retry")
 async def post_sweep_retry(sweep_id: str, form: ExperimentsForm) -> RedirectResponse:
     """Queue the failed and cancelled cells once more; the same form queues them only once."""
 
-    def queued() -> SubmittedSweep:
+    def queued() -> Queued[Sweep]:
         again = IdempotentRequest.of(form.once, f"POST /sweeps/{sweep_id}/retry", None)
-        return retry_sweep(form.call, sweep_id, again)
+        return retry_sweep(form, sweep_id, again)
 
     submitted = await form.run(queued)
-    return form.to(f"/sweeps/{submitted.sweep.id}", *submitted.messages)
+    return form.to(f"/sweeps/{submitted.row.id}", *submitted.units)
 
 
 def _view(table: SweepTable, asked: ChosenAxes) -> dict[str, Any]:
@@ -119,9 +108,3 @@ def _view(table: SweepTable, asked: ChosenAxes) -> dict[str, Any]:
 
 def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     return {path: [*map(value_words, values)] for path, values in varied_fields(rows).items()}
-
-
-def _table(visit: Visit, sweep_id: str) -> tuple[str, SweepTable]:
-    with visit.reading() as session:
-        sweep = find_sweep(session, visit.caller, sweep_id)
-        return sweep.id, table_of(session, visit.caller, sweep)

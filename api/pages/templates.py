@@ -22,6 +22,7 @@ from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer
 from fedaudit.privacy.unit_key import unit_key_words
 from fedaudit.reports.page.style_sheets import SHARED, style_sheet
 from fedaudit.reports.sections.part import ANSWER_WORDS
+from fedaudit.spec.labels import labelled
 from fedaudit.spec.table import TABLE_FORMATS
 from models.vocabulary import Scope
 
@@ -143,7 +144,10 @@ def _environment() -> Environment:
     )
     environment.filters.update({name: getattr(wording, name) for name in wording.FILTERS})
     environment.filters.update(
-        observer=observer_words, adjacency=adjacency_words, unit_key=unit_key_words
+        observer=observer_words,
+        adjacency=adjacency_words,
+        unit_key=unit_key_words,
+        labelled=labelled,
     )
     environment.globals.update(
         answer_words=ANSWER_WORDS,

@@ -3,14 +3,12 @@
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from anyio.to_thread import run_sync
 from fastapi import BackgroundTasks, Depends, Request
-from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -18,12 +16,13 @@ from api.http.answers import as_file
 from api.http.problems import ProblemError, not_found
 from api.pages.session import CSRF_FIELD, OwnForm, SignedIn, Visitor, check_word, require
 from api.pages.templates import page
-from api.services.dispatch import UnitMessage, dispatch
-from api.shared.resources import Resources, Shared
-from api.shared.security import SCHEMA_SECONDS, Call, Caller
+from api.services.dispatch import dispatch
+from api.shared.resources import Shared
+from api.shared.security import SCHEMA_SECONDS, Call
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
 from models.repositories import FederationRepository
+from models.tables.experiments import Unit
 from models.vocabulary import Scope
 
 ONCE = "once"
@@ -34,36 +33,16 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Visit:
+class Visit(Call):
     """A request by a visitor; `fields` are those of a posted form, from one of our own pages."""
 
     request: Request
-    resources: Resources
     visitor: Visitor
     fields: FormData = field(default_factory=FormData)
-
-    @property
-    def caller(self) -> Caller:
-        """Who asks, as the services know them."""
-        return self.visitor.caller
-
-    @property
-    def call(self) -> Call:
-        """What the services need of the visit."""
-        return Call(self.resources, self.caller)
-
-    @property
-    def project_id(self) -> str:
-        """The project that the visitor's key opens."""
-        return self.visitor.caller.project_id
 
     def may(self, scope: Scope) -> bool:
         """Whether the visitor's key has the scope."""
         return self.visitor.may(scope)
-
-    def reading(self) -> AbstractContextManager[Session]:
-        """A database session that only reads."""
-        return self.resources.database.read()
 
     def text(self, name: str) -> str:
         """The field's text without blanks around it; empty where it is missing or a file."""
@@ -99,16 +78,14 @@ class Visit:
         """Do slow work where the project has a place for it."""
         return await self.resources.loads.run(self.project_id, work)
 
-    def to(self, address: str, *messages: UnitMessage | None) -> RedirectResponse:
+    def to(self, address: str, *units: Unit) -> RedirectResponse:
         """Lead on to another page; units that were queued are dispatched after the answer."""
-        return RedirectResponse(address, 303, background=self.dispatching(*messages))
+        return RedirectResponse(address, 303, background=self.dispatching(*units))
 
-    def dispatching(self, *messages: UnitMessage | None) -> BackgroundTasks:
+    def dispatching(self, *units: Unit) -> BackgroundTasks:
         """What dispatches units after an answer."""
         tasks = BackgroundTasks()
-        for message in messages:
-            if message is not None:
-                tasks.add_task(dispatch, self.resources, message)
+        tasks.add_task(dispatch, self.resources, *units)
         return tasks
 
 
@@ -117,7 +94,7 @@ def for_visitors(endpoint: Callable[..., Response], scope: Scope) -> Callable[..
     is a visitor whose key has the scope, and browsers save the file."""
 
     def answered(visit: Visit, **values: Any) -> Response:
-        answer = endpoint(call=visit.call, **values)
+        answer = endpoint(call=visit, **values)
         name = "-".join(visit.request.url.path.split("/")[2:])
         answer.headers.setdefault("Content-Disposition", f'attachment; filename="{name}"')
         answer.headers["Cache-Control"] = "no-store"
@@ -149,7 +126,7 @@ def as_picture(charts: Iterable[Chart | None], name: str, form: PictureForm) -> 
 
 
 def _visit(request: Request, visitor: SignedIn, resources: Shared) -> Visit:
-    return Visit(request, resources, visitor)
+    return Visit(resources, visitor.caller, request, visitor)
 
 
 async def _posted(request: Request, visitor: SignedIn, fields: OwnForm, resources: Shared) -> Visit:
@@ -157,7 +134,7 @@ async def _posted(request: Request, visitor: SignedIn, fields: OwnForm, resource
     word = fields.get(CSRF_FIELD)
     check_word(visitor, word if isinstance(word, str) else "")
     await run_sync(partial(resources.check_schema, within=SCHEMA_SECONDS))
-    return Visit(request, resources, visitor, fields)
+    return Visit(resources, visitor.caller, request, visitor, fields)
 
 
 AnyVisit = Annotated[Visit, Depends(_visit)]

@@ -1,5 +1,8 @@
-"""Parameters that experiments start from."""
+"""Parameters that experiments start from, stored under the hash of their content and listed."""
 
+import hashlib
+import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -8,16 +11,28 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
 from api.http.bodies import broke_off, media_type
-from api.http.problems import ProblemError
+from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.openapi import BINARY, located, problems
-from api.schemas.base import PageParameters
-from api.schemas.experiments import ArtifactBody, ArtifactPage
-from api.services.artifacts import artifact_page, delete_artifact, find_artifact, store_artifact
-from api.shared.security import ExperimentsReader, ExperimentsWriter
+from api.schemas.base import PageQuery
+from api.schemas.experiments import (
+    ArtifactBody,
+    ArtifactPage,
+    ArtifactUser,
+    ListedArtifact,
+    TensorBody,
+)
+from api.services.lookups import list_page, refuse_gone
+from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, refuse_over_stored
+from fedaudit.networks.parameter_files import ParameterFileError, check_tensors, decode_tensors
 from fedaudit.spec.base import Text
+from infrastructure.storage import artifact_key, stored_artifact
+from models.repositories import ArtifactRepository, ExpiredFileRepository
+from models.tables.federations import Artifact
 
 router = APIRouter(prefix="/artifacts", tags=["artifacts"])
 
+_USERS_SHOWN = 20
+_ID = re.compile(r"[0-9a-f]{64}")
 _BINARY = "application/octet-stream"
 _UPLOAD: dict[str, Any] = {
     "requestBody": {"required": True, "content": {_BINARY: {"schema": BINARY}}}
@@ -60,24 +75,41 @@ async def upload_artifact(
                 raise ProblemError(413, "payload-too-large", detail)
     except ClientDisconnect:
         raise broke_off() from None
-    body, new = await run_sync(partial(store_artifact, call, bytes(data), name=name))
+    body, new = await run_sync(partial(_store, call, bytes(data), name=name))
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/artifacts/{body.id}"
     return body
 
 
 @router.get("", responses=problems())
-def list_artifacts(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> ArtifactPage:
+def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPage:
     """The project's files of parameters, newest first, and the experiments that start from them."""
-    return artifact_page(call, parameters)
+    with call.reading() as session:
+        artifacts = ArtifactRepository(session, call.project_id)
+
+        def bodies(rows: Sequence[Artifact]) -> list[ListedArtifact]:
+            uses = artifacts.uses([row.sha256 for row in rows])
+            found = []
+            for row in rows:
+                users = uses.get(row.sha256, ())
+                shown = [ArtifactUser.of(one) for one in users[:_USERS_SHOWN]]
+                found.append(ListedArtifact.of(row, id=row.sha256, uses=len(users), used_by=shown))
+            return found
+
+        return list_page(ArtifactPage, "artifacts", parameters, artifacts.list, bodies)
 
 
 @router.get("/{artifact_id}", responses=problems(404, 410))
 def get_artifact(artifact_id: str, call: ExperimentsReader) -> ArtifactBody:
     """What is in a file of parameters."""
-    return find_artifact(call, artifact_id)
+    data = None
+    if _ID.fullmatch(artifact_id):
+        with call.reading() as session:
+            refuse_gone(session, call.project_id, "artifact", artifact_id)
+        data = stored_artifact(call.resources.storage, call.project_id, artifact_id)
+    if data is None:
+        raise not_found("artifact")
+    return _body(data)
 
 
 @router.delete(
@@ -85,5 +117,70 @@ def get_artifact(artifact_id: str, call: ExperimentsReader) -> ArtifactBody:
 )
 def remove_artifact(artifact_id: str, call: ExperimentsWriter) -> Response:
     """Delete a file of parameters. Experiments that still wait to start from it will fail."""
-    delete_artifact(call, artifact_id)
+    get_artifact(artifact_id, call)
+    call.resources.storage.delete(artifact_key(call.project_id, artifact_id))
+    with call.writing() as session:
+        ArtifactRepository(session, call.project_id).remove(artifact_id)
     return Response(status_code=204)
+
+
+def _store(call: Call, data: bytes, *, name: str | None) -> tuple[ArtifactBody, bool]:
+    """The artifact, now in the project's list, and whether it is new there. Raises ProblemError for
+    a file that holds no hypotheses, or more than the project may store, StorageError where it
+    cannot be stored."""
+    body = _body(data)
+    key = artifact_key(call.project_id, body.id)
+    _take_back(call, body.id)
+    new = not call.resources.storage.holds(key)
+    if new:
+        with call.resources.storage.writer(key) as file:
+            file.write(data)
+    try:
+        with call.writing() as session:
+            ArtifactRepository(session, call.project_id).enter(
+                body.id,
+                name=name,
+                size_bytes=body.size_bytes,
+                hypotheses=body.hypotheses,
+                parameters=body.parameters,
+                created_by=call.caller.actor,
+            )
+            if new:
+                refuse_over_stored(session, call.project_id, call.resources.settings)
+    except ProblemError:
+        call.resources.storage.delete(key)
+        raise
+    return body, new
+
+
+def _take_back(call: Call, artifact_id: str) -> None:
+    """A file that is sent again is no longer gone. Raises ProblemError while the earlier one is
+    still being erased."""
+    with call.writing() as session:
+        gone = ExpiredFileRepository(session, call.project_id)
+        found = gone.get("artifact", artifact_id)
+        if found is None:
+            return
+        if found.reason == "erased" and found.removed_at is None:
+            raise conflict(
+                "this file is being erased with a federation; send it again in a moment, if you "
+                "may still use it"
+            )
+        gone.forget("artifact", artifact_id)
+
+
+def _body(data: bytes) -> ArtifactBody:
+    try:
+        tensors = decode_tensors(data)
+        hypotheses = check_tensors(tensors)
+    except ParameterFileError as error:
+        raise invalid("", str(error)) from None
+    return ArtifactBody(
+        id=hashlib.sha256(data).hexdigest(),
+        size_bytes=len(data),
+        hypotheses=hypotheses,
+        parameters=sum(tensor.size for tensor in tensors.values()) // hypotheses,
+        tensors=[
+            TensorBody(name=name, shape=list(tensors[name].shape)) for name in sorted(tensors)
+        ],
+    )

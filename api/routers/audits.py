@@ -1,10 +1,13 @@
-"""Audits of predictions alone: from a table to a fairness report, without any training."""
+"""Audits of predictions: requested, found, reported, bundled and verified."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, BackgroundTasks, Query, Response
+from fastapi import APIRouter, Query, Response
+from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, StreamingResponse
 
 from api.http.answers import (
@@ -19,23 +22,47 @@ from api.http.answers import (
     preferred,
 )
 from api.http.bodies import JsonBody
+from api.http.problems import ProblemError
 from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
-from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.base import IdempotencyHeader, PageQuery
+from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
-from api.services.audits import ask_for_audit, audit_bundle, audit_report, find_audit, verify_audit
-from api.services.dispatch import dispatch
-from api.services.lookups import list_page
+from api.services.admission import not_registered
+from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
+from api.services.dispatch import Accepting, IdempotentRequest, Queued
+from api.services.lookups import found_by, list_page, note
+from api.services.report_evidence import checks_of, leaked_keys, readable_keys, signature_in
 from api.services.report_pages import page_response
-from api.shared.data_faults import shown_faults
-from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
-from fedaudit.reports.audit_report import AuditReport
+from api.shared.data_faults import reads_data, shown_faults
+from api.shared.federation_data import ready_federation
+from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
+from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
+from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
+from fedaudit.reports.checks import Check as Found
+from fedaudit.reports.checks import canonical_hash, check, value_at
 from fedaudit.reports.page.html import render_audit
-from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
-from fedaudit.reports.readings.readings import reading
+from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
-from fedaudit.spec.audits import AuditSpec, parse_audit
-from models.repositories import AuditRepository
+from fedaudit.reports.verification.verification import ALTERED, verify
+from fedaudit.spec.audits import (
+    AuditSpec,
+    floor_faults_of_audit,
+    in_audit,
+    parse_audit,
+    policy_faults,
+    registered_use_faults,
+)
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from models.clock import utc_now
+from models.identifiers import new_id
+from models.repositories import (
+    AuditRepository,
+    FederationRepository,
+    SigningKeyRepository,
+    UnitRepository,
+)
 from models.tables.experiments import PredictionAudit
+from models.tables.federations import Federation
 
 router = APIRouter(prefix="/audits", tags=["audits"])
 
@@ -54,8 +81,7 @@ async def create_audit(
     *,
     call: ExperimentsWriter,
     value: JsonBody,
-    background: BackgroundTasks,
-    response: Response,
+    accepting: Accepting,
     idempotency_key: IdempotencyHeader = None,
 ) -> AuditBody:
     """Ask for an audit of the predictions in a table. Nothing is trained.
@@ -65,22 +91,18 @@ async def create_audit(
     """
     # The file is read to its end for its hash, which may take as long as loading it.
     asked = await call.resources.loads.run(
-        call.project_id, partial(ask_for_audit, call, value, idempotency_key)
+        call.project_id, partial(_queued, call, value, idempotency_key)
     )
-    if asked.unit_message is not None:
-        background.add_task(dispatch, call.resources, asked.unit_message)
-    response.headers["Location"] = f"/v1/audits/{asked.row.id}"
-    return await run_sync(partial(_body, asked.row, caller=call.caller))
+    row = accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
+    return await run_sync(partial(audit_body, row, caller=call.caller))
 
 
 @router.get("", responses=problems())
-def list_audits(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> AuditPage:
+def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
     """The project's audits, newest first."""
     with call.reading() as session:
         rows = AuditRepository(session, call.project_id).list
-        bodies = partial(map, partial(_body, caller=call.caller))
+        bodies = partial(map, partial(audit_body, caller=call.caller))
         return list_page(AuditPage, "audits", parameters, rows, bodies)
 
 
@@ -88,7 +110,7 @@ def list_audits(
 def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
     """One audit: how it stands, and what is to be mended where it failed."""
     with call.reading() as session:
-        return _body(find_audit(session, call.caller, audit_id), caller=call.caller)
+        return audit_body(_find_audit(session, call.caller, audit_id), caller=call.caller)
 
 
 @router.get("/{audit_id}/report", response_class=Response, responses=_REPORT)
@@ -140,8 +162,33 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
 
     `not_verified` lists what no check can verify: the rows are not kept.
     """
-    with call.reading() as session:
-        return verify_audit(session, call.caller, audit_id)
+    try:
+        with call.reading() as session:
+            row = _find_audited(session, call.caller, audit_id)
+            evidence = _evidence(session, row)
+    except ValueError:
+        # SQLite keeps JSON as text: a single changed byte can make it invalid.
+        why = "what is stored of the audit is no JSON any more: it was altered"
+        return AuditVerification(
+            audit_id=audit_id,
+            valid=False,
+            verdict=ALTERED,
+            checks=[Check(name="report.readable", outcome="fail", detail=why)],
+            not_verified=list(NOT_VERIFIED),
+            signature=None,
+            key_id=None,
+            reasons={"signature": why, "key_id": why},
+        )
+    # No key is trusted here: a service that vouches for its own keys proves nothing.
+    found = verify(evidence, more=_columns(row))
+    return AuditVerification(
+        audit_id=row.id,
+        valid=found.verdict != ALTERED,
+        verdict=found.verdict,
+        checks=checks_of(found),
+        not_verified=list(found.beyond),
+        **signature_in(row.report),
+    )
 
 
 @router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
@@ -151,9 +198,165 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     It holds nothing beyond the report.
     """
     with call.reading() as session:
-        chunks = audit_bundle(session, call.caller, audit_id)
+        evidence = _evidence(session, _find_audited(session, call.caller, audit_id))
+    chunks = bundle_chunks(replace(evidence, compromised={}), ())
     return as_file(chunks, f"{audit_id}-bundle.zip", ZIP)
 
 
-def _body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
+def audit_body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
+    """One audit as the caller may see it."""
     return AuditBody.of(row, faults=shown_faults(row.faults, caller=caller))
+
+
+def _find_audit(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:
+    """Raises ProblemError where the caller's project has no such audit."""
+    return found_by(AuditRepository(session, caller.project_id).get, audit_id, "audit")
+
+
+def _find_audited(session: Session, caller: Caller, audit_id: str) -> PredictionAudit:
+    """An audit with a report. Raises ProblemError where there is none."""
+    found = _find_audit(session, caller, audit_id)
+    if found.report is None:
+        raise ProblemError(404, "not-found", f"the audit has no report: it is {found.status}")
+    return found
+
+
+def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
+    """The report of an audit, as it was stored. Raises ProblemError where there is none."""
+    with call.reading() as session:
+        return _find_audited(session, call.caller, audit_id).report or {}
+
+
+def _queued(call: Call, value: Any, idempotency_key: str | None) -> Queued[PredictionAudit]:
+    """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
+    idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/audits", value)
+    with call.reading() as session:
+        earlier = idempotency.earlier(session, call.caller)
+        if earlier is not None:
+            return Queued(_find_audit(session, call.caller, earlier))
+    audit = parse_audit(value)
+    refuse_faults(floor_faults_of_audit(floor_of(call.resources.settings), audit))
+    try:
+        fingerprint = _fingerprint(call, audit)
+    except InvalidInputError as error:
+        raise InvalidInputError(in_audit(error.errors)) from None
+    with call.writing() as session:
+        _check_policies(session, call, audit, fingerprint=fingerprint)
+        attempts = call.resources.settings.max_attempts
+        units = UnitRepository(session)
+        unit = units.create(call.project_id, "auto", kind="audit", max_attempts=attempts)
+        found = AuditRepository(session, call.project_id).store(
+            PredictionAudit(
+                id=new_id(),
+                project_id=call.project_id,
+                status="queued",
+                name=audit.name,
+                spec=audit.model_dump(mode="json"),
+                spec_hash=audit.hash,
+                fingerprint=fingerprint,
+                scored=f"{audit.truth}\n{audit.predicted_by}",
+                threshold=audit.threshold,
+                unit_id=unit.id,
+                created_by=call.caller.actor.as_dict(),
+                created_at=utc_now(),
+            )
+        )
+        # The same request may come twice at once: refused if it differs, else harmless.
+        idempotency.claimed_before(session, call.caller, found.id)
+        about = {"fingerprint": fingerprint, "spec_hash": audit.hash}
+        note(session, call.caller, "audit.queued", found.id, **about)
+        return Queued(found, [unit])
+
+
+def _fingerprint(call: Call, audit: AuditSpec) -> str:
+    """The fingerprint of the data, which the caller may audit. Raises InvalidInputError."""
+    if audit.id is not None or not reads_data(call.caller):
+        with call.reading() as session:
+            row = _registered(session, call.caller, audit)
+        if not reads_data(call.caller):
+            registration = registration_of(row)
+            if registration is None:
+                raise _not_registered(audit)
+            refuse_faults(registered_use_faults(audit, registration))
+        if audit.id is not None:
+            return row.fingerprint
+    # Imported here because this package loads pyarrow.
+    from fedaudit.federations.reading.source_files import Files, open_path
+
+    files = Files(
+        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
+    )
+    with open_path(str(audit.path), files=files, pointer="/federation/path") as file:
+        fingerprint = file.fingerprint
+    if not reads_data(call.caller) and fingerprint != row.fingerprint:
+        # The registered file was replaced by another one.
+        raise _not_registered(audit)
+    return fingerprint
+
+
+def _registered(session: Session, caller: Caller, audit: AuditSpec) -> Federation:
+    if audit.id is not None:
+        return ready_federation(session, caller.project_id, audit.id)
+    found = FederationRepository(session, caller.project_id).registered_at(audit.path or "")
+    if found is None:
+        raise _not_registered(audit)
+    return found
+
+
+def _not_registered(audit: AuditSpec) -> InvalidInputError:
+    return not_registered("/path" if audit.id is None else "/id", "ask for the audit")
+
+
+def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
+    """Raises InvalidInputError where the audit departs from the policy of the project's federation,
+    or of the content's owner."""
+    federations = FederationRepository(session, call.project_id)
+    found: list[FieldError] = []
+    for row in (federations.find(fingerprint), federations.of_owner(fingerprint)):
+        if row is not None:
+            found += policy_faults(policy_of(row), audit, registration=registration_of(row))
+    refuse_faults(list(dict.fromkeys(found)))
+
+
+def _evidence(session: Session, row: PredictionAudit) -> Evidence:
+    faults = list[Fault]()
+    keys = SigningKeyRepository(session).list()
+    return Evidence(
+        experiment_id=row.id,
+        spec=row.spec,
+        names=(),
+        report=row.report,
+        checkpoints=(),
+        keys=readable_keys([key.public_key for key in keys], faults),
+        compromised=leaked_keys(keys),
+        rows=(),
+        faults=faults,
+    )
+
+
+def _columns(row: PredictionAudit) -> Iterator[Found]:
+    """The checks that only the database's own columns allow."""
+    yield check(
+        "report.hash",
+        canonical_hash(row.report) == row.report_hash,
+        good="the report is the one that was stored",
+        bad="the report was altered after it was stored",
+    )
+    yield check(
+        "audit.spec_hash",
+        canonical_hash(row.spec) == row.spec_hash,
+        good="the stored spec is the one that was asked for",
+        bad="the stored spec was altered after it was asked for",
+    )
+    fingerprint = value_at(row.report, "provenance", "data_fingerprint")
+    shown = {
+        "data_fingerprint": row.fingerprint == fingerprint,
+        "gate_outcome": row.gate_outcome == value_at(row.report, "gate_outcome"),
+    }
+    wrong = [name for name, agrees in shown.items() if not agrees]
+    yield check(
+        "audit.stored",
+        not wrong,
+        good="the columns of the audit's list agree with its report",
+        bad=f"the list differs from the report in {', '.join(wrong)}",
+    )

@@ -19,8 +19,9 @@ from api.http.answers import (
     key_type,
     preferred,
 )
+from api.http.problems import ProblemError
 from api.openapi import BINARY, TEXT, contents, contents_by, problems
-from api.schemas.base import PageParameters, Parameters
+from api.schemas.base import PageParameters, PageQuery, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
     FairnessFilters,
@@ -31,10 +32,9 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
-from api.services.artifacts import record_table
-from api.services.audit_log import note_export
+from api.services.artifacts import opened_file
 from api.services.clients import client_lines
-from api.services.lookups import find_experiment, names_of
+from api.services.lookups import find_experiment, names_of, note_export, refuse_gone
 from api.services.tables import (
     BEGINNING,
     MEDIA_TYPES,
@@ -53,6 +53,7 @@ from api.services.tables import (
 from api.shared.resources import Resources
 from api.shared.security import Call, ExperimentsReader, LedgerReader
 from fedaudit.spec.base import Text
+from infrastructure.storage import record_table_key
 from models.tables.experiments import Experiment
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["records"])
@@ -78,11 +79,7 @@ _RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT, 404)
 
 @router.get("/rounds", response_model=RoundPage, responses=problems(404))
 def list_rounds(
-    *,
-    experiment_id: str,
-    call: ExperimentsReader,
-    parameters: Annotated[PageParameters, Query()],
-    accept: Accept,
+    *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, accept: Accept
 ) -> RoundPage | Response:
     """The figures of each round, in order."""
     form = asked_form(accept)
@@ -109,9 +106,7 @@ def export_rounds(
 
 
 @router.get("/clients", responses=problems(404, 409))
-def list_clients(
-    experiment_id: str, call: LedgerReader, parameters: Annotated[PageParameters, Query()]
-) -> ClientPage:
+def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) -> ClientPage:
     """What each client paid and how the model does on its rows, once there is a report.
 
     Confidential: it names clients. 409 where nothing is kept of them.
@@ -211,7 +206,18 @@ def get_record_table(
     Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
     epsilon against each observer, empty where nothing was noised.
     """
-    table = record_table(call, experiment_id)
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        refuse_gone(session, call.project_id, "record-table", experiment.id)
+    key = record_table_key(experiment.project_id, experiment.id)
+    why = None
+    if experiment.status != "succeeded":
+        why = f"it is {experiment.status}"
+    elif not call.resources.storage.holds(key):
+        why = "its run left none, as those of record-personalised do"
+    if why is not None:
+        raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
+    table = opened_file(call.resources.storage, key)
     note_export(call, experiment_id, "record-table")
     return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])
 

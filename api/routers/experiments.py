@@ -1,16 +1,22 @@
 """Submit, find and end experiments, and follow their events."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Response
+import orjson
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from api.http.answers import SmallInteger, json_answer
+from api.http.answers import SmallInteger, json_answer, sorted_key_type
 from api.http.bodies import JsonBody
 from api.openapi import located, problems, query_parameters, request_body
-from api.schemas.base import IdempotencyHeader
+from api.schemas.base import IdempotencyHeader, UtcTime
 from api.schemas.experiments import (
     BudgetRoom,
     ExperimentBody,
@@ -22,12 +28,17 @@ from api.schemas.experiments import (
     ValidationBody,
 )
 from api.services.admission import parse_inherited, plan
-from api.services.dispatch import IdempotentRequest, dispatch
-from api.services.experiments import EventLog, experiment_body, experiment_page, submitted_body
-from api.services.lookups import find_experiment
+from api.services.dispatch import Acceptance, Accepting, IdempotentRequest
+from api.services.lookups import find_experiment, list_page
 from api.services.submission import Submitted, cancel, plan_others, retry, submit, try_admission
-from api.shared.security import Call, ExperimentsReader, ExperimentsWriter
+from api.shared.data_faults import shown_detail
+from api.shared.resources import Resources
+from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
+from models.repositories import EventRepository, ExperimentRepository
+from models.tables.experiments import Event, Experiment
+from models.values import ExperimentFilters
+from models.vocabulary import ENDED
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 events_router = APIRouter(prefix="/experiments", tags=["events"])
@@ -49,7 +60,7 @@ async def submit_experiment(
     call: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
-    background: BackgroundTasks,
+    accepting: Accepting,
     idempotency_key: IdempotencyHeader = None,
 ) -> Response:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
@@ -71,7 +82,7 @@ async def submit_experiment(
 
     def queue() -> Response:
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
-        return _accepted(submit(call, value, idempotency), call, background)
+        return _accepted(submit(call, value, idempotency), call, accepting)
 
     answer = validate if parameters.validate_only else queue
     return await call.resources.loads.run(call.project_id, answer)
@@ -102,7 +113,7 @@ def get_experiment(experiment_id: str, call: ExperimentsReader) -> ExperimentBod
 @router.post("/{experiment_id}/cancel", responses=problems(404, 409))
 def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
-    return experiment_body(cancel(call, experiment_id).experiment, caller=call.caller)
+    return experiment_body(cancel(call, experiment_id).row, caller=call.caller)
 
 
 @router.post(
@@ -115,7 +126,7 @@ async def retry_experiment(
     *,
     experiment_id: str,
     call: ExperimentsWriter,
-    background: BackgroundTasks,
+    accepting: Accepting,
     idempotency_key: IdempotencyHeader = None,
 ) -> Response:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
@@ -125,18 +136,91 @@ async def retry_experiment(
             row = find_experiment(session, call.caller, experiment_id)
         route = f"POST /v1/experiments/{row.id}/retry"
         submitted = retry(call, row, IdempotentRequest.of(idempotency_key, route, None))
-        return _accepted(submitted, call, background)
+        return _accepted(submitted, call, accepting)
 
     return await call.resources.loads.run(call.project_id, answer)
 
 
-def _accepted(submitted: Submitted, call: Call, background: BackgroundTasks) -> Response:
-    if submitted.unit_message is not None:
-        # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, call.resources, submitted.unit_message)
-    location = {"Location": f"/v1/experiments/{submitted.experiment.id}"}
-    return json_answer(
-        submitted_body(submitted, caller=call.caller), status_code=202, headers=location
+def _accepted(submitted: Submitted, call: Call, accepting: Acceptance) -> Response:
+    row = accepting.of(call, submitted, f"/v1/experiments/{submitted.row.id}")
+    detail = shown_detail(row.status_reason, row.status_detail, caller=call.caller)
+    body = SubmittedBody.of(row, status_detail=detail, warnings=submitted.warnings)
+    return json_answer(body, status_code=202, headers=accepting.response.headers)
+
+
+def experiment_body(row: Experiment, *, caller: Caller) -> ExperimentBody:
+    """One experiment as the caller may see it."""
+    detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
+    return ExperimentBody.of(row, status_detail=detail)
+
+
+def experiment_page(call: Call, parameters: ExperimentParameters) -> ExperimentPage:
+    """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
+    names = ExperimentFilters.__dataclass_fields__.keys() - {"bounds"}
+    filters = ExperimentFilters(
+        **{name: getattr(parameters, name) for name in names}, bounds=tuple(parameters.bounds)
+    )
+    sort = parameters.sort.removeprefix("-")
+    key = sorted_key_type(sort, UtcTime, "started_at", "finished_at")
+    with call.reading() as session:
+        experiments = ExperimentRepository(session, call.project_id)
+        return list_page(
+            ExperimentPage,
+            f"experiments:{parameters.sort}",
+            parameters,
+            partial(experiments.list, filters, sort=parameters.sort),
+            partial(map, partial(experiment_body, caller=call.caller)),
+            key=key,
+        )
+
+
+_BATCH = 500
+_PAUSE_SECONDS = 0.25
+_READS_A_SECOND = 80.0
+"""For all streams of this process together: with many streams each polls less often."""
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """The events of one experiment, read in batches by short transactions."""
+
+    resources: Resources
+    project_id: str
+    experiment_id: str
+    in_force: Callable[[Session], bool]
+    """Whether the reader may still read; checked with every batch, because a stream can outlive a
+    key that is revoked or a session that ends."""
+
+    async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
+        """The events above a number, until the experiment or the reader's permission has ended. The
+        stream also ends when the service is about to stop."""
+        resources = self.resources
+        while not resources.stopping.is_set():
+            events, ended = await run_in_threadpool(self._after, last_event_id)
+            for event in events:
+                yield _message(event)
+                last_event_id = event.sequence
+            if ended and len(events) < _BATCH:
+                return
+            if not events:
+                await asyncio.sleep(max(_PAUSE_SECONDS, resources.streams.open / _READS_A_SECOND))
+
+    def _after(self, sequence: int) -> tuple[list[Event], bool]:
+        """Events above a number, and whether the experiment had ended before they were read. In
+        that order nothing is missed: the last event is stored together with the end."""
+        with self.resources.database.read() as session:
+            if not self.in_force(session):
+                return [], True
+            row = ExperimentRepository(session, self.project_id).get(self.experiment_id)
+            ended = row is None or row.status in ENDED
+            events = EventRepository(session, self.project_id)
+            return events.after(self.experiment_id, sequence, _BATCH), ended
+
+
+def _message(event: Event) -> ServerSentEvent:
+    data = {**event.data, "at": event.created_at.isoformat()}
+    return ServerSentEvent(
+        event=event.type, id=str(event.sequence), raw_data=orjson.dumps(data).decode()
     )
 
 

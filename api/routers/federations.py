@@ -1,27 +1,30 @@
-"""Federations: their registrations, profiles, budgets, policies and erasures."""
+"""Federations: their registrations, profiles, budgets and policies, and proposals for them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from api.http.bodies import JsonBody, media_type, read_value, validated
+from api.http.bodies import JsonBody, decode_json, media_type, read_value, validated
 from api.http.problems import conflict
 from api.openapi import located, problems, request_body, upload_body
-from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.base import IdempotencyHeader, PageQuery
+from api.schemas.experiments import ProjectionBody
 from api.schemas.federations import (
     BudgetList,
     BudgetSetting,
     DisclosureBody,
-    ErasureBody,
-    ErasureRequest,
     FederationBody,
     FederationPage,
     FederationParameters,
     ProposalBody,
     ProposalRequest,
+    ReasonBody,
     ShownProfile,
     SimulationSetting,
     SpecProposalBody,
@@ -29,15 +32,11 @@ from api.schemas.federations import (
     shown_profile,
 )
 from api.schemas.people import ChangePage
-from api.services.budgets import budgets_of
-from api.services.budgets import set_budget as change_budget
-from api.services.disclosure import get_disclosure as read_disclosure
-from api.services.disclosure import set_disclosure as change_disclosure
-from api.services.disclosure import set_simulation as change_simulation
-from api.services.dispatch import dispatch
-from api.services.erasures import erase, newest_erasure
-from api.services.lookups import change_page, find_federation, list_page
-from api.services.pending_uploads import propose_registration, propose_spec
+from api.services.budgets import bodies, budgets_of
+from api.services.disclosure import floor_of, policy_of, refuse_faults, stored_policy
+from api.services.dispatch import Accepting, dispatch
+from api.services.lookups import change_page, find_federation, list_page, note_setting
+from api.services.pending_uploads import SURVEYED_ROWS, proposal_for
 from api.services.registrations import (
     Registered,
     correct_registration,
@@ -48,14 +47,20 @@ from api.services.registrations import (
     registered_body,
     remove,
 )
-from api.services.uploads import IncomingUpload, received
-from api.shared.security import Administrator, Call, FederationsReader, FederationsWriter
-from fedaudit.spec.disclosure import DisclosurePolicy
+from api.services.uploads import IncomingFile, received
+from api.shared.security import Call, FederationsReader, FederationsWriter
+from fedaudit.runs.proposed_experiment import ProposalAim
+from fedaudit.spec.disclosure import DisclosurePolicy, parse_disclosure_policy
 from fedaudit.spec.errors import FieldError
-from fedaudit.spec.registration import Registration
+from fedaudit.spec.registration import Registration, parse_uploaded
 from models.identifiers import new_id
 from models.repositories import FederationRepository
-from models.values import FederationStatus
+from models.repositories.webhooks import announcing_low
+from models.tables.federations import Federation
+from models.values import Budget, FederationStatus
+
+if TYPE_CHECKING:
+    from fedaudit.federations.reading.source_files import SourceFile
 
 
 class _FederationId(StringConvertor):
@@ -91,8 +96,7 @@ async def register_federation(
     *,
     request: Request,
     call: FederationsWriter,
-    background: BackgroundTasks,
-    response: Response,
+    accepting: Accepting,
     idempotency_key: IdempotencyHeader = None,
 ) -> FederationBody:
     """Register a file below the sources folder, or upload one.
@@ -107,24 +111,21 @@ async def register_federation(
         registered = await call.resources.loads.run(
             call.project_id, partial(register_path, call, value, idempotency_key)
         )
-    if registered.unit_message is not None:
-        # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, call.resources, registered.unit_message)
-    response.status_code = _status_of(registered)
-    response.headers["Location"] = f"/v1/federations/{registered.row.id}"
+    row = accepting.of(call, registered, f"/v1/federations/{registered.row.id}")
+    accepting.response.status_code = 200 if row.status == "ready" else 202
     return await run_sync(partial(registered_body, registered, call=call))
 
 
-def _status_of(registered: Registered) -> int:
-    """202 while a worker still has to profile it."""
-    return 200 if registered.row.status == "ready" else 202
-
-
 async def _upload(request: Request, call: Call, idempotency_key: str | None) -> Registered:
-    incoming = IncomingUpload(call.resources, call.project_id, new_id())
+    def accept(text: bytes, name: str) -> Registration:
+        return parse_uploaded(decode_json(text), file_name=name)
+
+    incoming = IncomingFile(
+        call.resources, call.project_id, new_id(), text="registration", accept=accept
+    )
     async with received(request, incoming):
-        arrived = await run_sync(incoming.finish)
-        return await run_sync(register_upload, call, arrived, idempotency_key)
+        sent = await run_sync(incoming.finish)
+        return await run_sync(register_upload, call, incoming.accepted, sent, idempotency_key)
 
 
 @router.get("", responses=problems())
@@ -187,12 +188,35 @@ def set_budget(federation_id: str, call: FederationsWriter, value: JsonBody) -> 
     and the history has who did so.
     """
     setting = validated(BudgetSetting, value)
-    return BudgetList(items=change_budget(call, federation_id, setting))
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        budgets = call.budgets(session)
+        with announcing_low(budgets, found.id):
+            budget = budgets.set_budget(found.id, **setting.stored_fields())
+        _check_owner(budget, found.id)
+        value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
+        note_setting(session, call.caller, found.id, "budget", value)
+        return BudgetList(items=bodies(budgets, found.id))
+
+
+def _check_owner(budget: Budget, federation_id: str) -> None:
+    """Raises ProblemError, to be followed by a roll-back, where a project that does not own the
+    content would raise a total."""
+    own, owners = budget.own_total, budget.owner_total
+    if budget.is_owner or own is None or owners is None or own <= owners:
+        return
+    raise conflict(
+        f"another project of this service owns this content and has set a total of {owners:.6g}, "
+        "which holds for all projects and only it can raise; set a smaller one, which then holds "
+        "for your project alone",
+        federation_id=federation_id,
+        total=owners,
+    )
 
 
 @router.get("/{federation_id}/history", responses=problems(404))
 def list_federation_changes(
-    federation_id: str, call: FederationsReader, parameters: Annotated[PageParameters, Query()]
+    federation_id: str, call: FederationsReader, parameters: PageQuery
 ) -> ChangePage:
     """Who set which budget, disclosure policy or rule on simulated noise, and when."""
     with call.reading() as session:
@@ -211,14 +235,21 @@ def set_simulation(federation_id: str, call: FederationsWriter, value: JsonBody)
     Where it is forbidden, so are experiments without noise. It holds for what is submitted from
     then on.
     """
-    changed = change_simulation(call, federation_id, validated(SimulationSetting, value))
+    setting = validated(SimulationSetting, value)
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        federations = FederationRepository(session, call.project_id)
+        changed = federations.set_simulation(found.id, setting.simulation)
+        value = {"simulation": setting.simulation}
+        note_setting(session, call.caller, found.id, "simulation", value)
     return federation_body(changed, call=call)
 
 
 @router.get("/{federation_id}/disclosure", responses=problems(404))
 def get_disclosure(federation_id: str, call: FederationsReader) -> DisclosureBody:
     """What its owner lets anyone ask of the federation's groups, and the service's floor."""
-    return read_disclosure(call, federation_id)
+    with call.reading() as session:
+        return _disclosure(call, find_federation(session, call.caller, federation_id))
 
 
 @router.put(
@@ -231,7 +262,27 @@ def set_disclosure(federation_id: str, call: FederationsWriter, value: JsonBody)
 
     It binds what is submitted, retried or registered from then on, and stays with the content.
     """
-    return change_disclosure(call, federation_id, value)
+    policy = parse_disclosure_policy(value)
+    faults = []
+    for name, least in vars(floor_of(call.resources.settings)).items():
+        asked = getattr(policy, name)
+        if asked is not None and asked < least:
+            message = f"is below {least}, the least that this service allows anyway; raise it"
+            faults.append(FieldError(f"/{name}", message))
+    refuse_faults(faults)
+    with call.writing() as session:
+        found = find_federation(session, call.caller, federation_id)
+        federations = FederationRepository(session, call.project_id)
+        stored = stored_policy(policy)
+        changed = federations.set_disclosure(found.id, stored)
+        note_setting(session, call.caller, found.id, "disclosure", stored)
+        return _disclosure(call, changed)
+
+
+def _disclosure(call: Call, row: Federation) -> DisclosureBody:
+    return DisclosureBody.of(
+        policy_of(row), floor=floor_of(call.resources.settings), set_at=row.disclosure_set_at
+    )
 
 
 @router.post(
@@ -246,9 +297,51 @@ async def propose(call: FederationsWriter, value: JsonBody) -> ProposalBody:
     Categories and codes are values of the data: keys that may write federations may see them.
     """
     asked = validated(ProposalRequest, value)
-    return await call.resources.loads.run(
-        call.project_id, partial(propose_registration, call, asked)
+
+    def answer() -> ProposalBody:
+        # Imported here because this package loads pyarrow.
+        from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
+
+        with _opened_source(call, asked) as (file, name):
+            found = propose_file(
+                file,
+                name=name,
+                most_rows=SURVEYED_ROWS,
+                header=asked.header,
+                client_key=asked.client_key,
+                target=asked.target,
+            )
+        return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
+
+    return await call.resources.loads.run(call.project_id, answer)
+
+
+@contextmanager
+def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["SourceFile", str]]:
+    from fedaudit.federations.reading.source_files import Files, open_path, open_stored
+
+    path, pointer = asked.path, "/path"
+    name = "" if path is None else path.rpartition("/")[2]
+    if path is None:
+        pointer = "/id"
+        with call.reading() as session:
+            row = find_federation(session, call.caller, str(asked.id))
+        name = row.file_name or row.name
+        if row.status in ("deleted", "erased") or row.registration is None:
+            raise conflict("the federation has no file; upload it again")
+        if row.storage_key is not None:
+            with (
+                call.resources.storage.local(row.storage_key) as place,
+                open_stored(place, name) as file,
+            ):
+                yield file, name
+            return
+        path = str(row.registration["federation"]["path"])
+    below = Files(
+        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
     )
+    with open_path(path, files=below, pointer=pointer) as file:
+        yield file, name
 
 
 @router.post(
@@ -264,8 +357,28 @@ async def propose_experiment(
     It follows from numbers of clients and rows, columns, declared ranges, policy and budgets; no
     value and no outcome is looked at. `expected_useful` is a rule of thumb.
     """
-    work = partial(propose_spec, call, federation_id, validated(SpecProposalRequest, value))
-    return await call.resources.loads.run(call.project_id, work)
+    asked = validated(SpecProposalRequest, value)
+
+    def answer() -> SpecProposalBody:
+        aim = ProposalAim(
+            epsilon=asked.epsilon,
+            delta=asked.delta,
+            leakage=asked.leakage,
+            unit=asked.unit,
+            private=asked.privacy is None,
+        )
+        with call.reading() as session:
+            row = find_federation(session, call.caller, federation_id)
+        found = proposal_for(call, row, aim)
+        return SpecProposalBody(
+            spec=found.spec,
+            reasons=[ReasonBody.of(one) for one in found.reasons],
+            projection=ProjectionBody(**vars(found.projection)),
+            expected_useful=found.expected_useful,
+            needs=found.needs,
+        )
+
+    return await call.resources.loads.run(call.project_id, answer)
 
 
 @router.put(
@@ -278,48 +391,14 @@ async def propose_experiment(
     openapi_extra=request_body(Registration),
 )
 async def set_registration(
-    *,
-    federation_id: str,
-    call: FederationsWriter,
-    value: JsonBody,
-    background: BackgroundTasks,
-    response: Response,
+    *, federation_id: str, call: FederationsWriter, value: JsonBody, accepting: Accepting
 ) -> FederationBody:
     """Register a federation's file otherwise, without sending it again.
 
     While it is rejected, or no experiment used it. `path` may be left out, as the file is known.
     """
     registered = await run_sync(partial(correct_registration, call, federation_id, value))
-    if registered.unit_message is not None:
-        background.add_task(dispatch, call.resources, registered.unit_message)
-    response.status_code = _status_of(registered)
-    return await run_sync(partial(federation_body, registered.row, call=call))
-
-
-@router.post(
-    "/{federation_id}/erasure",
-    status_code=202,
-    response_model=ErasureBody,
-    responses=problems(404, 409, 415)
-    | {200: {"model": ErasureBody, "description": "Erased before."}},
-    openapi_extra=request_body(ErasureRequest),
-)
-def erase_federation(
-    federation_id: str, call: Administrator, value: JsonBody, answer: Response
-) -> Any:
-    """Remove the data about the federation's people, for good; spending and signatures stay.
-
-    Its data, profile and registration are removed, and of its experiments the models, record
-    tables, counts of groups and the names of clients. Budgets keep what was spent, for anyone who
-    registers the same content again. `remains` lists what stays and why.
-    """
-    asked = validated(ErasureRequest, value)
-    made, is_new = erase(call, federation_id, reference=asked.reference)
-    answer.status_code = 202 if is_new else 200
-    return ErasureBody.of(made)
-
-
-@router.get("/{federation_id}/erasure", responses=problems(404))
-def get_erasure(federation_id: str, call: FederationsReader) -> ErasureBody:
-    """The federation's last erasure: how far it is, and its signed receipt once it is done."""
-    return ErasureBody.of(newest_erasure(call, federation_id))
+    accepting.background.add_task(dispatch, call.resources, *registered.units)
+    row = registered.row
+    accepting.response.status_code = 200 if row.status == "ready" else 202
+    return await run_sync(partial(federation_body, row, call=call))

@@ -1,58 +1,59 @@
-"""Ledgers of trainings that run elsewhere: their rounds are declared here, and leave reports."""
+"""Ledgers of trainings that run elsewhere: opened, listed, and shown with their rounds."""
 
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Response
-from starlette.responses import JSONResponse, StreamingResponse
+import numpy as np
+from fastapi import APIRouter, Query, Response
+from sqlalchemy.orm import Session
+from starlette.responses import StreamingResponse
 
-from api.http.answers import HTML, JSON, PDF, ZIP, Accept, Appendix, as_file, json_answer, preferred
+from api.http.answers import Accept
 from api.http.bodies import JsonBody, validated
-from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
+from api.http.problems import ProblemError, invalid
+from api.openapi import located, problems, request_body
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
-from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.base import IdempotencyHeader, PageQuery
 from api.schemas.experiment_tables import (
     DeclaredLedgerList,
     LedgerBody,
+    LedgerEpsilon,
     LedgerFilters,
     LedgerPage,
     LedgerParameters,
-    PostedRounds,
-    ReservationBody,
-    Verification,
+    LedgerSummary,
 )
-from api.services.audit_log import note_export
+from api.services.disclosure import floor_of
 from api.services.dispatch import IdempotentRequest
-from api.services.ledgers.round_posting import post_rounds
-from api.services.ledgers.round_reservation import release_round, reserve_round
-from api.services.ledgers.stored_ledgers import (
-    find_ledger,
-    ledger_bundle,
-    open_ledger,
-    posted_round,
-    report_of,
-    shown_ledger,
-    summary,
-    verify_ledger,
-)
-from api.services.lookups import list_page
-from api.services.report_pages import page_response
+from api.services.ledgers.federation_charges import hold_budget
+from api.services.lookups import find_federation, found_by, list_page, note, note_export
 from api.services.tables import Form, LedgerTable, export
-from api.shared.security import (
-    Call,
-    ExperimentsReader,
-    ExperimentsWriter,
-    LedgerReader,
-    ReportsReader,
+from api.shared.resources import Resources
+from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, LedgerReader
+from fedaudit.ledger.encoding import genesis
+from fedaudit.privacy.declared.figures import UNBOUNDED, contradictions, ledger_figures
+from fedaudit.reports.declared.ledger_material import gaps_of
+from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
+from fedaudit.spec.disclosure import least_group_size
+from models.clock import utc_now
+from models.identifiers import new_id
+from models.repositories import (
+    DeclaredLedgerRepository,
+    DeclaredPartRepository,
+    FederationRepository,
 )
-from fedaudit.reports.declared.declared_report import DeclaredReport
-from fedaudit.reports.page.html import render_declared
-from fedaudit.spec.declared_ledgers import MAX_ROUND, LedgerTerms, ReservationRequest, RoundsRequest
-from models.repositories import DeclaredLedgerRepository
+from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
+from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
-Number = Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round.")]
+_OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at", "alarm_round")
+_OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
 
 @router.post(
@@ -74,15 +75,13 @@ def create_ledger(
     """
     terms = validated(LedgerTerms, value)
     idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/ledgers", value)
-    made = open_ledger(call, terms, idempotency)
-    response.headers["Location"] = f"/v1/ledgers/{made.id}"
-    return shown_ledger(call, made.id)
+    ledger_id = _opened(call, terms, idempotency)
+    response.headers["Location"] = f"/v1/ledgers/{ledger_id}"
+    return get_ledger(ledger_id, call)
 
 
 @router.get("", responses=problems())
-def list_ledgers(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> DeclaredLedgerList:
+def list_ledgers(call: ExperimentsReader, parameters: PageQuery) -> DeclaredLedgerList:
     """The project's ledgers, newest first."""
     with call.reading() as session:
         rows = DeclaredLedgerRepository(session, call.project_id).list
@@ -92,48 +91,46 @@ def list_ledgers(
 @router.get("/{ledger_id}", responses=problems(404))
 def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
     """One ledger, and what its rounds come to."""
-    return shown_ledger(call, ledger_id)
-
-
-@router.post(
-    "/{ledger_id}/rounds",
-    responses=problems(404, 409, 415),
-    openapi_extra=request_body(RoundsRequest),
-)
-def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> PostedRounds:
-    """Declare rounds that ran: all of them are entered, or none.
-
-    Numbers ascend and may leave gaps, which stay on record. The same round with the same content
-    changes nothing and is answered alike; with another content it is refused.
-    """
-    terms, rows = post_rounds(call, ledger_id, value)
-    return PostedRounds(ledger_id=ledger_id, rounds=[posted_round(terms, row) for row in rows])
-
-
-@router.post(
-    "/{ledger_id}/rounds/{number}/reservation",
-    response_model=ReservationBody,
-    responses=problems(404, 409, 415),
-    openapi_extra=request_body(ReservationRequest),
-)
-def reserve_declared_round(
-    ledger_id: str, number: Number, call: ExperimentsWriter, value: JsonBody
-) -> Response:
-    """Ask, before anybody trains, whether a round may run, and with whom.
-
-    What is admitted is held until the round is declared, for a day at most, and replaces what was
-    held for the same round.
-    """
-    return json_answer(reserve_round(call, ledger_id, number, value))
-
-
-@router.delete("/{ledger_id}/rounds/{number}/reservation", status_code=204, responses=problems(404))
-def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter) -> None:
-    """Give back what is held for a round that will not run."""
-    release_round(call, ledger_id, number)
-
-
-_REPORT = contents("The report.", JSON, schema_of(DeclaredReport), 404)
+    with call.reading() as session:
+        row = find_ledger(session, call.caller, ledger_id)
+        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
+        numbers = DeclaredPartRepository(session, row.project_id).numbers(row.id)
+    assert state is not None
+    gaps, missing = gaps_of(numbers)
+    terms, figures = state.terms, ledger_figures(state.terms, state.histories)
+    reasons = {
+        name: why
+        for name, why in figures.reasons.items()
+        if name in ("leakage_max", "log_ratio_max")
+    }
+    if not terms.counts_epsilon:
+        reasons["epsilon"] = figures.reasons["epsilon_max"]
+    of_row = (*_OF_ROW, "terms_hash", "created_by")
+    of_terms = (*_OF_COST, "population", "accountant", "metric")
+    return LedgerBody.model_validate(
+        {
+            **{name: getattr(row, name) for name in of_row},
+            **{name: getattr(terms, name) for name in of_terms},
+            **{name: getattr(state, name) for name in ("rounds", "last_round", "entries")},
+            "guarantee": _guarantee_of(terms),
+            "subjects": len({*state.histories.names, *state.drawn.names}) - 1,
+            "budget": None if terms.budget is None else terms.budget.model_dump(),
+            "gaps": gaps,
+            "missing_rounds": missing,
+            "epsilon": epsilon_bodies(
+                terms,
+                figures.epsilon_max,
+                accountant=figures.accountant or "rdp",
+                reason=figures.reasons.get("epsilon_max") or figures.reasons.get("accountant"),
+            ),
+            "leakage_max": figures.leakage_max,
+            "log_ratio_max": figures.log_ratio_max,
+            "over_budget": figures.over_budget,
+            "chain_head": state.head.hex(),
+            "signed_entries": max(0, row.signed_entries),
+            "reasons": reasons,
+        }
+    )
 
 
 @router.get("/{ledger_id}/privacy-ledger", response_model=LedgerPage, responses=problems(404))
@@ -165,56 +162,183 @@ def export_declared_entries(
     return export(table, call.resources.database, what="ledger", form=form, file_name=name)
 
 
-@router.get("/{ledger_id}/report", response_class=Response, responses=_REPORT)
-def get_ledger_report(ledger_id: str, call: ReportsReader, accept: Accept) -> Response:
-    """The report, signed within seconds of a round."""
-    as_page = preferred(accept, (JSON, HTML)) == HTML
-    form = get_ledger_report_page if as_page else get_ledger_report_document
-    return form(ledger_id, call)
-
-
-@router.get("/{ledger_id}/report.json", response_class=Response, include_in_schema=False)
-def get_ledger_report_document(ledger_id: str, call: ReportsReader) -> Response:
-    """The report as JSON."""
-    return JSONResponse(report_of(call, ledger_id).document)
-
-
-@router.get("/{ledger_id}/report.html", response_class=Response, responses=PAGE)
-def get_ledger_report_page(ledger_id: str, call: ReportsReader) -> Response:
-    """The report as one page without scripts."""
-    return page_response(render_declared(report_of(call, ledger_id).document))
-
-
-@router.get("/{ledger_id}/report.pdf", response_class=Response, responses=PDF_FILE)
-def get_ledger_report_pdf(
-    ledger_id: str, call: ReportsReader, *, appendix: Appendix = False
-) -> Response:
-    """The report as a PDF file of at most 3 pages, and longer with its appendix."""
-    page = render_declared(report_of(call, ledger_id).document, appendix=appendix)
-    return as_file(call.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
-
-
-@router.get("/{ledger_id}/report/verification", responses=problems(404))
-def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
-    """Checks the report against the stored entries: digests, chain, epsilons and hashes anew.
-
-    `experiment_id` of the answer is the ledger's.
-    """
-    return verify_ledger(call, ledger_id)
-
-
-@router.get("/{ledger_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
-def get_ledger_bundle(ledger_id: str, call: LedgerReader) -> Response:
-    """Everything that `fedaudit verify` needs, in a zip file: report, entries, checkpoints, keys.
-
-    Up to the newest signed report.
-    """
-    chunks = ledger_bundle(call, ledger_id)
-    note_export(call, ledger_id, "bundle")
-    return as_file(chunks, f"{ledger_id}-bundle.zip", ZIP)
-
-
 def _table(call: Call, ledger_id: str, filters: LedgerFilters) -> LedgerTable:
     with call.reading() as session:
         found = find_ledger(session, call.caller, ledger_id)
     return LedgerTable(call.project_id, found.id, found.names, filters)
+
+
+def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> str:
+    """The id of a new ledger without rounds, or of the one that the same request made before.
+
+    Raises InvalidInputError or ProblemError where the terms name a federation that the caller's
+    project does not have.
+    """
+    with call.writing() as session:
+        ledgers = DeclaredLedgerRepository(session, call.project_id)
+        known = idempotency.earlier(session, call.caller)
+        if known is not None:
+            return known
+        _check_federation(session, call.caller, terms)
+        least = shown_group_size(call.resources, session, call.project_id, terms.federation_id)
+        if terms.minimum_group_size < least:
+            raise invalid(
+                "/minimum_group_size",
+                f"is below {least}, the least that this service or the federation's disclosure "
+                "policy allows; raise it",
+            )
+        made = _row(call.caller, terms)
+        ledgers.store(made)
+        hold_budget(call.resources, session, made, terms)
+        if not idempotency.claim(session, call.caller, made.id):
+            raise ProblemError(
+                409, "conflict", "the same request is being answered; send it again for its answer"
+            )
+        names = ("name", "federation_id", "terms_hash")
+        details = {name: getattr(made, name) for name in names}
+        note(session, call.caller, "ledger.opened", made.id, **details)
+        return made.id
+
+
+def find_ledger(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
+    """Raises ProblemError where the caller's project has no such ledger."""
+    get = DeclaredLedgerRepository(session, caller.project_id).get
+    return found_by(get, ledger_id, "ledger")
+
+
+def shown_group_size(
+    resources: Resources, session: Session, project_id: str, federation_id: str | None
+) -> int:
+    """The least rows of a declared group that is shown: what the service, and the policies of the
+    federation and of its content's owner, allow at this moment."""
+    federations = FederationRepository(session, project_id)
+    policies = [] if federation_id is None else federations.disclosures(federation_id)
+    return least_group_size(floor_of(resources.settings), policies)
+
+
+def _row(caller: Caller, terms: LedgerTerms) -> DeclaredLedger:
+    ledger_id, stated = new_id(), terms.model_dump(mode="json")
+    names = [EVERYONE, *(terms.subjects or ())]
+    return DeclaredLedger(
+        id=ledger_id,
+        project_id=caller.project_id,
+        name=terms.name,
+        terms=stated,
+        terms_hash=hashlib.sha256(canonical_json(stated)).hexdigest(),
+        federation_id=terms.federation_id,
+        created_at=utc_now(),
+        created_by=caller.actor.as_dict(),
+        rounds=0,
+        last_round=0,
+        entries=0,
+        head=genesis(ledger_id),
+        names=names,
+        releases=np.zeros(len(names), dtype=np.int32),
+        epsilon_max=0.0 if terms.counts_epsilon else None,
+        leakage_max=0.0 if terms.mechanism == "laplace-l2" else None,
+        declared_at=None,
+        alarm_round=None,
+        signed_entries=-1,
+        signed_at=None,
+    )
+
+
+def _check_federation(session: Session, caller: Caller, terms: LedgerTerms) -> None:
+    if terms.federation_id is None:
+        return
+    try:
+        found = find_federation(session, caller, terms.federation_id)
+    except ProblemError:
+        raise invalid("/federation_id", "there is no such federation in this project") from None
+    # Locked, so that it is not erased before the ledger is stored.
+    locked = FederationRepository(session, caller.project_id).lock(found.id)
+    if locked is not None and locked.status == "erased":
+        raise invalid("/federation_id", "was erased; register the data anew to use them again")
+
+
+def summary(row: DeclaredLedger) -> LedgerSummary:
+    """A ledger in a list."""
+    terms = LedgerTerms.model_validate(row.terms)
+    of_row = (*_OF_ROW, "rounds", "last_round", "epsilon_max", "leakage_max")
+    fields: dict[str, Any] = {name: getattr(terms, name) for name in _OF_COST}
+    fields |= {name: getattr(row, name) for name in of_row}
+    return LedgerSummary.model_validate({**fields, "guarantee": _guarantee_of(terms)})
+
+
+def _guarantee_of(terms: LedgerTerms) -> Literal["declared", "none"]:
+    return "none" if terms.mechanism == "none" else "declared"
+
+
+def epsilon_bodies(
+    terms: LedgerTerms, value: float | None, *, accountant: str, reason: str | None = None
+) -> list[LedgerEpsilon]:
+    """The figure as a list, and whose it is; empty where the cost is not an epsilon."""
+    if terms.delta is None or terms.adjacency is None or not terms.counts_epsilon:
+        return []
+    return [
+        LedgerEpsilon(
+            observer=terms.observer,
+            delta=terms.delta,
+            adjacency=terms.adjacency,
+            accountant=accountant,
+            value=value,
+            reason=reason or (UNBOUNDED if value is None else None),
+        )
+    ]
+
+
+Became = Literal["held", "unanswered", "given-back", "refused"]
+"""What became of a reservation without a round; `unanswered`: the round may have run."""
+
+
+@dataclass(frozen=True)
+class LedgerRounds:
+    """Some of a ledger's rounds, and its reservations, newest first."""
+
+    rounds: Sequence[tuple[DeclaredRoundRow, int]]
+    """Each with the number of clients that its reservation refused."""
+    older: int | None
+    """Below which round the next ones are; None where these are the last."""
+    reservations: Sequence[tuple[DeclaredReservation, Became]]
+    """Those without a round."""
+    reserved: bool
+    """Whether any round was."""
+    more_reservations: int
+    """How many older ones are left out."""
+    contradictions: Sequence[str]
+    """Where what was declared contradicts itself."""
+
+
+def ledger_rounds(call: Call, ledger_id: str, *, below: int | None, limit: int) -> LedgerRounds:
+    """The newest rounds with numbers `below` one. Raises ProblemError without such a ledger."""
+    with call.reading() as session:
+        row = find_ledger(session, call.caller, ledger_id)
+        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
+        parts = DeclaredPartRepository(session, call.project_id)
+        rows = parts.newest_rounds(row.id, below=below, limit=limit + 1)
+        reservations = parts.reservations(row.id)
+    refused = {one.round: one.refused for one in reservations}
+    now = utc_now()
+    unanswered = [
+        (one, _became(one, now=now, last_round=row.last_round))
+        for one in reversed(reservations)
+        if one.state in (OPEN, RELEASED, REFUSED)
+    ]
+    return LedgerRounds(
+        rounds=[(one, refused.get(one.round, 0)) for one in rows[:limit]],
+        older=rows[limit - 1].round if len(rows) > limit else None,
+        reservations=unanswered[:limit],
+        reserved=bool(reservations),
+        more_reservations=max(0, len(unanswered) - limit),
+        contradictions=()
+        if state is None
+        else contradictions(state.terms, state.histories, state.drawn),
+    )
+
+
+def _became(one: DeclaredReservation, *, now: datetime, last_round: int) -> Became:
+    if one.state == REFUSED:
+        return "refused"
+    if one.state == RELEASED:
+        return "given-back"
+    return "unanswered" if one.expires_at <= now or one.round < last_round else "held"

@@ -1,9 +1,13 @@
-"""Audit reports: read, verified, signed off, listed, compared, and judged by gates."""
+"""Reports: read, verified, signed off, listed, compared, and judged by gates."""
 
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from api.http.answers import (
@@ -16,8 +20,10 @@ from api.http.answers import (
     as_file,
     earlier_name,
     preferred,
+    sorted_key_type,
 )
 from api.http.bodies import JsonBody, validated
+from api.http.problems import ProblemError, conflict, invalid
 from api.openapi import (
     BINARY,
     BUNDLE,
@@ -30,45 +36,70 @@ from api.openapi import (
     request_body,
     schema_of,
 )
-from api.schemas.base import IdempotencyHeader
+from api.routers.ledger_reports import report_of
+from api.routers.sweeps import with_costs_of_now
+from api.schemas.base import IdempotencyHeader, UtcTime, of_row
 from api.schemas.experiment_tables import ClientBody, Verification
-from api.schemas.people import SignOffBody, SignOffList, SignOffRequest
+from api.schemas.people import NewestSignOff, SignOffBody, SignOffList, SignOffRequest
 from api.schemas.reports import (
     ComparisonParameters,
     GatesEvaluation,
     GatesRequest,
+    ListedExperiment,
+    ListedFigure,
+    ReportBody,
     ReportPage,
     ReportParameters,
 )
-from api.services.artifacts import SAFETENSORS, model_file, stored_layout
-from api.services.attacks import find_judged, judged_document
-from api.services.audit_log import note_export
+from api.services.artifacts import opened_file
 from api.services.clients import client_lines
 from api.services.dispatch import IdempotentRequest
-from api.services.ledgers.stored_ledgers import report_of
-from api.services.lookups import find_experiment, find_stored_report
-from api.services.report_evidence import bundle_of, verification_of
-from api.services.report_pages import DossierForm, dossier_response, stored_page, stored_pdf
-from api.services.reports import (
-    claims_file,
-    comparison_of,
-    report_page,
-    sign_off_report,
-    sign_offs_of,
+from api.services.lookups import (
+    find_experiment,
+    find_judged,
+    find_report,
+    find_stored_report,
+    judged_document,
+    list_page,
+    note,
+    note_export,
+    refuse_gone,
 )
-from api.services.sweeps import with_costs_of_now
-from api.shared.security import Call, FederationsReader, LedgerReader, ReportsReader, ReportsSigner
+from api.services.report_evidence import bundle_of, verification_of
+from api.services.report_pages import DossierForm, dossier_response, page_html, stored_page
+from api.shared.security import (
+    Call,
+    Caller,
+    FederationsReader,
+    LedgerReader,
+    ReportsReader,
+    ReportsSigner,
+)
+from fedaudit.ledger.bundle import claim_lines
+from fedaudit.ledger.statements import Concern
+from fedaudit.ledger.statements import SignOff as Statement
+from fedaudit.reports.comparison.compared_reports import compare_reports as compared
 from fedaudit.reports.comparison.fronts import Comparison
 from fedaudit.reports.dossier.dossier import SCHEMA as DOSSIER_SCHEMA
+from fedaudit.reports.figures import FAIRNESS, largest_gap, parsed
 from fedaudit.reports.gates.gate_evaluation import evaluate, without_report
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.readings import READINGS, ReadingName, reading
 from fedaudit.reports.report import OTHER_FORM, has_present_form
 from fedaudit.reports.report import Report as ReportDocument
+from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
+from fedaudit.spec.errors import error_at
 from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
-from models.repositories import ReportRepository
+from fedaudit.stored import IndexedFigure
+from infrastructure.storage import model_key
+from models.clock import utc_now
+from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
+from models.tables.experiments import Experiment, Report, SignOff
+from models.values import ListedReport
+from models.values import ReportFilters as StoredFilters
+from models.vocabulary import ENDED
 
 gates_router = APIRouter(prefix="/gates", tags=["gates"])
 
@@ -125,7 +156,9 @@ def _form_of(one: ReportReading) -> tuple[str, Any]:
 
 _REPORT = contents("The report.", JSON, schema_of(ReportDocument), 404)
 _READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()}, 404)
-_MODEL = contents("The hypotheses.", SAFETENSORS, BINARY, 404, 409)
+_SAFETENSORS = "application/octet-stream"
+"""No media type is registered for the format."""
+_MODEL = contents("The hypotheses.", _SAFETENSORS, BINARY, 404, 409)
 _BESIDE = {
     "type": "object",
     "required": ["report", "clients", "figure"],
@@ -195,7 +228,7 @@ def get_report_page(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
     """The report as one page without scripts."""
-    return stored_page(call.resources.database, call.caller, experiment_id, appendix=appendix)
+    return stored_page(call, experiment_id, appendix=appendix)
 
 
 @router.get(f"{_OF}/report.pdf", response_class=Response, responses=PDF_FILE)
@@ -206,14 +239,14 @@ def get_report_pdf(
 
     Printing may take some seconds.
     """
-    pdf = stored_pdf(call, experiment_id, appendix=appendix)
-    return as_file(pdf, f"{experiment_id}-report.pdf", PDF)
+    page = page_html(call, experiment_id, appendix=appendix)
+    return as_file(call.resources.printer.pdf(page), f"{experiment_id}-report.pdf", PDF)
 
 
 @router.get(f"{_OF}/report/verification", responses=problems(404))
 def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
-    return verification_of(call.resources.database, call.caller, experiment_id)
+    return verification_of(call, experiment_id)
 
 
 @router.get(f"{_OF}/dossier", response_class=Response, responses=_DOSSIER)
@@ -260,7 +293,11 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     409 where they may not leave: where no proven guarantee covers them, or its noise was simulated.
     The detail says which, and what to change in the spec; the report says the same.
     """
-    return model_file(call, experiment_id)
+    section, _ = _model_section(call, experiment_id)
+    blocks = opened_file(call.resources.storage, model_key(call.project_id, experiment_id))
+    answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
+    answer.headers["Content-Length"] = str(section["size_bytes"])
+    return answer
 
 
 @router.get(f"{_OF}/model-layout", responses=problems(404, 409))
@@ -270,14 +307,41 @@ def get_model_layout(experiment_id: str, call: FederationsReader) -> dict[str, A
     Confidential: it discloses the classes and columns of the data. The part that the spec declares
     is in the model's file too. 409 where the model may not leave.
     """
-    return stored_layout(call, experiment_id)
+    _, layout = _model_section(call, experiment_id)
+    if layout is None:
+        raise _stays("it was trained by a version that kept no layout; submit the spec again")
+    return layout
+
+
+def _model_section(call: Call, experiment_id: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What the report states of the model, and the model's layout. Raises ProblemError where there
+    is no such experiment, or its model may not leave or is gone."""
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
+        report = ReportRepository(session, call.project_id).get(experiment_id)
+        if report is None:
+            why = f"it is {experiment.status}"
+            if experiment.status not in ENDED:
+                why += "; ask again when it has succeeded"
+            raise _stays(why)
+        section: dict[str, Any] | None = report.document.get("model")
+        if section is None:
+            earlier = "it was trained by a version that kept no models; submit the spec again"
+            raise _stays(report.document.get("model_reason") or earlier)
+        refuse_gone(session, call.project_id, "model", experiment_id)
+        return section, report.model_layout
+
+
+def _stays(why: str) -> ProblemError:
+    return conflict(f"the model of this experiment cannot be had: {why}")
 
 
 @router.get(f"{_OF}/sign-offs", responses=problems(404))
 def list_sign_offs(experiment_id: str, call: ReportsReader) -> SignOffList:
     """The sign-offs of the report, oldest first."""
     with call.reading() as session:
-        return SignOffList.of(sign_offs_of(session, call.caller, experiment_id))
+        find_report(session, call.caller, experiment_id)
+        return SignOffList.of(SignOffRepository(session, call.project_id).list(experiment_id))
 
 
 @router.post(
@@ -307,7 +371,20 @@ def list_reports(
     call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
 ) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
-    return report_page(call.resources, call.project_id, parameters)
+    filters = StoredFilters(
+        **{name: getattr(parameters, name) for name in StoredFilters.__dataclass_fields__}
+    )
+    with call.reading() as session:
+        reports = ReportListRepository(session, call.project_id)
+        attribute = _sorted_attribute(reports, parameters)
+        return list_page(
+            ReportPage,
+            f"reports:{parameters.sort}:{attribute}:{parameters.observer}",
+            parameters,
+            partial(reports.list, filters, sort=parameters.sort, attribute=attribute),
+            partial(_bodies, session, call.project_id),
+            key=sorted_key_type(parameters.sort_key, UtcTime, "finished_at"),
+        )
 
 
 @router.get("/comparisons", responses=problems(404, 409))
@@ -318,3 +395,186 @@ def compare_reports(
     return comparison_of(
         call, parameters.experiment_id, fairness=parameters.fairness, utility=parameters.utility
     )
+
+
+_UNREADABLE = "the stored report could not be read when the list was made; see its verification"
+_MOST_SIGN_OFFS = 1000
+
+
+def _sorted_attribute(reports: ReportListRepository, parameters: ReportParameters) -> str:
+    """The attribute of the figure that is sorted by; empty where the figure has none."""
+    if parameters.sort_key not in FAIRNESS:
+        return ""
+    if parameters.attribute is not None:
+        return parameters.attribute
+    found = reports.attributes(parameters.sort_key)
+    if len(found) > 1:
+        message = (
+            f"the reports measure {parameters.sort_key} for {len(found)} attributes; give one of "
+            f"{', '.join(found)}"
+        )
+        raise invalid("/query/attribute", message)
+    return found[0] if found else ""
+
+
+def _bodies(session: Session, project_id: str, items: Sequence[ListedReport]) -> list[ReportBody]:
+    ids = [one.experiment_id for one in items]
+    figures = ReportListRepository(session, project_id).figures(ids)
+    signed = SignOffRepository(session, project_id).newest_of(ids)
+    return [
+        _body(one, list(figures[one.experiment_id]), signed.get(one.experiment_id)) for one in items
+    ]
+
+
+def _body(one: ListedReport, figures: list[IndexedFigure], sign_off: SignOff | None) -> ReportBody:
+    reasons, newest, gap = dict[str, str](), None, largest_gap(figures)
+    if one.gate_outcome is None:
+        reasons["gate_outcome"] = "its spec has no gates"
+    if sign_off is None:
+        reasons["sign_off"] = "not signed off yet"
+    else:
+        with suppress(ValueError):
+            newest = NewestSignOff.of(sign_off)
+        if newest is None:
+            reasons["sign_off"] = "the stored sign-off cannot be read; see the verification"
+    if gap is None:
+        why = "no attribute has a difference between groups; `figures` say why for each"
+        reasons["largest_gap"] = why
+    if one.summary is None:
+        reasons |= dict.fromkeys(("verdict", "guarantee"), _UNREADABLE)
+    return ReportBody.model_validate(
+        {
+            "experiment": of_row(
+                ListedExperiment, one, id=one.experiment_id, tags=sorted(set(one.tags))
+            ),
+            "verdict": None,
+            "guarantee": None,
+            **(one.summary or {}),
+            "gate_outcome": one.gate_outcome,
+            "sign_off": newest,
+            "largest_gap": gap,
+            "figures": [
+                of_row(
+                    ListedFigure,
+                    figure,
+                    attribute=figure.attribute or None,
+                    observer=figure.observer or None,
+                )
+                for figure in figures
+            ],
+            "report_hash": one.report_hash,
+            "href": f"/v1/experiments/{one.experiment_id}/report",
+            "reasons": reasons,
+        }
+    )
+
+
+def comparison_of(
+    call: Call,
+    experiment_ids: Sequence[str],
+    *,
+    fairness: str | None = None,
+    utility: str | None = None,
+) -> Comparison:
+    """The comparison of experiments of the caller's project, in this order. Raises ProblemError
+    where one of them does not exist, has no report, or has one that was altered so much that it
+    cannot be parsed."""
+    reports = []
+    for id_ in experiment_ids:
+        with call.reading() as session:
+            try:
+                reports.append(parsed(find_judged(session, call.caller, id_)))
+            except ProblemError as error:
+                raise ProblemError(error.status, error.slug, f"{id_}: {error.detail}") from None
+            except ValueError:
+                detail = f"{id_}: the stored report cannot be read; see its verification"
+                raise conflict(detail) from None
+    return compared(reports, fairness=fairness, utility=utility)
+
+
+def claims_file(call: Call, experiment_id: str) -> bytes:
+    """What a report claims, a line each; empty for reports of before there were claims. Raises
+    ProblemError where there is no report."""
+    with call.reading() as session:
+        return claim_lines(find_stored_report(session, call.caller, experiment_id).claims or ())
+
+
+def sign_off_report(
+    call: Call, experiment_id: str, asked: SignOffRequest, idempotency: IdempotentRequest
+) -> SignOff:
+    """Store a sign-off of the experiment's report, which a worker's process signs afterwards.
+    Raises ProblemError without such a report, where another one was read, and for a key without a
+    person; InvalidInputError where the report demands a note."""
+    with call.writing() as session:
+        report = find_report(session, call.caller, experiment_id)
+        if call.caller.person is None:
+            raise ProblemError(
+                403,
+                "forbidden",
+                "the API key names no person, so no person would be accountable for the sign-off; "
+                "make one that does: fedaudit keys create --person NAME",
+            )
+        earlier = idempotency.earlier(session, call.caller)
+        if earlier is not None:
+            found = SignOffRepository(session).get(experiment_id, int(earlier))
+            if found is None:
+                raise LookupError(f"sign-off {earlier} of {experiment_id} was stored and is lost")
+            return found
+        if asked.report_hash not in (None, report.report_hash):
+            raise conflict(f"the report has the hash {report.report_hash}, another one was read")
+        concerns = _concerns(session, report)
+        if concerns and not asked.note:
+            why = " and ".join(CONCERN_WORDS[one] for one in concerns)
+            message = f"is needed, because {why}: say why it is signed off as it is"
+            raise error_at("/note", message)
+        sign_offs = SignOffRepository(session, call.project_id)
+        number = sign_offs.next_number(SignOff, experiment_id)
+        if number > _MOST_SIGN_OFFS:
+            raise conflict(f"the report has {_MOST_SIGN_OFFS} sign-offs already")
+        statement = Statement(
+            experiment_id=experiment_id,
+            number=number,
+            report_hash=report.report_hash,
+            decision=asked.decision,
+            note=asked.note,
+            role=asked.role or call.caller.person.role,
+            concerns=tuple(concerns),
+            person=call.caller.person.name,
+            key_id=call.caller.key_id,
+            key_name=call.caller.key_name,
+            by_submitter=_by_submitter(
+                find_experiment(session, call.caller, experiment_id), call.caller
+            ),
+            signed_off_at=utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        )
+        idempotency.claim(session, call.caller, str(number))
+        about: dict[str, Any] = {
+            "number": number,
+            "decision": asked.decision,
+            "report_hash": report.report_hash,
+        }
+        owner = {"experiment_id": experiment_id, "project_id": call.project_id}
+        stated = {"statement": statement.fields(), "created_at": utc_now(), **about}
+        added = sign_offs.store(SignOff(**owner, **stated))
+        note(session, call.caller, "report.signed-off", experiment_id, **about)
+        return added
+
+
+def _concerns(session: Session, report: Report) -> list[Concern]:
+    """The report's concerns, with those that attacks raised since it was signed."""
+    try:
+        return concerns_of(judged_document(session, report))
+    except (KeyError, TypeError):
+        detail = "the stored report cannot be read; its verification says what was altered"
+        raise conflict(detail) from None
+
+
+def _by_submitter(experiment: Experiment, caller: Caller) -> bool | None:
+    """Whether the submitter signs off, against the four-eyes principle: by the key, or by the name,
+    which two keys may share. None where no name is recorded: such a key may be anyone's."""
+    submitter = experiment.created_by
+    if submitter is not None and submitter["key_id"] == caller.key_id:
+        return True
+    if submitter is None or submitter["person"] is None or caller.person is None:
+        return None
+    return str(submitter["person"]).casefold() == caller.person.name.casefold()

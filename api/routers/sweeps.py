@@ -1,42 +1,66 @@
-"""Sweeps: many experiments as one request, and what they say together."""
+"""Sweeps: admitted in one transaction, shown with their costs, and compared in a table."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from fastapi import APIRouter, BackgroundTasks, Query, Response
+import structlog
+from fastapi import APIRouter, Query, Response
+from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 from api.http.answers import JSON, Accept, preferred
 from api.http.bodies import JsonBody
+from api.http.problems import ProblemError, conflict
 from api.openapi import TEXT, contents_by, located, problems, request_body
-from api.schemas.base import IdempotencyHeader, PageParameters
+from api.schemas.base import IdempotencyHeader, PageQuery, of_row
 from api.schemas.experiments import (
+    ListedSweepBody,
+    Status,
     SubmissionParameters,
     SubmittedSweepBody,
     SweepBody,
+    SweepCellBody,
     SweepPage,
+    SweepProgress,
     SweepTableBody,
     SweepValidationBody,
 )
-from api.services.dispatch import IdempotentRequest, dispatch
-from api.services.lookups import list_page
-from api.services.sweeps import (
-    SubmittedSweep,
-    cancel_sweep,
-    find_sweep,
-    listed_bodies,
-    retry_sweep,
-    submit_sweep,
-    submitted_body,
-    sweep_body,
-    table_of,
-    try_sweep,
+from api.services.admission import parse_inherited, plan
+from api.services.disclosure import warnings_of
+from api.services.dispatch import Acceptance, Accepting, IdempotentRequest, Queued
+from api.services.lookups import found_by, list_page, note
+from api.services.submission import RETRIED, DryRunRollback, admitting_for
+from api.shared.security import (
+    Call,
+    Caller,
+    ExperimentsReader,
+    ExperimentsWriter,
+    ReportsReader,
+    refuse_over_running,
 )
-from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, ReportsReader
-from fedaudit.spec.sweeps import SweepSpec
-from fedaudit.sweeps.sweep_table import SweepTable, as_csv, as_markdown
-from models.repositories import SweepRepository
+from fedaudit.privacy.accounting.privacy_events import REPORT, CostKind
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.sweeps import SweepCell, SweepSpec, parse_cells, parse_sweep, placed
+from fedaudit.stored import BookedCost
+from fedaudit.sweeps.report_section import CellPlace, larger_sums, named_figures, sweep_section
+from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
+from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, as_csv, as_markdown, sweep_table
+from models.identifiers import new_id
+from models.repositories import (
+    ExperimentRepository,
+    ReportListRepository,
+    ReportRepository,
+    SweepRepository,
+)
+from models.repositories.sweeps import SweepState
+from models.tables.experiments import Sweep
+from models.vocabulary import ENDED
 
+log = structlog.get_logger()
 router = APIRouter(prefix="/sweeps", tags=["sweeps"])
 
 _CSV, _MARKDOWN = "text/csv", "text/markdown"
@@ -60,8 +84,7 @@ async def submit_sweep_of_experiments(
     call: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
-    background: BackgroundTasks,
-    response: Response,
+    accepting: Accepting,
     idempotency_key: IdempotencyHeader = None,
 ) -> SubmittedSweepBody | JSONResponse:
     """Queue an experiment for every combination of values, and reserve what all of them may cost.
@@ -71,17 +94,15 @@ async def submit_sweep_of_experiments(
 
     def answer() -> SubmittedSweepBody | JSONResponse:
         if parameters.validate_only:
-            return JSONResponse(try_sweep(call, value).model_dump(mode="json"))
+            return JSONResponse(_tried(call, value).model_dump(mode="json"))
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/sweeps", value)
-        return _accepted(submit_sweep(call, value, idempotency), call, background, response)
+        return _accepted(call, _submitted(call, value, idempotency), accepting)
 
     return await call.resources.loads.run(call.project_id, answer)
 
 
 @router.get("", responses=problems())
-def list_sweeps(
-    call: ExperimentsReader, parameters: Annotated[PageParameters, Query()]
-) -> SweepPage:
+def list_sweeps(call: ExperimentsReader, parameters: PageQuery) -> SweepPage:
     """The project's sweeps, newest first."""
     with call.reading() as session:
         rows = SweepRepository(session, call.project_id).list
@@ -105,29 +126,32 @@ def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Respo
     media_type = preferred(accept, (JSON, _CSV, _MARKDOWN))
     if media_type != JSON:
         return export_sweep_table(sweep_id, "csv" if media_type == _CSV else "md", call)
-    return JSONResponse(_table(sweep_id, call))
+    return JSONResponse(table_of(sweep_id, call))
 
 
 @router.get("/{sweep_id}/table.{form}", response_class=Response, responses=_FILE)
 def export_sweep_table(sweep_id: str, form: Literal["csv", "md"], call: ReportsReader) -> Response:
     """Every combination with its figures over seeds, as a file."""
-    found = _table(sweep_id, call)
+    found = table_of(sweep_id, call)
     if form == "csv":
         return Response(as_csv(found), media_type=_CSV)
     return Response(as_markdown(found), media_type=_MARKDOWN)
 
 
-def _table(sweep_id: str, call: Call) -> SweepTable:
-    with call.reading() as session:
-        return table_of(session, call.caller, find_sweep(session, call.caller, sweep_id))
-
-
 @router.post("/{sweep_id}/cancel", name="cancel_sweep", responses=problems(404, 409))
-def cancel_sweep_of_experiments(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
+def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     """Ask for the end of every cell that has not ended."""
-    sweep = cancel_sweep(call, sweep_id)
-    with call.reading() as session:
-        return sweep_body(session, call.caller, sweep)
+    with call.writing() as session:
+        sweep = find_sweep(session, call.caller, sweep_id)
+        cells = SweepRepository(session, call.project_id).cells(sweep.id)
+        going_on = [one for one in cells if one.experiment.status not in ENDED]
+        if not going_on:
+            raise conflict("every cell of the sweep has ended")
+        ExperimentRepository(session, call.project_id).request_cancel_each(
+            [one.experiment.id for one in going_on], cancelled_by=call.caller.actor
+        )
+        note(session, call.caller, "sweep.cancelled", sweep.id, cells=len(going_on))
+    return get_sweep(sweep_id, call)
 
 
 @router.post(
@@ -140,8 +164,7 @@ async def retry_cells(
     *,
     sweep_id: str,
     call: ExperimentsWriter,
-    background: BackgroundTasks,
-    response: Response,
+    accepting: Accepting,
     idempotency_key: IdempotencyHeader = None,
 ) -> SubmittedSweepBody:
     """Queue every cell that failed or was cancelled again, as new experiments of the sweep.
@@ -152,17 +175,331 @@ async def retry_cells(
     def answer() -> SubmittedSweepBody:
         route = f"POST /v1/sweeps/{sweep_id}/retry"
         idempotency = IdempotentRequest.of(idempotency_key, route, None)
-        submitted = retry_sweep(call, sweep_id, idempotency)
-        return _accepted(submitted, call, background, response)
+        return _accepted(call, retry_sweep(call, sweep_id, idempotency), accepting)
 
     return await call.resources.loads.run(call.project_id, answer)
 
 
-def _accepted(
-    submitted: SubmittedSweep, call: Call, background: BackgroundTasks, response: Response
-) -> SubmittedSweepBody:
-    # After the answer: a broker that is away must not keep the caller waiting.
-    background.add_task(dispatch, call.resources, *submitted.messages)
-    response.headers["Location"] = f"/v1/sweeps/{submitted.sweep.id}"
+def _accepted(call: Call, queued: Queued[Sweep], accepting: Acceptance) -> SubmittedSweepBody:
+    sweep = accepting.of(call, queued, f"/v1/sweeps/{queued.row.id}")
     with call.reading() as session:
-        return submitted_body(session, call.caller, submitted.sweep, submitted.warnings)
+        body = sweep_body(session, call.caller, sweep)
+    return SubmittedSweepBody(**vars(body), warnings=queued.warnings)
+
+
+def find_sweep(session: Session, caller: Caller, sweep_id: str) -> Sweep:
+    """Raises ProblemError where the caller's project has no such sweep."""
+    return found_by(SweepRepository(session, caller.project_id).get, sweep_id, "sweep")
+
+
+def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
+    """A sweep with its cells and its costs."""
+    sweeps = SweepRepository(session, caller.project_id)
+    cells = [
+        of_row(
+            SweepCellBody,
+            run,
+            position=cell.position,
+            experiment_id=run.id,
+            values=cell.values,
+            progress={"round": run.rounds_done, "rounds": run.rounds_total},
+        )
+        for cell in sweeps.cells(sweep.id)
+        for run in (cell.experiment,)
+    ]
+    return SweepBody(
+        **listed_bodies(session, caller, [sweep])[0].model_dump(),
+        asked=sweep.asked,
+        costs=_costs_of(session, caller, sweep),
+        facts=cast(SweepFacts, sweep.facts),
+        cells=cells,
+    )
+
+
+def listed_bodies(
+    session: Session, caller: Caller, sweeps: Sequence[Sweep]
+) -> list[ListedSweepBody]:
+    """Sweeps in a list, without their cells."""
+    states = SweepRepository(session, caller.project_id).states([one.id for one in sweeps])
+    return [
+        of_row(
+            ListedSweepBody,
+            sweep,
+            status=_status_of(state),
+            progress=SweepProgress(
+                cells=sweep.cells,
+                ended=sum(state.statuses[one] for one in ENDED),
+                statuses=dict(state.statuses),
+                rounds=state.rounds_done,
+                rounds_total=state.rounds_total,
+            ),
+        )
+        for sweep in sweeps
+        for state in (states[sweep.id],)
+    ]
+
+
+def _status_of(state: SweepState) -> Status:
+    """Of the sweep as one: `failed` only where every cell failed, `succeeded` where one did not."""
+    counts = state.statuses
+    ended = sum(counts[one] for one in ENDED)
+    if ended < sum(counts.values()):
+        if counts["cancelling"]:
+            return "cancelling"
+        return "running" if ended or counts["running"] else "queued"
+    if counts["succeeded"]:
+        return "succeeded"
+    return "failed" if counts["failed"] else "cancelled"
+
+
+def _costs_of(session: Session, caller: Caller, sweep: Sweep) -> SweepCosts:
+    """What all tries of all cells have charged together, as it is now."""
+    sweeps = SweepRepository(session, caller.project_id)
+    return sweep_costs(sweeps.booked(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts)
+
+
+def with_costs_of_now(
+    session: Session, caller: Caller, experiment_id: str, document: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """A report with the present costs of its sweep, and never less than it states. Cells that were
+    cancelled may have been tried again since, and the choice of this run has looked at them too."""
+    section = document.get("sweep")
+    sweeps = SweepRepository(session, caller.project_id)
+    found = sweeps.cell_of(experiment_id)
+    if section is None or found is None:
+        return document
+    sweep, cell = found
+    place = CellPlace(
+        sweep_id=sweep.id,
+        name=sweep.name,
+        cells=sweep.cells,
+        position=cell.position,
+        values=cell.values,
+        facts=sweep.facts,
+        tries=len(sweeps.tries(sweep.id)),
+    )
+    now = sweep_section(place, _costs_of(session, caller, sweep), when="by now").model_dump()
+    more = larger_sums(now, section)
+    changed = {
+        **section,
+        **{name: now[name] for name in more},
+        "epsilon": (now if "sweep_epsilon_max" in more else section)["epsilon"],
+        "reasons": {**section["reasons"], **{name: now["reasons"][name] for name in more}},
+    }
+    return {**document, "sweep": changed}
+
+
+def table_of(sweep_id: str, call: Call) -> SweepTable:
+    """The table as far as cells have ended: others count as seeds without figures."""
+    with call.reading() as session:
+        sweep = find_sweep(session, call.caller, sweep_id)
+        sweeps = SweepRepository(session, call.project_id)
+        cells = sweeps.cells(sweep.id)
+        ids = [cell.experiment.id for cell in cells]
+        figures = ReportListRepository(session, call.project_id).figures(ids)
+        degenerate = sweeps.degenerate(ids)
+        terms = _cost_terms(sweeps.booked(sweep.id))
+    return sweep_table(
+        [
+            CellFigures(
+                experiment_id=(id_ := cell.experiment.id),
+                values=cell.values,
+                succeeded=cell.experiment.status == "succeeded",
+                degenerate=id_ in degenerate,
+                figures=named_figures(figures[id_]),
+                # Simulated noise protects nothing, so its costs are not those of secret noise.
+                cost_terms={
+                    name: f"{cell.experiment.noise}: {'; '.join(sorted(said))}"
+                    for name, said in terms.get(id_, {}).items()
+                },
+            )
+            for cell in cells
+        ]
+    )
+
+
+def _cost_terms(booked: Sequence[BookedCost]) -> dict[str, dict[str, set[str]]]:
+    """By experiment and figure, the terms under which training was charged."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for one in booked:
+        # What a report reveals of the people held out is not in the figures of training.
+        if one.observer != REPORT:
+            term = f"{one.observer}, {one.terms}, {one.unit}, {one.delta}"
+            found.setdefault(one.experiment_id, {}).setdefault(one.figure, set()).add(term)
+    return found
+
+
+@dataclass(frozen=True)
+class _PlannedSweep:
+    """A sweep that can be run, and what it would cost."""
+
+    spec: SweepSpec
+    cells: Sequence[tuple[SweepCell, ExperimentPlan]]
+
+    @property
+    def facts(self) -> SweepFacts:
+        return sweep_facts([(one.spec, one.ledger_context) for _, one in self.cells])
+
+
+def _plan_sweep(call: Call, value: Any) -> _PlannedSweep:
+    """Every cell over its data; no transaction. Raises InvalidInputError, with the faults of cells
+    at the fields they follow from."""
+    sweep = parse_sweep(value)
+    planned = []
+    for cell, spec in parse_cells(sweep, partial(parse_inherited, call)):
+        try:
+            planned.append((cell, plan(call, spec)))
+        except InvalidInputError as error:
+            raise InvalidInputError([placed(sweep, cell, one) for one in error.errors]) from None
+    return _PlannedSweep(sweep, planned)
+
+
+def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Sweep]:
+    """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
+    with call.reading() as session:
+        known = idempotency.earlier(session, call.caller)
+        if known is not None:
+            return Queued(find_sweep(session, call.caller, known))
+    planned = _plan_sweep(call, value)
+    sweep_id = new_id()
+    with call.writing() as session:
+        known = idempotency.claimed_before(session, call.caller, sweep_id)
+        if known is not None:
+            return Queued(find_sweep(session, call.caller, known))
+        submitted = _store(session, call, sweep_id, planned)
+    log.info("sweep queued", sweep_id=sweep_id, cells=len(planned.cells))
+    return submitted
+
+
+def _tried(call: Call, value: Any) -> SweepValidationBody:
+    """What a submission would meet at present: the reservation itself, rolled back. Raises
+    InvalidInputError, or ProblemError where it would be refused for another reason than a
+    budget."""
+    planned = _plan_sweep(call, value)
+    found = SweepValidationBody(
+        cells=len(planned.cells),
+        costs=None,
+        facts=planned.facts,
+        has_room=False,
+        detail=None,
+        warnings=[],
+    )
+    try:
+        with call.writing() as session:
+            submitted = _store(session, call, new_id(), planned)
+            found.costs = _costs_of(session, call.caller, submitted.row)
+            found.has_room, found.warnings = True, submitted.warnings
+            raise DryRunRollback
+    except DryRunRollback:
+        pass
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        found.detail = error.detail
+    return found
+
+
+def _store(session: Session, call: Call, sweep_id: str, planned: _PlannedSweep) -> Queued[Sweep]:
+    ids, units, drawn_on = [], [], set[tuple[str, str, CostKind]]()
+    with admitting_for(session, call) as admitting:
+        for position, (_, one) in enumerate(planned.cells):
+            ids.append(new_id())
+            units.append(admitting.queue(one))
+            try:
+                queued = admitting.admit(
+                    one, units[-1], experiment_id=ids[-1], created_by=call.caller.actor
+                )
+            except ProblemError as error:
+                raise _refused(error, position, len(planned.cells)) from None
+            kind = one.ledger_context.inputs.cost_kind
+            drawn_on.add((queued.federation_id, queued.noise, kind))
+    budgets = call.budgets(session)
+    warnings = dict.fromkeys(doubt for _, one in planned.cells for doubt in one.doubts)
+    for federation_id, noise, kind in sorted(drawn_on):
+        found = warnings_of(budgets, federation_id, noise=noise, cost_kind=kind)
+        warnings |= dict.fromkeys(found)
+    sweep = SweepRepository(session, call.project_id).add(
+        sweep_id,
+        name=planned.spec.name,
+        asked=planned.spec.model_dump(mode="json"),
+        facts=planned.facts,
+        cells=[(id_, cell.values) for id_, (cell, _) in zip(ids, planned.cells, strict=True)],
+        by=call.caller.actor,
+    )
+    note(session, call.caller, "sweep.submitted", sweep_id, name=sweep.name, cells=len(ids))
+    refuse_over_running(session, call.project_id, call.resources.settings)
+    return Queued(sweep, units, list(warnings))
+
+
+def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
+    """The refusal of one cell as that of the sweep, which stored nothing."""
+    return ProblemError(
+        error.status,
+        error.slug,
+        f"cell {position + 1} of {cells} is refused, and so is the sweep; nothing was queued: "
+        f"{error.detail}",
+        errors=error.errors,
+        headers=error.headers,
+        cell=position,
+        **error.members,
+    )
+
+
+def retry_sweep(call: Call, sweep_id: str, idempotency: IdempotentRequest) -> Queued[Sweep]:
+    """Queue every cell that failed or was cancelled once more, as new experiments of the sweep.
+    Raises ProblemError where there is none, or a budget has no room for them; InvalidInputError
+    where their data cannot be used any more."""
+    with call.reading() as session:
+        sweep = find_sweep(session, call.caller, sweep_id)
+        if idempotency.earlier(session, call.caller) is not None:
+            return Queued(sweep)
+        cells = SweepRepository(session, call.project_id).cells(sweep.id)
+        again = [cell for cell in cells if cell.experiment.status in RETRIED]
+        _refuse_after_a_pass(session, call.caller, sweep)
+    if not again:
+        raise conflict("no cell of the sweep has failed or was cancelled")
+    plans = [plan(call, parse_spec(cell.experiment.spec)) for cell in again]
+    with call.writing() as session:
+        if not idempotency.claim(session, call.caller, sweep.id):
+            return Queued(sweep)
+        sweeps, units = SweepRepository(session, call.project_id), []
+        sweeps.hold(sweep.id)
+        # Once more: a report may have been signed while the cells were planned.
+        _refuse_after_a_pass(session, call.caller, sweep)
+        left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
+        if not left:
+            raise conflict("another request has tried the cells again just now")
+        with admitting_for(session, call) as admitting:
+            for cell, planned in zip(again, plans, strict=True):
+                if (former := cell.experiment.id) in left:
+                    units.append(admitting.queue(planned))
+                    id_ = new_id()
+                    admitting.admit(
+                        planned,
+                        units[-1],
+                        experiment_id=id_,
+                        retry_of=former,
+                        created_by=call.caller.actor,
+                    )
+                    sweeps.enter(sweep.id, cell, again=id_)
+        note(session, call.caller, "sweep.retried", sweep.id, cells=len(units))
+        refuse_over_running(session, call.project_id, call.resources.settings)
+    return Queued(sweep, units)
+
+
+def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:
+    """Raises ProblemError where a cell's signed report passed a gate on the sweep's costs."""
+
+    def on_sweep(gate: Mapping[str, Any]) -> bool:
+        return str(gate["figure"]).startswith("sweep_")
+
+    for cell in SweepRepository(session, caller.project_id).cells(sweep.id):
+        if not any(map(on_sweep, cell.experiment.spec.get("gates", ()))):
+            continue
+        report = ReportRepository(session, caller.project_id).get(cell.experiment.id)
+        gates = [] if report is None else report.document["gates"]
+        if any(on_sweep(one) and one["outcome"] == "pass" for one in gates):
+            raise conflict(
+                f"the report of cell {cell.position + 1} passed a gate on the costs of the sweep, "
+                "which trying cells again would add to; submit what is missing as another sweep"
+            )

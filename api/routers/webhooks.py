@@ -1,6 +1,7 @@
 """API keys, the audit log, the keys that the service signs with, webhooks and deliveries."""
 
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_bytes
@@ -9,12 +10,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 from sqlalchemy.orm import Session
 
-from api.http.answers import earlier_name
+from api.http.answers import SmallInteger, earlier_name, key_type
 from api.http.bodies import JsonBody, validated
 from api.http.problems import conflict, invalid, not_found, unavailable
 from api.openapi import located, problems, request_body
-from api.schemas.base import PageParameters
+from api.schemas.base import PageQuery
 from api.schemas.people import (
+    AuditEntryBody,
     AuditLogPage,
     AuditLogParameters,
     AuditLogVerification,
@@ -32,10 +34,11 @@ from api.schemas.people import (
     WebhookRequest,
 )
 from api.schemas.reports import SigningKeyBody, SigningKeyList
-from api.services.audit_log import audit_log_page, verify_audit_log
 from api.services.lookups import find_webhook, found_by, list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Administrator, Caller, ReportsReader
+from fedaudit.ledger.audit_log import AuditChain, SignedHead, chain_faults
+from fedaudit.ledger.statements import PublicKey
 from infrastructure.outbound import AddressRefusedError, check_url
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
@@ -43,6 +46,7 @@ from models.identifiers import is_id
 from models.repositories import (
     AnnouncementRepository,
     ApiKeyRepository,
+    AuditLogRepository,
     SigningKeyRepository,
     WebhookDeliveryRepository,
     WebhookEndpointRepository,
@@ -50,6 +54,8 @@ from models.repositories import (
 from models.tables.accounts import WebhookEndpoint
 
 keys_router = APIRouter(tags=["keys"])
+_BLOCK = 1000
+"""Entries of the log that are read at once."""
 
 
 @keys_router.get("/api-keys", name="list_api_keys", responses=problems())
@@ -134,13 +140,60 @@ def list_audit_log(
     call: Administrator, parameters: Annotated[AuditLogParameters, Query()]
 ) -> AuditLogPage:
     """Who did what in the project, newest first: ids, names and settings, never data."""
-    return audit_log_page(call, parameters)
+    with call.reading() as session:
+        rows = partial(
+            AuditLogRepository(session, call.project_id).list,
+            actor=parameters.actor,
+            action=parameters.action,
+            subject=parameters.subject,
+            after=parameters.created_after,
+            before=parameters.created_before,
+        )
+        return list_page(
+            AuditLogPage,
+            "audit-log",
+            parameters,
+            rows,
+            lambda found: map(AuditEntryBody.of, found),
+            key=key_type(SmallInteger),
+        )
 
 
 @keys_router.get("/audit-log/verification", name="verify_audit_log", responses=problems())
 def verify_log(call: Administrator) -> AuditLogVerification:
     """Computes every link anew, and compares the log with the newest signed head."""
-    return verify_audit_log(call)
+    chain, faults, heads = AuditChain(call.project_id), list[str](), dict[str, SignedHead]()
+    with call.reading() as session:
+        log = AuditLogRepository(session, call.project_id)
+        keys = SigningKeyRepository(session).list()
+        head = log.head()
+        end = 0 if head is None else head.entries
+        try:
+            if head is not None and (head.envelope is not None or head.signed_entries):
+                known = (PublicKey.from_pem(one.public_key.encode()) for one in keys)
+                heads["the signed head"] = SignedHead.read(head.envelope, keys=known)
+        except ValueError as error:
+            faults.append(f"the signed head {error}")
+        faults += chain_faults(chain, _entries(log, end), heads)
+    if head is not None and not faults and (chain.entries, chain.link) != (end, head.link):
+        faults.append(f"the log ends with entry {chain.entries}, and {end} were written")
+    return AuditLogVerification(
+        project_id=call.project_id,
+        entries=chain.entries,
+        link=chain.link,
+        valid=not faults,
+        faults=faults,
+        signed_entries=max((one.entries for one in heads.values()), default=0),
+        signed_head=None if head is None else head.envelope,
+    )
+
+
+def _entries(log: AuditLogRepository, end: int) -> Iterator[dict[str, Any]]:
+    """The first so many: Postgres reads each statement by itself, and more come meanwhile."""
+    read = 0
+    while block := log.block(read, limit=min(_BLOCK, end - read)):
+        yield from ({**row.content(), "link": row.link} for row in block)
+        read = block[-1].number
 
 
 @keys_router.get("/signing-keys", responses=problems())
@@ -161,9 +214,7 @@ _MOST = 20
 
 
 @router.get("", responses=problems())
-def list_webhooks(
-    call: Administrator, parameters: Annotated[PageParameters, Query()]
-) -> WebhookPage:
+def list_webhooks(call: Administrator, parameters: PageQuery) -> WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
     with call.reading() as session:
         rows = WebhookEndpointRepository(session, call.project_id).list
@@ -299,7 +350,7 @@ def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
 
 @router.get("/{webhook_id}/deliveries", responses=problems(404))
 def list_webhook_deliveries(
-    webhook_id: str, call: Administrator, parameters: Annotated[PageParameters, Query()]
+    webhook_id: str, call: Administrator, parameters: PageQuery
 ) -> DeliveryPage:
     """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
     with call.reading() as session:

@@ -1,11 +1,11 @@
 """What bodies and parameters share."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from fastapi import Header, Request
+from fastapi import Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     ValidationError,
     create_model,
+    model_validator,
 )
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency
@@ -86,6 +87,9 @@ class PageParameters(Parameters):
     ] = None
 
 
+PageQuery = Annotated[PageParameters, Query()]
+
+
 def _utc(value: datetime) -> datetime:
     if value.tzinfo is None:
         return value.replace(tzinfo=UTC)
@@ -119,61 +123,62 @@ Reasons = dict[str, str]
 """Why a field beside it is null, by the field's name."""
 
 
-Delta = Annotated[
-    float | None,
-    Field(gt=0, lt=1, description="Only epsilons at this delta; needed to bound or sort by one."),
-]
-AdjacencyName = Annotated[
-    Adjacency | None, Field(description="Only epsilons that are counted under it.")
-]
+class FigureFilters(PageParameters):
+    """Bounds on figures, and what a list is sorted by."""
+
+    FIGURES: ClassVar[Sequence[str]]
+    SORT_KEYS: ClassVar[Sequence[str]]
+
+    delta: Annotated[
+        float | None,
+        Field(
+            gt=0, lt=1, description="Only epsilons at this delta; needed to bound or sort by one."
+        ),
+    ] = None
+    adjacency: Annotated[
+        Adjacency | None, Field(description="Only epsilons that are counted under it.")
+    ] = None
+    sort: str = "-created_at"
+
+    @model_validator(mode="after")
+    def _can_be_sorted(self) -> Self:
+        if self.sort_key not in self.SORT_KEYS:
+            keys = ", ".join(self.SORT_KEYS)
+            raise refuse_at("/query/sort", f"is unknown; use one of {keys}, or one with a minus")
+        if self.delta is None and EPSILON in {self.sort_key, *(one for one, _, _ in self.bounds)}:
+            raise refuse_at(
+                "/query/delta", "an epsilon means something only with its delta; give `delta` too"
+            )
+        return self
+
+    @property
+    def sort_key(self) -> str:
+        """What the list is sorted by, whichever way."""
+        return self.sort.removeprefix("-")
+
+    @property
+    def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
+        """The bounds that are set: figure, side and value."""
+        sides: tuple[Literal["lte", "gte"], ...] = ("lte", "gte")
+        return [
+            (figure, side, value)
+            for figure in self.FIGURES
+            for side in sides
+            if (value := getattr(self, f"{figure}_{side}", None)) is not None
+        ]
 
 
-def set_bounds(
-    parameters: BaseModel, figures: Iterable[str]
-) -> list[tuple[str, Literal["lte", "gte"], float]]:
-    """The bounds on figures that are set: figure, side and value."""
-    sides: tuple[Literal["lte", "gte"], ...] = ("lte", "gte")
-    found = []
-    for figure in figures:
-        for side in sides:
-            value: float | None = getattr(parameters, f"{figure}_{side}", None)
-            if value is not None:
-                found.append((figure, side, value))
-    return found
+_Filters = TypeVar("_Filters", bound=FigureFilters)
 
 
-_Filters = TypeVar("_Filters", bound=Parameters)
-
-
-def with_bounds(name: str, filters: type[_Filters], figures: Iterable[str]) -> type[_Filters]:
-    """The parameters with a lower and an upper bound for each figure, such as `accuracy[gte]`."""
-    bounds: dict[str, Any] = {
+def with_bounds(name: str, filters: type[_Filters]) -> type[_Filters]:
+    """The parameters with a lower and an upper bound for each figure, such as `accuracy[gte]`, and
+    the values of `sort`."""
+    fields: dict[str, Any] = {
         f"{figure}_{side}": (float | None, Field(None, alias=f"{figure}[{side}]"))
-        for figure in figures
+        for figure in filters.FIGURES
         for side in ("lte", "gte")
     }
-    return create_model(name, __base__=filters, __doc__=filters.__doc__, **bounds)
-
-
-def sorts_of(keys: Sequence[str]) -> list[str]:
-    """The values of a parameter that sorts by one of the keys, either way."""
-    return sorted(sign + name for name in keys for sign in ("", "-"))
-
-
-def known_sort(keys: Sequence[str]) -> AfterValidator:
-    """Refuses other values of such a parameter."""
-
-    def check(sort: str) -> str:
-        if sort.removeprefix("-") not in keys:
-            raise ValueError(f"is unknown; use one of {', '.join(keys)}, or one with a minus")
-        return sort
-
-    return AfterValidator(check)
-
-
-def needs_delta(figures: Iterable[str], delta: float | None) -> None:
-    """Raises PydanticCustomError where an epsilon is bounded or sorted by without a delta."""
-    if delta is None and EPSILON in figures:
-        raise refuse_at(
-            "/query/delta", "an epsilon means something only with its delta; give `delta` too"
-        )
+    sorts = sorted(sign + key for key in filters.SORT_KEYS for sign in ("", "-"))
+    fields["sort"] = (str, Field("-created_at", json_schema_extra={"enum": [*sorts]}))
+    return create_model(name, __base__=filters, __doc__=filters.__doc__, **fields)

@@ -3,22 +3,16 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from api.schemas.base import (
-    AdjacencyName,
     Body,
-    Delta,
+    FigureFilters,
     Page,
-    PageParameters,
     Parameters,
     Reasons,
     RowBody,
     UtcTime,
-    known_sort,
-    needs_delta,
-    set_bounds,
-    sorts_of,
     with_bounds,
 )
 from api.schemas.people import ActorBody, SignedEnvelope
@@ -38,7 +32,6 @@ from models.values import LaterAttacksStatus
 from models.vocabulary import ENDED
 
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
-_KEYS = tuple(SORT_KEYS)
 
 
 class Progress(BaseModel):
@@ -196,8 +189,10 @@ class SubmissionParameters(Parameters):
     validate_only: Annotated[bool, Field(description=_TRIAL)] = False
 
 
-class ExperimentFilters(PageParameters):
+class ExperimentFilters(FigureFilters):
     """Filters that must all hold; an experiment whose figure is null is outside every bound."""
+
+    FIGURES, SORT_KEYS = FIGURES, tuple(SORT_KEYS)
 
     status: Status | None = None
     name: Text | None = None
@@ -206,29 +201,13 @@ class ExperimentFilters(PageParameters):
     mechanism: Text | None = None
     created_after: UtcTime | None = None
     created_before: UtcTime | None = None
-    delta: Delta = None
-    adjacency: AdjacencyName = None
     alarm: Annotated[bool | None, Field(description="Whether some attack raised an alarm.")] = None
-    sort: Annotated[
-        str, known_sort(_KEYS), Field(json_schema_extra={"enum": [*sorts_of(_KEYS)]})
-    ] = "-created_at"
-
-    @model_validator(mode="after")
-    def _epsilon_has_a_delta(self) -> Self:
-        bounded = {figure for figure, _, _ in self.bounds}
-        needs_delta(bounded | {self.sort.removeprefix("-")}, self.delta)
-        return self
-
-    @property
-    def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
-        """The bounds that are set: figure, side and value."""
-        return set_bounds(self, FIGURES)
 
 
 if TYPE_CHECKING:
     ExperimentParameters = ExperimentFilters
 else:
-    ExperimentParameters = with_bounds("ExperimentParameters", ExperimentFilters, FIGURES)
+    ExperimentParameters = with_bounds("ExperimentParameters", ExperimentFilters)
 
 
 _FIGURES = tuple(name for name in Figures.model_fields if name != "reasons")

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from api.http.problems import ProblemFault
 from api.schemas.base import Body, Page, PageParameters, Reasons, RowBody, of_row
@@ -252,7 +251,8 @@ class SpecProposalBody(BaseModel):
     reasons: list[ReasonBody]
     projection: ProjectionBody
     expected_useful: bool
-    """Whether the model is expected to be better than a constant, by a rule of thumb."""
+    """Whether the model is expected to be better than a constant, by a rule of thumb for outcomes
+    that are not rare: none is looked at."""
     needs: str | None
     """What would make a useful model of it; null where one is expected."""
 
@@ -490,11 +490,11 @@ class BudgetSetting(Body):
                     if given
                     else "an epsilon means something only with it; give it"
                 )
-                raise _inconsistent(field, message)
+                raise refuse_at(f"/{field}", message)
         for field in ("radius", "clip"):
             if self.figure != "leakage" and getattr(self, field) is not None:
                 message = "only leakage is kept apart by radius and clip; leave it out"
-                raise _inconsistent(field, message)
+                raise refuse_at(f"/{field}", message)
         return self
 
     def stored_fields(self) -> dict[str, Any]:
@@ -504,9 +504,3 @@ class BudgetSetting(Body):
         if self.figure == "leakage":
             values["terms"] = LeakageTerms("adaptive" if radius is None else radius, clip)
         return values
-
-
-def _inconsistent(field: str, message: str) -> PydanticCustomError:
-    return PydanticCustomError(
-        "inconsistent", "{message}", {"pointer": f"/{field}", "message": message}
-    )

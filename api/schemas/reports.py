@@ -8,20 +8,14 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from api.http.problems import ProblemFault
 from api.schemas.base import (
-    AdjacencyName,
     Body,
-    Delta,
+    FigureFilters,
     Page,
-    PageParameters,
     Parameters,
     Reasons,
     RowBody,
     UtcTime,
-    known_sort,
-    needs_delta,
     of_row,
-    set_bounds,
-    sorts_of,
     with_bounds,
 )
 from api.schemas.experiment_tables import CheckedReport
@@ -40,8 +34,6 @@ from fedaudit.spec.gates import FairnessFigure, Gate
 from models.repositories.reports import SORT_KEYS
 from models.tables.experiments import PredictionAudit
 from models.values import AuditStatus
-
-_SORTED_BY = (*SORT_KEYS, *FIGURES)
 
 
 class ListedExperiment(BaseModel):
@@ -96,12 +88,14 @@ class ReportPage(Page[ReportBody]):
     """Some reports."""
 
 
-class ReportFilters(PageParameters):
+class ReportFilters(FigureFilters):
     """Filters that must all hold; a report whose figure is null is outside every bound.
 
     A bound on a fairness figure is one on `attribute`, or on every attribute of a report where none
     is named; a bound on an epsilon is on what `observer` sees, or on the largest of all.
     """
+
+    FIGURES, SORT_KEYS = FIGURES, (*SORT_KEYS, *FIGURES)
 
     name: Text | None = None
     search: Annotated[
@@ -134,36 +128,16 @@ class ReportFilters(PageParameters):
     observer: Annotated[
         Observer | None, Field(description="Only reports that count an epsilon against it.")
     ] = None
-    delta: Delta = None
-    adjacency: AdjacencyName = None
     created_after: UtcTime | None = None
     created_before: UtcTime | None = None
     finished_after: UtcTime | None = None
     finished_before: UtcTime | None = None
-    sort: Annotated[
-        str, known_sort(_SORTED_BY), Field(json_schema_extra={"enum": [*sorts_of(_SORTED_BY)]})
-    ] = "-created_at"
-
-    @model_validator(mode="after")
-    def _epsilon_has_a_delta(self) -> Self:
-        needs_delta({figure for figure, _, _ in self.bounds} | {self.sort_key}, self.delta)
-        return self
-
-    @property
-    def sort_key(self) -> str:
-        """What the list is sorted by, whichever way."""
-        return self.sort.removeprefix("-")
-
-    @property
-    def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
-        """The bounds that are set: figure, side and value."""
-        return set_bounds(self, FIGURES)
 
 
 if TYPE_CHECKING:
     ReportParameters = ReportFilters
 else:
-    ReportParameters = with_bounds("ReportParameters", ReportFilters, FIGURES)
+    ReportParameters = with_bounds("ReportParameters", ReportFilters)
 
 
 class ComparisonParameters(Parameters):

@@ -1,12 +1,13 @@
 """Budgets on a federation's data: set, shown, and why one refuses an experiment."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 
-from api.http.problems import ProblemError, conflict
-from api.schemas.federations import BudgetBody, BudgetSetting
-from api.services.lookups import find_federation, note_setting
+from api.http.problems import ProblemError
+from api.schemas.federations import BudgetBody
+from api.services.lookups import find_federation
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
 from fedaudit.privacy.count_release import BOOKED_DELTA
@@ -26,51 +27,21 @@ from models.repositories.budgets.counting import (
     counts_report,
 )
 from models.repositories.budgets.reading import with_gaps
-from models.repositories.webhooks import announcing_low
 from models.values import Budget, LeakageTerms
 
 
-def set_budget(call: Call, federation_id: str, setting: BudgetSetting) -> list[BudgetBody]:
-    """Set one budget; returns all of the federation's budgets afterwards. A total below what is
-    already spent only prevents further spending. Raises ProblemError where the caller's project has
-    no such federation, or another project owns the content and has set less."""
-    with call.writing() as session:
-        found = find_federation(session, call.caller, federation_id)
-        budgets = call.budgets(session)
-        with announcing_low(budgets, found.id):
-            budget = budgets.set_budget(found.id, **setting.stored_fields())
-        _check_owner(budget, found.id)
-        value = setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total}
-        note_setting(session, call.caller, found.id, "budget", value)
-        return _bodies(budgets, found.id)
-
-
 def budgets_of(call: Call, federation_id: str) -> list[BudgetBody]:
-    """Every budget that was set or spent from. Raises ProblemError as `set_budget` does."""
+    """Every budget that was set or spent from. Raises ProblemError where the caller's
+    project has no such federation."""
     with call.reading() as session:
         found = find_federation(session, call.caller, federation_id)
-        return _bodies(call.budgets(session), found.id)
+        return bodies(call.budgets(session), found.id)
 
 
-def _bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
+def bodies(budgets: Budgets, federation_id: str) -> list[BudgetBody]:
     """With the runs that each budget does not count."""
     counted, ids = budgets.composed_budgets(federation_id), budgets.sharing_ids(federation_id)
     return [BudgetBody.of(one) for one in with_gaps(budgets.session, counted, federation_ids=ids)]
-
-
-def _check_owner(budget: Budget, federation_id: str) -> None:
-    """Raises ProblemError, to be followed by a roll-back, where a project that does not own the
-    content would raise a total."""
-    own, owners = budget.own_total, budget.owner_total
-    if budget.is_owner or own is None or owners is None or own <= owners:
-        return
-    raise conflict(
-        f"another project of this service owns this content and has set a total of {owners:.6g}, "
-        "which holds for all projects and only it can raise; set a smaller one, which then holds "
-        "for your project alone",
-        federation_id=federation_id,
-        total=owners,
-    )
 
 
 _FIGURES: dict[CostFigure, str] = {
@@ -153,41 +124,56 @@ def _other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemErr
     )
 
 
-def _unlike(
-    budget: Budget, federation_id: str, counted: str, *, totals: Sequence[Budget]
-) -> ProblemError:
-    """A run whose cost is counted as another figure than the budget's. `totals`: all of the run's
-    book, which may be of figures that no mechanism has both of."""
+@dataclass(frozen=True)
+class CountedCost:
+    """As what the cost of an experiment, or of a training elsewhere, is counted."""
+
+    whose: str
+    counts_epsilon: bool
+    terms: LeakageTerms | None = None
+    """Under which a leakage is counted."""
+    no_theorem: str | None = None
+    """Why a leakage has no sum by the theorem beside it."""
+
+
+def uncountable(totals: Sequence[Budget], cost: CountedCost) -> tuple[Budget, str] | None:
+    """The first total that cannot count the cost, and why; None where all can. Such a total has to
+    refuse it, or a change of mechanism, radius or clip would be the way around it."""
+    counted = "an epsilon" if cost.counts_epsilon else "leakage"
+    for budget in totals:
+        has = f"has a total of {budget.total:.6g} for {_FIGURES[budget.figure]}, and {cost.whose}"
+        if (budget.figure == "epsilon") != cost.counts_epsilon:
+            other = "another figure, which cannot be charged there or added to it"
+            return budget, f"{has}'s cost is counted as {counted}: {other}"
+        if budget.figure == "log_ratio" and cost.no_theorem is not None:
+            return budget, f"{has} has none: {cost.no_theorem}"
+    # Once a book has a total for some radius and clip, others are refused.
+    known = [one for one in totals if one.figure == "leakage"]
+    if cost.terms is None or not known or any(one.terms == cost.terms for one in known):
+        return None
+    stated = [str(one.terms) for one in known if one.terms is not None][:_MAX_NAMED]
+    under = f"with {', or with '.join(stated)}"
+    if not stated:
+        under = "whose radius and clip were not recorded, which counts no run (set the total anew)"
+    return known[0], (
+        f"has a total for a leakage {under}, and {cost.whose}'s is one with {cost.terms}: n/nu "
+        "holds between uploads within the radius, so leakages of another radius or clip cannot be "
+        "added"
+    )
+
+
+def _refuse_uncountable(
+    budgets: Budgets, federation_id: str, totals: Sequence[Budget], cost: CountedCost
+) -> None:
+    """Raises ProblemError where a total of the experiment's book cannot count its cost."""
+    if (found := uncountable(totals, cost)) is None:
+        return
+    budget, why = budgets.composed(federation_id, found[0]), found[1]
     figures = {one.figure for one in totals}
     locked = "epsilon" in figures and len(figures) > 1
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total of {budget.total:.6g} for {_FIGURES[budget.figure]}, and the "
-        f"experiment's cost is counted as {counted}: another figure, which cannot be charged "
-        f"there or added to it; {_EITHER if locked else 'use a mechanism that fits, or '}"
-        f"{_take_back(budget, federation_id)}",
-    )
-
-
-def _other_terms(
-    budgets: Sequence[Budget], federation_id: str, terms: LeakageTerms
-) -> ProblemError:
-    """A leakage under another radius or clip than those that have a total."""
-    known = [str(one.terms) for one in budgets if one.terms is not None]
-    if known:
-        counted = f"a leakage with {', or with '.join(known[:_MAX_NAMED])}"
-        remedy = "use a radius and a clip that are counted"
-    else:
-        counted = "a leakage whose radius and clip were not recorded, which counts no run"
-        remedy = "set the total anew, for a radius and a clip"
-    return _problem(
-        budgets[0],
-        federation_id,
-        f"{_name(budgets[0])} has a total for {counted}, and the experiment's is one with {terms}: "
-        "n/nu holds between uploads within the radius, so leakages of different radii cannot be "
-        f"added; {remedy}, or set a total for those of the experiment",
-    )
+    remedy = _EITHER if locked else "use a mechanism, radius and clip that fit, or "
+    detail = f"{_name(budget)} {why}; {remedy}{_take_back(budget, federation_id)}"
+    raise _problem(budget, federation_id, detail)
 
 
 def _name(budget: Budget) -> str:
@@ -341,14 +327,9 @@ def _reserve_epsilon(
     plan, mechanism = planned.ledger_context.plan, mechanism_of(planned.spec)
     if plan is None:
         raise ValueError(f"{mechanism.facts.name} counts an epsilon and has no spending plan")
-    for budget in totals:
-        match budget.figure:
-            case "leakage" | "log_ratio":
-                raise _unlike(budget, federation_id, "an epsilon", totals=totals)
-            case "epsilon":
-                pass
-            case _:
-                assert_never(budget.figure)
+    _refuse_uncountable(
+        budgets, federation_id, totals, CountedCost("the experiment", counts_epsilon=True)
+    )
     unit, spec = mechanism.facts.unit, planned.spec
     refusal = budgets.reserve_epsilon(
         federation_id,
@@ -372,27 +353,11 @@ def _reserve_leakage(
     if leakage is None:
         raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
     terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    for budget in totals:
-        match budget.figure:
-            case "epsilon":
-                composed = budgets.composed(federation_id, budget)
-                raise _unlike(composed, federation_id, "leakage", totals=totals)
-            case "log_ratio":
-                if isinstance(of_one_release, str):
-                    raise _problem(
-                        budget,
-                        federation_id,
-                        f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the "
-                        f"experiment has none: {of_one_release}; give privacy.radius a number and "
-                        f"privacy.clip a bound, or {_take_back(budget, federation_id)}",
-                    )
-            case "leakage":
-                pass
-            case _:
-                assert_never(budget.figure)
-    of_leakage = [one for one in totals if one.figure == "leakage"]
-    if of_leakage and not any(one.terms == terms for one in of_leakage):
-        raise _other_terms(of_leakage, federation_id, terms)
+    no_theorem = None
+    if isinstance(of_one_release, str):
+        no_theorem = f"{of_one_release}; give privacy.radius a number and privacy.clip a bound"
+    cost = CountedCost("the experiment", counts_epsilon=False, terms=terms, no_theorem=no_theorem)
+    _refuse_uncountable(budgets, federation_id, totals, cost)
     whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
     reserve_sum = partial(
         budgets.reserve,

@@ -11,10 +11,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
-from api.schemas.federations import DisclosureBody, SimulationSetting
-from api.services.lookups import find_federation, note_setting
-from api.shared.resources import Resources
-from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.attacks.attack_spec import AttackSpec
@@ -57,33 +53,6 @@ def floor_of(settings: Settings) -> DisclosureFloor:
     return DisclosureFloor(
         minimum_group_size=settings.min_group_size, minimum_group_clients=settings.min_group_clients
     )
-
-
-def get_disclosure(call: Call, federation_id: str) -> DisclosureBody:
-    """The policy of a federation. Raises ProblemError where the project has no such one."""
-    with call.reading() as session:
-        return _body(call.resources, find_federation(session, call.caller, federation_id))
-
-
-def set_disclosure(call: Call, federation_id: str, value: Any) -> DisclosureBody:
-    """Set the whole policy, for what is submitted or registered from then on. Raises
-    InvalidInputError for one that contradicts itself or is below the service's floor, ProblemError
-    where the project has no such federation."""
-    policy = parse_disclosure_policy(value)
-    faults = []
-    for name, least in vars(floor_of(call.resources.settings)).items():
-        asked = getattr(policy, name)
-        if asked is not None and asked < least:
-            message = f"is below {least}, the least that this service allows anyway; raise it"
-            faults.append(FieldError(f"/{name}", message))
-    refuse_faults(faults)
-    with call.writing() as session:
-        found = find_federation(session, call.caller, federation_id)
-        federations = FederationRepository(session, call.project_id)
-        stored = stored_policy(policy)
-        changed = federations.set_disclosure(found.id, stored)
-        note_setting(session, call.caller, found.id, "disclosure", stored)
-        return _body(call.resources, changed)
 
 
 def policy_of(row: Federation) -> DisclosurePolicy:
@@ -155,24 +124,6 @@ def refuse_faults(faults: Sequence[FieldError]) -> None:
     """Raises InvalidInputError where there are any."""
     if faults:
         raise InvalidInputError(faults)
-
-
-def _body(resources: Resources, row: Federation) -> DisclosureBody:
-    return DisclosureBody.of(
-        policy_of(row), floor=floor_of(resources.settings), set_at=row.disclosure_set_at
-    )
-
-
-def set_simulation(call: Call, federation_id: str, setting: SimulationSetting) -> Federation:
-    """Allow or forbid noise that can be drawn again, for what is submitted from then on. Raises
-    ProblemError where the caller's project has no such federation."""
-    with call.writing() as session:
-        found = find_federation(session, call.caller, federation_id)
-        federations = FederationRepository(session, call.project_id)
-        changed = federations.set_simulation(found.id, setting.simulation)
-        value = {"simulation": setting.simulation}
-        note_setting(session, call.caller, found.id, "simulation", value)
-        return changed
 
 
 def refuse_what_is_not_secret(

@@ -11,7 +11,8 @@ from api.http.answers import decode_cursor, encode_cursor
 from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.schemas.people import ChangeBody, ChangePage
-from api.shared.security import Caller
+from api.shared.security import Call, Caller
+from fedaudit.reports.later import judged_later
 from fedaudit.reports.report import OTHER_FORM, has_present_form
 from models.identifiers import is_id
 from models.repositories import (
@@ -72,6 +73,17 @@ def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
     if not has_present_form(report.document):
         raise conflict(OTHER_FORM)
     return report
+
+
+def judged_document(session: Session, report: Report) -> dict[str, Any]:
+    """The document that decides: a stored report beside what attacks found after it was signed."""
+    later = LaterAttacksRepository(session, report.project_id).sections(report.experiment_id)
+    return judged_later(report.document, later)
+
+
+def find_judged(session: Session, caller: Caller, experiment_id: str) -> dict[str, Any]:
+    """The same of an experiment of the caller's project. Raises ProblemError without a report."""
+    return judged_document(session, find_report(session, caller, experiment_id))
 
 
 def find_stored_report(session: Session, caller: Caller, experiment_id: str) -> Report:
@@ -183,6 +195,12 @@ def note(
     AuditLogRepository(session, caller.project_id).enter(
         action, subject, by=caller.actor, **details
     )
+
+
+def note_export(call: Call, subject: str, form: str) -> None:
+    """Enter the export of a confidential ledger before its first byte leaves."""
+    with call.writing() as session:
+        note(session, call.caller, "ledger.exported", subject, form=form)
 
 
 def note_setting(

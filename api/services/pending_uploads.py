@@ -1,28 +1,19 @@
-"""Proposals of registrations and of experiments, and uploaded tables that wait for a registration.
+"""Proposals of experiments, and uploaded tables that wait for a registration.
 
 Only the key that sent a table sees it, so its first rows are shown to no other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from api.http.problems import ProblemError, conflict
-from api.schemas.experiments import ProjectionBody
-from api.schemas.federations import (
-    BudgetBody,
-    ProposalBody,
-    ProposalRequest,
-    ReasonBody,
-    SpecProposalBody,
-    SpecProposalRequest,
-    shown_profile,
-)
+from api.schemas.federations import BudgetBody, shown_profile
 from api.services.budgets import budgets_of
 from api.services.disclosure import floor_of, policy_of, refuse_below_floor
 from api.services.dispatch import IdempotentRequest
-from api.services.lookups import find_federation, found_by
+from api.services.lookups import found_by
 from api.services.registrations import Registered, register_file, registered_before
 from api.services.uploads import ArrivedFile
 from api.shared.data_faults import shown_reasons
@@ -48,30 +39,9 @@ if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import SourceFile, Upload
 
 
-def propose_spec(call: Call, federation_id: str, asked: SpecProposalRequest) -> SpecProposalBody:
-    """The experiment that suits the federation; nothing is stored, and no row is read. Raises
-    ProblemError where the project has no such federation, or it is not ready."""
-    aim = ProposalAim(
-        epsilon=asked.epsilon,
-        delta=asked.delta,
-        leakage=asked.leakage,
-        unit=asked.unit,
-        private=asked.privacy is None,
-    )
-    with call.reading() as session:
-        row = find_federation(session, call.caller, federation_id)
-    found = proposal_for(call, row, aim)
-    return SpecProposalBody(
-        spec=found.spec,
-        reasons=[ReasonBody.of(one) for one in found.reasons],
-        projection=ProjectionBody(**vars(found.projection)),
-        expected_useful=found.expected_useful,
-        needs=found.needs,
-    )
-
-
 def proposal_for(call: Call, row: Federation, aim: ProposalAim) -> ProposedExperiment:
-    """See `propose_spec`."""
+    """The experiment that suits the federation; nothing is stored, and no row is read. Raises
+    ProblemError where it is not ready."""
     profile = shown_profile(row)
     if row.status != "ready" or row.registration is None or not profile:
         raise conflict("the federation is not ready; register its file, and wait for its profile")
@@ -116,57 +86,11 @@ MOST_COLUMNS = 200
 """Columns of a table that a form can show."""
 FIRST_ROWS, CELL_LENGTH = 10, 40
 _ROUTE = "POST /federations/new"
-_SURVEYED_ROWS = 100_000
+SURVEYED_ROWS = 100_000
 """Rows that a proposal is made from; the command line reads more."""
 _CHECKED_BYTES = 64 * 2**20
 """Files up to this size are read to their end before they are registered; a worker reports what
 does not fit in larger ones."""
-
-
-def propose_registration(call: Call, asked: ProposalRequest) -> ProposalBody:
-    """What a table seems to hold, below the sources folder or of a federation. Nothing is stored.
-    Raises InvalidInputError for an unusable table, ProblemError where there is no such file."""
-    # Imported here because this package loads pyarrow.
-    from fedaudit.federations.proposals.proposal import proposal_yaml, propose_file
-
-    with _opened_source(call, asked) as (file, name):
-        found = propose_file(
-            file,
-            name=name,
-            most_rows=_SURVEYED_ROWS,
-            header=asked.header,
-            client_key=asked.client_key,
-            target=asked.target,
-        )
-    return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
-
-
-@contextmanager
-def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["SourceFile", str]]:
-    from fedaudit.federations.reading.source_files import Files, open_path, open_stored
-
-    path, pointer = asked.path, "/path"
-    name = "" if path is None else path.rpartition("/")[2]
-    if path is None:
-        pointer = "/id"
-        with call.reading() as session:
-            row = find_federation(session, call.caller, str(asked.id))
-        name = row.file_name or row.name
-        if row.status in ("deleted", "erased") or row.registration is None:
-            raise conflict("the federation has no file; upload it again")
-        if row.storage_key is not None:
-            with (
-                call.resources.storage.local(row.storage_key) as place,
-                open_stored(place, name) as file,
-            ):
-                yield file, name
-            return
-        path = str(row.registration["federation"]["path"])
-    below = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(path, files=below, pointer=pointer) as file:
-        yield file, name
 
 
 @dataclass(frozen=True)
@@ -255,7 +179,7 @@ def look_at(
         open_stored(place, upload.file_name) as file,
     ):
         rows = _first_rows(file, header=header)
-        survey = survey_table(file, header=header, most_rows=_SURVEYED_ROWS)
+        survey = survey_table(file, header=header, most_rows=SURVEYED_ROWS)
     proposal, why = None, ""
     try:
         proposal = propose(

@@ -10,20 +10,19 @@ from sqlalchemy.orm import Session
 from api.http.problems import conflict, not_found
 from api.schemas.federations import FederationBody
 from api.services.disclosure import near_copy_warnings, refuse_below_floor, refuse_registration
-from api.services.dispatch import (
-    IdempotentRequest,
-    Queued,
-    claimed_before,
-    earlier_result,
-    queue_unit,
-)
+from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_federation, note
-from api.services.uploads import Arrived
+from api.services.uploads import ArrivedFile
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.security import Call, Caller, refuse_over_stored
 from fedaudit.spec.errors import error_at
-from fedaudit.spec.registration import parse_registration, parse_uploaded
-from models.repositories import ErasureRepository, FederationRepository, PendingUploadRepository
+from fedaudit.spec.registration import Registration, parse_registration, parse_uploaded
+from models.repositories import (
+    ErasureRepository,
+    FederationRepository,
+    PendingUploadRepository,
+    UnitRepository,
+)
 from models.tables.federations import Federation
 from models.values import NewFile
 
@@ -95,15 +94,16 @@ def register_path(call: Call, value: Any, idempotency_key: str | None) -> Regist
     return register_file(call, file, idempotency)
 
 
-def register_upload(call: Call, arrived: Arrived, idempotency_key: str | None) -> Registered:
+def register_upload(
+    call: Call, registration: Registration, sent: ArrivedFile, idempotency_key: str | None
+) -> Registered:
     """Keep an uploaded file, unless the project already has its content, and register it. The file
     is stored before the database refers to it, and removed if that fails. Raises InvalidInputError,
     ProblemError."""
-    refuse_below_floor(call.resources.settings, arrived.registration.fairness)
-    sent = arrived.file
+    refuse_below_floor(call.resources.settings, registration.fairness)
     file = NewFile(
         fingerprint=sent.fingerprint,
-        registration=arrived.registration.model_dump(mode="json"),
+        registration=registration.model_dump(mode="json"),
         file_name=sent.file_name,
         size_bytes=sent.size_bytes,
         storage_key=sent.storage_key,
@@ -148,7 +148,7 @@ def correct_registration(call: Call, federation_id: str, value: Any) -> Register
         size_bytes=row.size_bytes or 0,
         storage_key=row.storage_key,
     )
-    return register_file(call, file, None)
+    return register_file(call, file, IdempotentRequest.of(None, _ROUTE, None))
 
 
 def _without_place(value: Any, path: str) -> Any:
@@ -184,17 +184,17 @@ def remove(call: Call, federation_id: str) -> None:
         FederationRepository(session, call.project_id).forget_file(found.id, found.storage_key)
 
 
-def registered_before(call: Call, idempotency: IdempotentRequest | None) -> Registered | None:
+def registered_before(call: Call, idempotency: IdempotentRequest) -> Registered | None:
     """The result of the same request made before. Raises ProblemError where its body differed."""
     with call.reading() as session:
-        found = earlier_result(session, call.caller, idempotency)
+        found = idempotency.earlier(session, call.caller)
         if found is None:
             return None
-        return Registered(find_federation(session, call.caller, found), None)
+        return Registered(find_federation(session, call.caller, found))
 
 
 def register_file(
-    call: Call, file: NewFile, idempotency: IdempotentRequest | None, *, pending: str | None = None
+    call: Call, file: NewFile, idempotency: IdempotentRequest, *, pending: str | None = None
 ) -> Registered:
     """Enter a file that is stored, or below the sources folder. `pending`: the id of the upload
     that waits with this file; where the federation takes the file over, the upload is forgotten in
@@ -222,15 +222,17 @@ def register_file(
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
         name_before = None if before is None or before.registration is None else before.name
-        message = None
+        queued = []
         if before is not None and _is_known(before, file):
             federation = before
         else:
             attempts = call.resources.settings.max_attempts
-            message = queue_unit(session, call.project_id, kind="profile", max_attempts=attempts)
+            units = UnitRepository(session)
+            unit = units.create(call.project_id, "auto", kind="profile", max_attempts=attempts)
+            queued.append(unit)
             # Without `across`, as of the project itself.
             federation = FederationRepository(session, call.project_id).register(
-                file, unit_id=message.unit_id
+                file, unit_id=unit.id
             )
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
@@ -238,8 +240,8 @@ def register_file(
         if pending is not None and federation.storage_key == file.storage_key:
             PendingUploadRepository(session, call.project_id).remove(pending)
         # The same request may come twice at once: refused if it differs, else harmless.
-        claimed_before(session, call.caller, idempotency, federation.id)
-        if message is not None:
+        idempotency.claimed_before(session, call.caller, federation.id)
+        if queued:
             again = before is not None
             about = {"fingerprint": file.fingerprint, "again": again}
             note(session, call.caller, "federation.registered", federation.id, **about)
@@ -248,22 +250,22 @@ def register_file(
     if stored_before not in (None, federation.storage_key):
         # Of a rejected or lost federation, or left by a deletion in which the storage failed.
         call.resources.storage.delete(str(stored_before))
-    replaced = name_before if message is not None and name_before != federation.name else None
-    return Registered(federation, message, replaced)
+    replaced = name_before if queued and name_before != federation.name else None
+    return Registered(federation, queued, replaced=replaced)
 
 
 def _taken_by_another(
-    session: Session, caller: Caller, pending: str, idempotency: IdempotentRequest | None
+    session: Session, caller: Caller, pending: str, idempotency: IdempotentRequest
 ) -> Registered | None:
     """The result of an equal request that was quicker; None where the upload, locked from here on,
     still waits. Raises ProblemError where it was discarded or removed meanwhile."""
     uploads = PendingUploadRepository(session, caller.project_id)
     if uploads.lock(pending, api_key_id=caller.key_id) is not None:
         return None
-    found = earlier_result(session, caller, idempotency)
+    found = idempotency.earlier(session, caller)
     if found is None:
         raise not_found("uploaded table; it was discarded or registered meanwhile")
-    return Registered(find_federation(session, caller, found), None)
+    return Registered(find_federation(session, caller, found))
 
 
 def _lost_file(call: Call, file: NewFile) -> str | None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import conflict
 from api.schemas.experiment_tables import Check, Verification
 from api.services.lookups import find_experiment, find_stored_report, names_of
-from api.shared.security import Caller
+from api.shared.security import Call
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks, distinct_names
 from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.ledger.statements import Envelope, PublicKey
@@ -74,7 +74,10 @@ def evidence_of(
         sign_offs = read("sign-offs", lambda: SignOffRepository(session, project_id).list(id_))
         later = read("later attacks", lambda: LaterAttacksRepository(session, project_id).list(id_))
         stored = read("claims", lambda: ReportRepository(session, project_id).claims(id_))
-        log = read("log of runs", lambda: _log_of(session, owner))
+        log: Sequence[RunLogEntry] = ()  # trainings elsewhere are in none
+        if isinstance(owner, Experiment):
+            federation_id = owner.federation_id
+            log = read("log of runs", lambda: RunLogRepository(session).list(federation_id))
         keys = SigningKeyRepository(session).list()
         return Evidence(
             experiment_id=id_,
@@ -93,13 +96,6 @@ def evidence_of(
             rows=readable_rows(database, id_, project_id),
             faults=faults,
         )
-
-
-def _log_of(session: Session, owner: Experiment | DeclaredLedger) -> Sequence[RunLogEntry]:
-    """The log of the runs on an experiment's data; trainings elsewhere are in none."""
-    if isinstance(owner, Experiment):
-        return RunLogRepository(session).list(owner.federation_id)
-    return ()
 
 
 def _log(rows: Sequence[RunLogEntry]) -> dict[str, Any]:
@@ -166,16 +162,16 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
     return bundle_chunks(stored, stored_rows(database, experiment.id, experiment.project_id))
 
 
-def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
+def verification_of(call: Call, experiment_id: str) -> Verification:
     """The verification of an experiment of the caller's project; rows are read in short
     transactions. No key is trusted here: a service that vouches for its own keys proves nothing.
     Raises ProblemError without such an experiment, or without a report of it."""
     document: Any = None
-    stored_hash = ""
-    with database.read() as session:
-        experiment = find_experiment(session, caller, experiment_id)
+    stored_hash, database = "", call.resources.database
+    with call.reading() as session:
+        experiment = find_experiment(session, call.caller, experiment_id)
         try:
-            stored = find_stored_report(session, caller, experiment_id)
+            stored = find_stored_report(session, call.caller, experiment_id)
             document, stored_hash = stored.document, stored.report_hash
         except ValueError:
             # SQLite keeps JSON as text: a single changed byte can make it invalid.

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from api.http.answers import JSON, PDF, ZIP, as_file
 from api.services.lookups import find_experiment, find_report
 from api.services.report_evidence import evidence_of
-from api.shared.security import Call, Caller
+from api.shared.security import Call
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.line_chart import Series, series_of
@@ -20,7 +20,6 @@ from fedaudit.reports.page.html import Link, PageOptions, render, report_picture
 from fedaudit.reports.page.later_attempts import LaterAttempt, later_attempts
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.stored import FairnessRow, RoundRow
-from models.database import Database
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository
 from models.tables.experiments import Experiment, LaterAttacks
 
@@ -102,12 +101,10 @@ def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
     return found
 
 
-def stored_page(
-    database: Database, caller: Caller, experiment_id: str, **options: Unpack[PageOptions]
-) -> HTMLResponse:
+def stored_page(call: Call, experiment_id: str, **options: Unpack[PageOptions]) -> HTMLResponse:
     """The report with the curves of its rounds, and what `options` add; the page loads and runs
     nothing. Raises ProblemError where the caller's project has no such report."""
-    page = page_html(database, caller, experiment_id, **options)
+    page = page_html(call, experiment_id, **options)
     return page_response(page, has_forms=options.get("tail") is not None)
 
 
@@ -126,23 +123,21 @@ def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
     return HTMLResponse(page, headers=headers)
 
 
-def page_html(
-    database: Database, caller: Caller, experiment_id: str, **options: Unpack[PageOptions]
-) -> str:
+def page_html(call: Call, experiment_id: str, **options: Unpack[PageOptions]) -> str:
     """The page's HTML. Raises ProblemError as above."""
-    with database.read() as session:
-        report = find_report(session, caller, experiment_id)
-        series = _series(session, find_experiment(session, caller, experiment_id))
-        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
+    with call.reading() as session:
+        report = find_report(session, call.caller, experiment_id)
+        series = _series(session, find_experiment(session, call.caller, experiment_id))
+        rows = LaterAttacksRepository(session, call.project_id).list(experiment_id)
     later = later_attempts(report.document, [_attempt(row) for row in rows])
     return render(report.document, series, later=later, **options)
 
 
-def stored_pictures(database: Database, caller: Caller, experiment_id: str) -> list[Chart]:
+def stored_pictures(call: Call, experiment_id: str) -> list[Chart]:
     """Every picture of the page. Raises ProblemError as above."""
-    with database.read() as session:
-        report = find_report(session, caller, experiment_id)
-        series = _series(session, find_experiment(session, caller, experiment_id))
+    with call.reading() as session:
+        report = find_report(session, call.caller, experiment_id)
+        series = _series(session, find_experiment(session, call.caller, experiment_id))
     return report_pictures(report.document, series)
 
 
@@ -161,13 +156,6 @@ def _attempt(row: LaterAttacks) -> LaterAttempt:
         basis=None if statement is None else statement["basis"],
         sections=[] if statement is None else statement["attacks"],
     )
-
-
-def stored_pdf(call: Call, experiment_id: str, *, appendix: bool) -> bytes:
-    """The page, printed. Raises ProblemError where the caller's project has no such report, and
-    where printing fails."""
-    page = page_html(call.resources.database, call.caller, experiment_id, appendix=appendix)
-    return call.resources.printer.pdf(page)
 
 
 def dossier_response(

@@ -18,7 +18,7 @@ from api.services.disclosure import (
     stored_policy,
     warnings_of,
 )
-from api.services.dispatch import IdempotentRequest, UnitMessage, earlier_result, queue_unit
+from api.services.dispatch import IdempotentRequest, Queued
 from api.services.lookups import find_experiment, note
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller, refuse_over_running
@@ -38,10 +38,11 @@ from models.repositories import (
     ExperimentRepository,
     SubjectSetRepository,
     SweepRepository,
+    UnitRepository,
     gathered_writes,
 )
 from models.repositories.webhooks import announcing_low
-from models.tables.experiments import Experiment
+from models.tables.experiments import Experiment, Unit
 from models.values import StackPlace
 from models.vocabulary import ENDED, AuditAction
 
@@ -67,7 +68,7 @@ class Admitting:
     _federations: set[str] = field(default_factory=set)
     _subject_sets: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> UnitMessage:
+    def queue(self, planned: ExperimentPlan, *, alone: bool = False) -> Unit:
         """A unit for an experiment, or for several that are kept together (`alone`)."""
         stack = None
         # A stack is taken apart after a failed attempt, so there must be another attempt.
@@ -76,11 +77,9 @@ class Admitting:
             key = stack_digest(cell)
             # None where it gains nothing from others.
             stack = None if key is None else StackPlace(key, cells_at_once(cell))
-        return queue_unit(
-            self.budgets.session,
+        return UnitRepository(self.budgets.session).create(
             self.budgets.project_id,
-            kind="run",
-            device=planned.spec.device,
+            planned.spec.device,
             max_attempts=self.max_attempts,
             stack=stack,
         )
@@ -88,7 +87,7 @@ class Admitting:
     def admit(
         self,
         planned: ExperimentPlan,
-        unit: UnitMessage,
+        unit: Unit,
         *,
         experiment_id: str,
         unit_position: int = 0,
@@ -118,7 +117,7 @@ class Admitting:
             id=experiment_id,
             federation_id=federation_id,
             subject_set_id=self._subject_sets[names],
-            unit_id=unit.unit_id,
+            unit_id=unit.id,
             unit_position=unit_position,
             retry_of=retry_of,
             created_by=None if created_by is None else created_by.as_dict(),
@@ -145,16 +144,10 @@ def plan_others(call: Call, planned: ExperimentPlan) -> list[ExperimentPlan]:
     return [plan(call, spec) for spec in repeated(planned.spec)[1:]]
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """The experiment's current state; `unit_message` where it was queued just now."""
-
-    experiment: Experiment
-    unit_message: UnitMessage | None
-    warnings: list[str]
+Submitted = Queued[Experiment]
 
 
-def submit(call: Call, value: Any, idempotency: IdempotentRequest | None) -> Submitted:
+def submit(call: Call, value: Any, idempotency: IdempotentRequest) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     if before := _earlier(call, idempotency):
         return before
@@ -163,7 +156,7 @@ def submit(call: Call, value: Any, idempotency: IdempotentRequest | None) -> Sub
     return _queue(call, Asked(call.caller, planned, others, idempotency))
 
 
-def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest | None) -> Submitted:
+def retry(call: Call, experiment: Experiment, idempotency: IdempotentRequest) -> Submitted:
     """Queue the spec of an experiment that failed or was cancelled once more."""
     if experiment.status not in RETRIED:
         raise conflict(
@@ -202,12 +195,12 @@ def cancel(call: Call, experiment_id: str) -> Submitted:
         return cancelled
 
 
-def _earlier(call: Call, idempotency: IdempotentRequest | None) -> Submitted | None:
+def _earlier(call: Call, idempotency: IdempotentRequest) -> Submitted | None:
     """The result of the same request made before. Raises ProblemError where its body differed."""
-    if idempotency is None:
+    if idempotency.key is None:
         return None
     with call.resources.database.autocommit_read() as session:
-        found = earlier_result(session, call.caller, idempotency)
+        found = idempotency.earlier(session, call.caller)
     if found is None:
         return None
     with call.reading() as session:
@@ -220,8 +213,9 @@ def _submitted(session: Session, call: Call, experiment_id: str) -> Submitted:
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
     kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
-    warnings = _warnings_about(call.resources, session, experiment, kind)
-    return Submitted(experiment, None, warnings)
+    return Submitted(
+        experiment, warnings=_warnings_about(call.resources, session, experiment, kind)
+    )
 
 
 def _warnings_about(
@@ -241,7 +235,7 @@ class Asked:
     planned: ExperimentPlan
     others: Sequence[ExperimentPlan]
     """Its other seeds."""
-    idempotency: IdempotentRequest | None
+    idempotency: IdempotentRequest
     retry_of: str | None = None
     experiment_id: str = field(default_factory=new_id)
 
@@ -270,7 +264,7 @@ def try_admission(call: Call, planned: ExperimentPlan, others: Sequence[Experime
     """Try the reservation itself, and roll it back, so that the answer is that of a submission.
     `others`: the plans of its other seeds. Raises ProblemError or InvalidInputError where the plan
     would be refused for another reason than a budget."""
-    asked = Asked(call.caller, planned, others, None)
+    asked = Asked(call.caller, planned, others, IdempotentRequest.of(None, "", None))
     warnings: list[str] = []
     is_bounded, refusal = False, None
     try:
@@ -309,7 +303,7 @@ def _queue(call: Call, asked: Asked) -> Submitted:
     """Queue one in a transaction. Raises ProblemError or InvalidInputError where it is refused."""
     caller, key = call.caller, asked.idempotency
     with call.writing() as session:
-        if key is not None and not key.claim(session, caller, asked.experiment_id):
+        if not key.claim(session, caller, asked.experiment_id):
             experiment = None
         else:
             with admitting_for(session, call) as admitting:
@@ -326,15 +320,15 @@ def _queue(call: Call, asked: Asked) -> Submitted:
             note(session, caller, action, experiment.id, **details)
             refuse_over_running(session, call.project_id, call.resources.settings)
     if experiment is not None:
-        log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.unit_id)
-        return Submitted(experiment, unit, warnings)
+        log.info("experiment queued", experiment_id=experiment.id, unit_id=unit.id)
+        return Submitted(experiment, [unit], warnings)
     found = _earlier(call, key)
     if found is None:
         raise LookupError("the key of the request was taken, and is not there")
     return found
 
 
-def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, UnitMessage]:
+def _admit(admitting: Admitting, asked: Asked) -> tuple[Experiment, Unit]:
     """Queue an experiment for each seed in one unit; several are cells of a sweep that states their
     joint cost. The first comes last in the unit: its report includes the others."""
     plans, by = (asked.planned, *asked.others), asked.caller.actor

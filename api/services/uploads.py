@@ -3,11 +3,10 @@
 import hashlib
 import re
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
@@ -15,10 +14,9 @@ from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from api.http.bodies import decode_json, in_blocks
+from api.http.bodies import in_blocks
 from api.http.problems import ProblemError, invalid
 from api.shared.resources import Resources
-from fedaudit.spec.registration import Registration, parse_uploaded
 from infrastructure.storage import StorageWriter
 
 _GZIP = b"\x1f\x8b"
@@ -29,9 +27,9 @@ _MAX_BOUNDARY_LENGTH = 70
 """RFC 2046, section 5.1.1."""
 _MAX_NAME_LENGTH = 200
 _REFUSED_NAME = re.compile(r"[\x00-\x1f\x7f:]|\A~|\A\.{0,2}\Z")
-_MAX_REGISTRATION_BYTES = 2**20
-_MAX_WORD_BYTES = 1000
-_PARTS = "send two parts: `registration` (JSON or YAML), then `file`"
+_MAX_TEXT_BYTES = 2**20
+
+Accepted = TypeVar("Accepted")
 
 
 class DamagedError(ValueError):
@@ -109,7 +107,7 @@ class FormReader:
     """Takes a multipart/form-data body (RFC 7578) in chunks of any size. Raises ProblemError for a
     malformed body."""
 
-    def __init__(self, content_type: str, handler: "TextThenFile") -> None:
+    def __init__(self, content_type: str, handler: "IncomingFile[Any]") -> None:
         """`content_type`: the header, with its boundary."""
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
@@ -130,7 +128,6 @@ class FormReader:
                 "on_header_end": self._on_header_end,
                 "on_headers_finished": self._on_headers_finished,
                 "on_part_data": lambda data, start, end: handler.data(data[start:end]),
-                "on_part_end": handler.end,
                 "on_end": self._on_end,
             },
         )
@@ -200,8 +197,8 @@ class ArrivedFile:
 def _base_name(file_name: str | None) -> str:
     """The last component of the client's name for the file; it is shown, and never used as a
     path. Raises ProblemError for one that cannot be shown."""
-    if file_name is None:
-        raise invalid("/file", "has no file name; send one with the part")
+    if not file_name:  # a browser sends a part without a name where no file was chosen
+        raise invalid("/file", "has no file name; choose a file, or name it with the part")
     name = file_name.replace("\\", "/").rpartition("/")[2]
     if _REFUSED_NAME.search(name) or len(name) > _MAX_NAME_LENGTH:
         message = (
@@ -212,37 +209,59 @@ def _base_name(file_name: str | None) -> str:
     return name
 
 
-class TextThenFile(ABC):
+class IncomingFile(Generic[Accepted]):
     """Takes the parts of a form in their order: a text, then a file, which is measured, hashed and
     sent to the storage as it comes. To be ended by `finish` or `abort`; after an abort nothing is
     stored. Each call may raise ProblemError, which ends the request, or StorageError."""
 
-    def __init__(self, resources: Resources, project_id: str, upload_id: str) -> None:
+    accepted: Accepted
+    """What the text was accepted as, once the file has begun."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        project_id: str,
+        upload_id: str,
+        *,
+        text: str,
+        accept: Callable[[bytes, str], Accepted],
+    ) -> None:
+        """`text`: the name of the first part. `accept` is given its content and the file's name
+        before the file is sent, and raises for what is refused: nothing is then stored."""
         self._storage = resources.storage
         self._key = f"federations/{project_id}/{upload_id}"
         self._largest = resources.settings.max_upload_bytes
+        self._name, self._accept = text, accept
+        self._parts = f"send two parts: `{text}`, then `file`"
         self._text: bytearray | None = None
         self._file_name = ""
         self._size = 0
         self._hash = ContentHash(self._largest)
         self._writer: StorageWriter | None = None
 
-    @abstractmethod
     def begin(self, part: Part) -> None:
         """A part begins. Raises ProblemError for one that is not expected here."""
-
-    @abstractmethod
-    def _take_text(self, text: bytearray, data: bytes) -> None: ...
-
-    def _begin_file(self, name: str) -> None:
-        self._file_name, self._writer = name, self._storage.writer(self._key)
+        if part.name == self._name and self._text is None:
+            self._text = bytearray()
+        elif part.name != "file" or self._writer is not None:
+            message = "has a part that is not expected, or one that came before"
+            raise invalid("", f"{message}; {self._parts}")
+        elif self._text is None:
+            raise invalid("/file", f"comes before the {self._name}; {self._parts}")
+        else:
+            self._file_name = _base_name(part.file_name)
+            self.accepted = self._accept(bytes(self._text), self._file_name)
+            self._writer = self._storage.writer(self._key)
 
     def data(self, data: bytes) -> None:
         """The next chunk of the part."""
         if self._writer is not None:
             self._take_file(self._writer, data)
         elif self._text is not None:
-            self._take_text(self._text, data)
+            self._text += data
+            if len(self._text) > _MAX_TEXT_BYTES:
+                detail = f"the {self._name} is larger than {_MAX_TEXT_BYTES} bytes"
+                raise ProblemError(413, "payload-too-large", detail)
 
     def _take_file(self, writer: StorageWriter, data: bytes) -> None:
         self._size += len(data)
@@ -259,18 +278,17 @@ class TextThenFile(ABC):
             raise invalid("/file", str(error)) from None
         writer.write(data)
 
-    @abstractmethod
-    def end(self) -> None:
-        """The part is complete."""
-
-    def _arrived(self, writer: StorageWriter) -> "ArrivedFile":
+    def finish(self) -> ArrivedFile:
+        """The file, once the body is complete. Raises ProblemError where a part is missing."""
+        if self._writer is None:
+            raise invalid("", f"lacks a part; {self._parts}")
         if not self._size:
             raise invalid("/file", "is empty")
         try:
             fingerprint = self._hash.finish()
         except DamagedError as error:
             raise invalid("/file", str(error)) from None
-        return ArrivedFile(fingerprint, self._file_name, self._size, self._key, writer)
+        return ArrivedFile(fingerprint, self._file_name, self._size, self._key, self._writer)
 
     def abort(self) -> None:
         """Abort, and leave nothing stored."""
@@ -278,100 +296,8 @@ class TextThenFile(ABC):
             self._writer.abort()
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """A complete upload, whose file is written but not yet committed."""
-
-    registration: Registration
-    file: ArrivedFile
-
-
-class IncomingUpload(TextThenFile):
-    """An upload: the registration, then the file; an invalid one ends it before the file."""
-
-    _value: Any = None
-    _registration: Registration | None = None
-
-    def begin(self, part: Part) -> None:
-        if part.name == "registration" and self._text is None:
-            self._text = bytearray()
-        elif part.name == "file" and self._text is None:
-            raise invalid("/file", "comes before the registration; " + _PARTS)
-        elif part.name == "file" and self._writer is None:
-            name = _base_name(part.file_name)
-            self._registration = parse_uploaded(self._value, file_name=name)
-            self._begin_file(name)
-        else:
-            raise invalid("", "has a part that is not expected, or one that came before; " + _PARTS)
-
-    def _take_text(self, text: bytearray, data: bytes) -> None:
-        text += data
-        if len(text) > _MAX_REGISTRATION_BYTES:
-            detail = f"the registration is larger than {_MAX_REGISTRATION_BYTES} bytes"
-            raise ProblemError(413, "payload-too-large", detail)
-
-    def end(self) -> None:
-        """The part is complete."""
-        if self._writer is None and self._text is not None:
-            self._value = decode_json(bytes(self._text))
-
-    def finish(self) -> Arrived:
-        """The upload, once the body is complete. Raises ProblemError where a part is missing."""
-        if self._registration is None or self._writer is None:
-            raise invalid("", "lacks a part; " + _PARTS)
-        return Arrived(self._registration, self._arrived(self._writer))
-
-
-class IncomingForm(TextThenFile):
-    """A browser's form: the session's word, then the file. Nothing is stored of one whose word is
-    not accepted."""
-
-    def __init__(
-        self,
-        resources: Resources,
-        project_id: str,
-        upload_id: str,
-        *,
-        word: str,
-        check: Callable[[str], None],
-    ) -> None:
-        """`word`: the name of the field that `check` is given, which raises for a wrong one."""
-        super().__init__(resources, project_id, upload_id)
-        self._name = word
-        self._check = check
-
-    def begin(self, part: Part) -> None:
-        if part.name == self._name and self._text is None:
-            self._text = bytearray()
-        elif part.name == "file" and self._writer is None:
-            self._accept()
-            # A browser sends a part without a name where no file was chosen.
-            if not part.file_name:
-                raise invalid("/file", "choose a file")
-            self._begin_file(_base_name(part.file_name))
-        else:
-            raise invalid("", "the form has a part that is not expected; open the page again")
-
-    def _take_text(self, text: bytearray, data: bytes) -> None:
-        if len(text) < _MAX_WORD_BYTES:
-            text += data
-
-    def end(self) -> None:
-        """Nothing is left to do."""
-
-    def _accept(self) -> None:
-        self._check((self._text or b"").decode("utf-8", "replace"))
-
-    def finish(self) -> ArrivedFile:
-        """The file, once the form is complete. Raises ProblemError where it has none."""
-        if self._writer is None:
-            self._accept()
-            raise invalid("/file", "choose a file")
-        return self._arrived(self._writer)
-
-
 @asynccontextmanager
-async def received(request: Request, incoming: TextThenFile) -> AsyncIterator[None]:
+async def received(request: Request, incoming: IncomingFile[Any]) -> AsyncIterator[None]:
     """The body of a request, read into `incoming`. Disk and hashing are left to threads, one at a
     time. What is not committed when the block ends is removed, also where the request is cancelled.
     Raises ProblemError, StorageError."""

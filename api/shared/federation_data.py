@@ -124,8 +124,7 @@ class FederationCache:
         Raises InvalidInputError; StorageError where an uploaded file cannot be fetched."""
         # Only now: it brings pyarrow along, which would double the time that the API needs to
         # start.
-        from fedaudit.federations.agreement import check_agreement
-        from fedaudit.federations.load import outline_federation
+        from fedaudit.federations.load import check_agreement, outline_federation
         from fedaudit.federations.reading.source_files import DataRoom, Files
 
         def loaded() -> "LoadedFederation":

@@ -13,6 +13,7 @@ import numpy as np
 import yaml
 from scipy.stats import t
 
+from benchmarks.pages import add_write_option, tight, write
 from benchmarks.reproductions.runs import table
 from fedaudit.cli.run import run_locally
 from fedaudit.reports.charts.line_chart import Series
@@ -102,6 +103,21 @@ def gaps_table(audits: dict[str, list[Audit]], attribute: str) -> str:
     return table([f"by {ATTRIBUTES[attribute]}", *head], rows)
 
 
+def page_table(audits: dict[str, list[Audit]], attributes: Sequence[str]) -> str:
+    """Equalized odds and accuracy of one hypothesis and of three, as the page of docs has them."""
+    shown = {name: audits[name] for name in ("k = 1", "k = 3")}
+    metric = "equalized_odds_difference"
+    rows = []
+    for attribute in attributes:
+        found = [[one.metric(attribute, metric) for one in own] for own in shown.values()]
+        apart = [f"{sum(one['interval']['low'] > 0 for one in own)} of {len(own)}" for own in found]
+        values = [spread([one["value"] for one in own], 3) for own in found]
+        rows.append([f"{_words(metric)}, {ATTRIBUTES[attribute]}", *values, ", ".join(apart)])
+    accuracies = [[one.report["utility"]["accuracy"] for one in own] for own in shown.values()]
+    rows.append(["accuracy", *(spread(own, 3) for own in accuracies), ""])
+    return tight(table(["", *shown, "interval above 0"], rows))
+
+
 def paired_table(audits: dict[str, list[Audit]], attributes: Sequence[str]) -> str:
     """By how much three hypotheses differ from one, seed by seed."""
     first, *others = audits
@@ -157,6 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the folder with acs_income/")
     parser.add_argument("--seeds", type=int, default=10, help="seeds 1 to this number")
+    add_write_option(parser)
     chosen = parser.parse_args()
     audits = {
         name: [
@@ -170,6 +187,9 @@ def main() -> None:
     for attribute in attributes:
         print(gaps_table(audits, attribute), end="\n\n")
     print(paired_table(audits, attributes))
+    if chosen.write:
+        page = "evidence/income-task.md"
+        write("benchmarks.reproductions.income_task", page_table(audits, attributes), page=page)
 
 
 if __name__ == "__main__":

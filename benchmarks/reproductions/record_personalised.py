@@ -21,7 +21,8 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import record_use_of, training_records
-from fedaudit.training.personalised import PersonalisedRun, first_personalised_state
+from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.stacked.stack_state import first_state
 
 HEART_FILE = "heart_disease/heart_disease_4hospitals.csv"
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")
@@ -171,12 +172,13 @@ def train(
 
 def _start(cell: Cell, start: str) -> bytes:
     """A run that has not begun; `uniform` is no start that a spec has."""
-    state = first_personalised_state(cell)
+    state = first_state(cell)
     if start == "uniform":
-        n = len(state.theta)
+        n = state.hypotheses.shape[1]
         bound = 1 / np.sqrt(n - 1)
         random = np.random.default_rng(cell.spec.seed)
-        state.theta = random.uniform(-bound, bound, n).astype(np.float32)
+        state.hypotheses[0] = random.uniform(-bound, bound, n)
+        state.best_hypotheses = state.hypotheses.copy()
     return state.encode()
 
 

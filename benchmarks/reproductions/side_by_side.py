@@ -1,6 +1,7 @@
 """The papers' tables from what `played_sweeps` kept, ours beside the published.
 
 `python -m benchmarks.reproductions.side_by_side` prints them; the site has them as a page.
+`--write` puts two summaries into docs/evidence/reproduction.md.
 """
 
 import argparse
@@ -8,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.pages import add_write_option, tight, write
 from benchmarks.reproductions.kept_sweeps import (
     GAPS,
     KEPT,
@@ -33,6 +35,7 @@ from benchmarks.reproductions.runs import table
 Rows = Sequence[KeptRow]
 DOLLARS = 10_000
 """What a unit of the hospital task's error is."""
+_INDEPENDENT = "federation.independent_attribute"
 _PLAYED = "played"
 
 
@@ -228,12 +231,70 @@ def _played(name: str, sweep: KeptSweep) -> list[str]:
     return [f"`{name}`", ended, f"{sweep['rounds']:,}", *taken, str(sweep["machine"]["commit"])]
 
 
+def synthetic_errors(folder: Path) -> str:
+    """Figures 1 and 2 in short: the error of each method, by patience."""
+    kept = read_kept(folder, "synthetic-figures-1-2")
+    assert kept is not None
+    errors = {
+        (row["values"][PATIENCE], synthetic_method(row["values"])): row["figures"]
+        for row in kept["rows"]
+    }
+    methods = list(dict.fromkeys(method for _, method in errors))
+    lines = [
+        [str(one), *(words(errors[one, m]["validation_loss"], digits=2) for m in methods)]
+        for one in dict.fromkeys(patience for patience, _ in errors)
+    ]
+    return tight(table(["patience; RMSE", *methods], lines))
+
+
+_SHOWN_GAPS = (
+    ("as the distribution", "groups-figure-7", False, 1, 5),
+    ("as the distribution", "groups-figure-7", False, 2, 5),
+    ("at random (control)", "groups-figure-7", True, 2, 0),
+    ("as the distribution, 7 clients a round", "groups-figure-7-small-cohorts", None, 2, 3),
+    ("as the distribution, 7 clients a round", "groups-figure-7-small-cohorts", None, 2, 5),
+)
+"""Groups in words, the sweep, whether they are independent (None: it does not vary), k and nu."""
+
+
+def group_gaps(folder: Path) -> str:
+    """Figure 7 in short: the gaps of some rows, and their losses."""
+    lines = []
+    for title, stem, independent, hypotheses, noise in _SHOWN_GAPS:
+        kept = read_kept(folder, stem)
+        assert kept is not None
+        wanted = (independent, hypotheses, noise)
+        [found] = [
+            row["figures"]
+            for row in kept["rows"]
+            if (row["values"].get(_INDEPENDENT), row["values"][HYPOTHESES], noise_of(row)) == wanted
+        ]
+        gaps_shown = [words(found[f"{name}[group]"], digits=3) for name in GAPS[:2]]
+        loss = words(found["validation_loss"], digits=2)
+        lines.append([title, str(hypotheses), str(noise), *gaps_shown, loss])
+    head = [name.replace("_", " ") for name in GAPS[:2]]
+    return tight(table(["groups", "k", "nu", *head, "validation loss"], lines))
+
+
+PAGE = "evidence/reproduction.md"
+SUMMARIES: Mapping[str, Callable[[Path], str]] = {
+    "benchmarks.reproductions.side_by_side:synthetic": synthetic_errors,
+    "benchmarks.reproductions.side_by_side:group": group_gaps,
+}
+"""What `--write` puts into `PAGE`, by the names of its marks."""
+
+
 def main() -> None:
     """Prints the tables of every sweep that is kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=KEPT)
-    for name, text in tables(parser.parse_args().folder).items():
+    add_write_option(parser)
+    chosen = parser.parse_args()
+    for name, text in tables(chosen.folder).items():
         print(f"## {name}\n\n{text}\n")
+    if chosen.write:
+        for name, summary in SUMMARIES.items():
+            write(name, summary(chosen.folder), page=PAGE)
 
 
 if __name__ == "__main__":

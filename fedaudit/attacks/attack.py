@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-from fedaudit.ledger.encoding import Row, ledger_hash
+from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.privacy.lower_bounds.e_values import (
     ALARM_LEVEL,
     EValue,
@@ -20,6 +20,7 @@ from fedaudit.reports.sections.attacks import Alarm, AttackSection
 from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
+from fedaudit.stored import LedgerRow
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds
 from fedaudit.training.stack import open_stack
@@ -151,18 +152,18 @@ def repeat_run(
     trainer = open_stack([run.cell], device=device)
     if recorded.audited:
         trainer.end_after(0, recorded.rounds)
-    rows: list[Row] = []
+    rows: list[LedgerRow] = []
     at_once = 1
     if not trainer.active:
         ended_at_once = record_block(run, PlayedRounds(), last=True, reported=True)
-        rows += [row for written in ended_at_once.ledger for row in written.hashed()]
+        rows += ended_at_once.ledger
     while trainer.active:
         progressed()
         began = monotonic()
         [records] = trainer.advance(at_once).values()
         ended = not trainer.active
         block = record_block(run, records, last=ended, reported=ended)
-        rows += [row for written in block.ledger for row in written.hashed()]
+        rows += block.ledger
         run.ledger.check_totals(trainer.releases(0))
         if monotonic() - began < _SHORT_SECONDS:
             at_once = min(2 * at_once, _MOST_AT_ONCE)
@@ -171,7 +172,7 @@ def repeat_run(
                 f"it ended after {recorded.rounds} rounds, and its repeat goes on after them"
             )
     result = trainer.result(0)
-    _compare(run, result, recorded, found=ledger_hash(rows))
+    _compare(run, result, recorded, found=ledger_hash(row.keyed_digest for row in rows))
     return AttackedRun(run, result, device)
 
 

@@ -12,7 +12,6 @@ a client is scored by the likelihood ratio of its rows (LiRA) instead.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from fedaudit.arrays import Bools, Floats
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
@@ -22,16 +21,17 @@ from fedaudit.attacks.membership.member_rates import (
     area_under_curve,
     claim_of,
     clopper_pearson,
-    contradiction_of,
     found_members,
 )
-from fedaudit.attacks.membership.member_scores import (
-    RowObserver,
+from fedaudit.attacks.membership.membership_attack import (
+    UNCOVERED,
+    beside_claim,
+    claimed_rates,
+    finite_scores,
     likelihood_ratios,
-    observe_shadows,
+    observe,
 )
-from fedaudit.attacks.membership.membership_attack import UNCOVERED, beside_claim, claim_section
-from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows, draw_shadows
+from fedaudit.attacks.membership.shadow_design import AttackedRows, choose_rows
 from fedaudit.reports.sections.attacks import Advantage, ClientInferenceSection
 from fedaudit.spec.attacks.client_inference_spec import ClientInferenceSpec
 from fedaudit.spreadsheet import plain_text
@@ -47,23 +47,16 @@ def attack_client_inference(
     cell = attacked.run.cell
     source = source_of(cell)
     rows = choose_rows(cell, source, models=spec.shadows or 1, share=spec.shadow_share)
-    seen = RowObserver(cell, rows, torch.device(attacked.device)).observe(
-        attacked.result.hypotheses
-    )
+    seen, shadows = observe(attacked, rows, source, shadows=spec.shadows, progress=progress)
     clients = _Clients.of(rows)
-    if spec.shadows is None:
+    if shadows is None:
         loss = clients.means(seen.loss)
         announced = loss[clients.took_part & np.isfinite(loss)]
         # Without any finite loss there is no mean, and no client is said to have taken part.
         scores = (announced.mean() if len(announced) else 0.0) - loss
     else:
-        cells, trained = draw_shadows(cell, rows, source, shadows=spec.shadows)
-        shadows = observe_shadows(
-            cells, trained, rows, device=attacked.device, progress=lambda done: progress(0.9 * done)
-        )
         scores = clients.means(likelihood_ratios(seen.statistic, shadows))
-    lowest, most = np.finfo(np.float64).min, np.finfo(np.float64).max
-    scores = np.nan_to_num(scores, nan=lowest, posinf=most, neginf=lowest)
+    scores = finite_scores(scores)
     section = _section(spec, attacked, clients, scores)
     names = attacked.run.federation.client_names
     lines = (
@@ -123,11 +116,8 @@ def _section(
 ) -> ClientInferenceSection:
     rows, took_part = clients.firsts, clients.took_part
     auc, claim = area_under_curve(scores, took_part), claim_of(attacked)
-    alarm, weighed = None, None
-    if not isinstance(claim, str):
-        against = contradiction_of(claim, scores, rows)
-        weighed = attacked.weigh(against.e_value, "run")
-        alarm = weighed.alarm(claim=against.claim, evidence=against.evidence)
+    beside = beside_claim(claim, attacked, scores, rows)
+    alarmed = beside["alarm"] is not None
     inside, outside = int(took_part.sum()), int((~took_part).sum())
     spread = np.sqrt((inside + outside + 1) / (12 * inside * outside))
     advantage, found = _advantage(scores, took_part), found_members(scores, rows)
@@ -141,7 +131,7 @@ def _section(
         f"{detectable:.1%} would be noticed with a chance of 80 %. Of those with a positive "
         "score it said that they took part: the share of the former less that of the latter is "
         f"{advantage.value:.1%} ({advantage.low:.1%} to {advantage.high:.1%}). "
-        f"{beside_claim(claim, rates, alarmed=alarm is not None)} A better attack may find more, "
+        f"{claimed_rates(claim, rates, alarmed=alarmed)} A better attack may find more, "
         "and one that compares the models of all rounds may."
     )
     if attacked.run.spec.privacy.noise == "release":
@@ -152,8 +142,7 @@ def _section(
         reason=None,
         statement=statement,
         capabilities=_capabilities(spec),
-        alarm=alarm,
-        **({} if weighed is None else weighed.fields()),
+        **beside,
         unit="client",
         shadow_share=spec.shadow_share,
         shadows=spec.shadows,
@@ -164,7 +153,6 @@ def _section(
         advantage=advantage,
         tpr_at_fpr=rates,
         confidence=CONFIDENCE,
-        claim=None if isinstance(claim, str) else claim_section(claim),
         reasons={"claim": claim} if isinstance(claim, str) else {},
     )
 

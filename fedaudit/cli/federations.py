@@ -27,7 +27,7 @@ from fedaudit.cli.output import (
 from fedaudit.cli.remote import confirm, connected
 from fedaudit.number_text import bound_text, exact_text, room_text
 from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
-from fedaudit.spec.labels import label_of
+from fedaudit.spec.labels import labelled
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit.spec.table import TABLE_FORMATS
 
@@ -162,13 +162,11 @@ def _counts(counts: Json) -> dict[str, str]:
 def _groups(attribute: Json, labels: Mapping[str, str]) -> dict[str, str]:
     lines = {}
     for group, rows in attribute["groups"].items():
-        rate, label = attribute["base_rates"].get(group), label_of(labels, group)
+        rate = attribute["base_rates"].get(group)
         favourable = "" if rate is None else f", {rate:.1%} with the favourable outcome"
         large = group in attribute.get("protecting", ())
         hidden = "hidden to protect a smaller group" if large else "too small to be shown"
-        lines[group if label is None else f"{label} ({group})"] = (
-            hidden if rows is None else f"{rows:,} rows{favourable}"
-        )
+        lines[labelled(group, labels)] = hidden if rows is None else f"{rows:,} rows{favourable}"
     if attribute["missing"]:
         lines["(no value)"] = f"{attribute['missing']:,} rows"
     return lines
@@ -308,7 +306,7 @@ def propose(
     if as_json:
         write_json(found)
     else:
-        from fedaudit.federations.proposals.commented_yaml import commented
+        from fedaudit.federations.proposals.proposal import commented
 
         reasons = {one["pointer"]: one["reason"] for one in found["reasons"]}
         write_line("\n".join(commented(found["spec"], reasons)))

@@ -93,11 +93,6 @@ class Installation:
         """Whether database and queue live below the data folder."""
         return not self.environment.get(DATABASE_URL)
 
-    @property
-    def public_key(self) -> Path:
-        """The public half of the key that reports are signed with, to hand out."""
-        return self.private_key.with_name(f"{self.private_key.name}.pub")
-
     def migrate(self) -> str:
         """Bring the database's schema up to date; returns what was said. Raises CommandError."""
         if self.embedded:
@@ -124,13 +119,13 @@ class Installation:
             if value is not None:
                 # With `=`, so that no value is taken for an option.
                 options.append(f"--{option}={value}")
-        created: dict[str, Any] = json.loads(self.keys("create", *options))
-        return created
+        return self._keys("create", *options, what="keys create failed")
 
-    def keys(self, action: str, *options: str) -> str:
-        """The JSON that an action on the API keys prints. Raises CommandError."""
+    def _keys(self, action: str, *options: str, what: str) -> dict[str, Any]:
+        """What an action on keys prints. Raises CommandError."""
         command = python_module("models.keys", action, "--database-url", self.database_url)
-        return self._finish((*command, *options), what=f"keys {action} failed")
+        done: dict[str, Any] = json.loads(self._finish((*command, *options), what=what))
+        return done
 
     @property
     def private_key(self) -> Path:
@@ -142,16 +137,10 @@ class Installation:
         self, key_id: str, *, since: str | None, note: str | None
     ) -> dict[str, Any]:
         """What is known of a signing key once others may have it. Raises CommandError."""
-        command = python_module(
-            "models.signing_keys", "compromised", "--database-url", self.database_url
-        )
         options = [f"--key-id={key_id}"]
         options += [] if since is None else [f"--since={since}"]
         options += [] if note is None else [f"--note={note}"]
-        marked: dict[str, Any] = json.loads(
-            self._finish((*command, *options), what="the key was not marked")
-        )
-        return marked
+        return self._keys("compromised", *options, what="the key was not marked")
 
     def encrypt_secrets_anew(self) -> int:
         """Of how many webhooks the secrets were encrypted anew. Raises CommandError."""

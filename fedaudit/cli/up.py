@@ -45,7 +45,7 @@ class RunningService:
     api_key: str
     data_dir: Path
     logs: Path
-    public_key: Path
+    private_key: Path
     _supervisor: Supervisor
     _stopping: threading.Event
 
@@ -90,7 +90,13 @@ def running_service(
             if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
                 _refuse_key(installation.data_dir)
             yield RunningService(
-                url, key, installation.data_dir, logs, installation.public_key, supervisor, stopping
+                url,
+                key,
+                installation.data_dir,
+                logs,
+                installation.private_key,
+                supervisor,
+                stopping,
             )
         finally:
             supervisor.stop(grace_seconds=_GRACE_SECONDS)
@@ -108,7 +114,7 @@ def announce(service: RunningService, *, as_json: bool) -> None:
         f"  api key      {service.api_key}",
         f"  data         {service.data_dir}",
         f"  logs         {service.logs}",
-        f"  signing key  {_signing_key_id(service)}",
+        f"  signing key  {signing_key_words(service.private_key)}",
         "Open the url in a browser and sign in with the key; or in another terminal:",
         f"  export FEDAUDIT_URL={service.url} FEDAUDIT_API_KEY={service.api_key}",
         "  fedaudit submit SPEC --wait                   # train, follow, verdict",
@@ -128,15 +134,17 @@ def open_pages(url: str) -> None:
         say(f"no browser was found; open {url} in one")
 
 
-def _signing_key_id(service: RunningService) -> str:
-    """The id by which reports name it, and its public half, if that lies beside the private one."""
-    from fedaudit.ledger.statements import public_keys_in
+def signing_key_words(private: Path) -> str:
+    """The id by which reports name the key in a file, and whether `FILE.pub` has its public half.
+    Another may be there: the key was restored, or the file was copied alone."""
+    from fedaudit.ledger.statements import SigningKey, public_keys_in
 
-    try:
-        [key] = public_keys_in(service.public_key.read_bytes())
-    except (OSError, ValueError):
-        return "of your own; its id is in every report"
-    return f"{key.key_id}\n               public half in {service.public_key}"
+    public = private.with_name(f"{private.name}.pub")
+    key, listed = SigningKey.from_pem(private.read_bytes()).public, list[object]()
+    with suppress(OSError, ValueError):
+        listed += public_keys_in(public.read_bytes())
+    half = f"public half in {public}" if key in listed else f"its public half is not in {public}"
+    return f"{key.key_id}\n               {half}"
 
 
 def _services(installation: Installation, listener: socket.socket, *, device: str) -> list[Service]:

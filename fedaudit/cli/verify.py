@@ -23,21 +23,20 @@ from fedaudit.cli.output import (
     write_line,
 )
 from fedaudit.cli.remote import connected, is_id
-from fedaudit.ledger.audit_log import AuditChain, SignedHead
+from fedaudit.ledger.audit_log import AuditChain, SignedHead, chain_faults
 from fedaudit.ledger.bundle import Evidence, NotABundleError, claim_lines, opened_bundle
 from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.run_log import tiles
-from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
 from fedaudit.reports.verification.dossier_checks import REWORDED, verify_folder
-from fedaudit.reports.verification.log_checks import read_log
 from fedaudit.reports.verification.verification import (
     ALTERED,
     UNTRUSTED,
     VALID,
     Verification,
+    read_log,
     verify,
 )
 from fedaudit.spec.canonical import canonical_json
@@ -267,59 +266,20 @@ def checked(
     `told`: what the service says of its log. Heads count as trusted where their signature is one of
     the keys in the file `public_key`. Raises CommandError for a file without keys.
     """
-    keys = {key.key_id: key for key in trusted_keys(public_key)}
-    faults: list[str] = []
-    heads = {"the signed head": told["signed_head"], "the kept head": earlier}
-    read = {
-        what: _head(what, value, keys, faults) for what, value in heads.items() if value is not None
-    }
-    links = _links(str(told["project_id"]), entries, faults)
-    for what, head in read.items():
-        if head is None:
-            continue
-        if head.project_id != told["project_id"]:
-            faults.append(f"{what} is another project's")
-        elif head.entries >= len(links):
-            faults.append(f"{what} covers {head.entries} entries, and {len(links) - 1} hold")
-        elif links[head.entries] != head.link:
-            faults.append(f"entry {head.entries} is not the one that {what} covers")
-    newest = read.get("the signed head")
+    keys, faults, heads = trusted_keys(public_key), list[str](), dict[str, SignedHead]()
+    for what, value in {"the signed head": told["signed_head"], "the kept head": earlier}.items():
+        try:
+            if value is not None:
+                heads[what] = SignedHead.read(value, keys=keys or None)
+        except ValueError as error:
+            faults.append(f"{what} {error}")
+    chain = AuditChain(str(told["project_id"]))
+    faults += chain_faults(chain, entries, heads)
+    newest = heads.get("the signed head")
     return {
-        "entries": len(links) - 1,
-        "link": links[-1],
+        "entries": chain.entries,
+        "link": chain.link,
         "signed_entries": 0 if newest is None else newest.entries,
         "trusted": bool(keys) and newest is not None and not faults,
         "faults": faults,
     }
-
-
-def _links(
-    project_id: str, entries: Sequence[Mapping[str, Any]], faults: list[str]
-) -> Sequence[str]:
-    """The link before the first entry and after each that follows."""
-    chain = AuditChain(project_id)
-    links = [chain.link]
-    for entry in entries:
-        try:
-            chain.read(entry)
-        except ValueError as error:
-            faults.append(str(error))
-            break
-        links.append(chain.link)
-    return links
-
-
-def _head(
-    what: str, value: Any, keys: Mapping[str, PublicKey], faults: list[str]
-) -> SignedHead | None:
-    try:
-        envelope = Envelope.from_dict(value)
-        head = SignedHead.of(envelope)
-    except ValueError as error:
-        faults.append(f"{what} {error}")
-        return None
-    key = keys.get(envelope.key_id)
-    if keys and (key is None or not key.verifies(envelope.signature, envelope.message)):
-        faults.append(f"{what} is not signed by a key that you gave")
-        return None
-    return head

@@ -88,6 +88,11 @@ class Clustered:
         found: Floats = np.einsum("gi,gij,gj->g", weights, self._products, weights)
         return found
 
+    def skew(self, weights: Floats) -> Floats:
+        """The sum of the cube over the `squares` to the power of 3/2."""
+        cubes = (np.einsum("cgk,gk->cg", self._own, weights) ** 3).sum(axis=0)
+        return _over(cubes, self.squares(weights) ** 1.5)
+
     def worth(self, whole: Floats) -> Floats:
         """How many clients with equally many of the kinds in `whole` [kinds] a group's are worth:
         [groups] (Kish)."""
@@ -297,7 +302,9 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
     t. `are_shares`: whether a row gains 1, 0 or -1. Two are then added, of which one gains and one
     loses (Bonett and Price 2012), so that rows which were never decided differently leave something
     uncertain: two clients of average size for the end away from 0, and for the end towards it two
-    that have as many rows as one independent row is worth."""
+    that have as many rows as one independent row is worth. Of losses, which have no such bounds,
+    the end towards clients that lie far from the others is moved by what their skewness moves the
+    quantile of t (Johnson 1978)."""
     gained, rows = clustered.totals.T
     worth = clustered.worth(np.array([0.0, 1.0]))
     far = near = np.zeros_like(rows)
@@ -308,7 +315,8 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
         least = np.abs(value) * (1 - np.abs(value))
         effect = _over(_over(worth * squares, (worth - 1) * rows), least)
         near = np.where(effect > 0, np.clip(effect, 1.0, far), far)
-    ends = [_gain_ends(clustered, added, worth, share=1 - level) for added in (near, far)]
+    longer = np.zeros((2, len(rows))) if are_shares else _longer(clustered, worth, share=1 - level)
+    ends = [_gain_ends(clustered, added, worth, longer, share=1 - level) for added in (near, far)]
     up = gained > 0
     low, high = (np.where(way, *(one[end] for one in ends)) for end, way in enumerate((up, ~up)))
     return [
@@ -328,14 +336,23 @@ def _gain_squares(clustered: Clustered, added: Floats) -> tuple[Floats, Floats]:
     return value, np.maximum(0.0, squares) + 2 * added**2 * (1 + value**2)
 
 
+def _longer(clustered: Clustered, worth: Floats, *, share: float) -> Floats:
+    """How many more standard errors the lower and the upper end are away: [2, groups]."""
+    value = _over(*clustered.totals.T)
+    skew = clustered.skew(np.stack([np.ones_like(value), -value], axis=-1))
+    moved = up_to_two_digits(np.abs(skew)) * (1 + 2 * _student(worth, share) ** 2) / 6
+    return np.where([skew < 0, skew > 0], moved, 0.0)
+
+
 def _gain_ends(
-    clustered: Clustered, added: Floats, worth: Floats, *, share: float
+    clustered: Clustered, added: Floats, worth: Floats, longer: Floats, *, share: float
 ) -> tuple[Floats, Floats]:
     value, squares = _gain_squares(clustered, added)
     rows = clustered.totals[:, 1] + 2 * added
     error = up_to_two_digits(np.sqrt(_over(worth * squares, (worth - 1) * rows**2)))
-    wide = -_student(worth, share) * np.where(worth >= MIN_WORTH_OF_GAIN, error, np.nan)
-    return value - wide, value + wide
+    error = np.where(worth >= MIN_WORTH_OF_GAIN, error, np.nan)
+    below, above = (longer - _student(worth, share)) * error
+    return value - below, value + above
 
 
 def exact_limits(hits: float, trials: float, *, confidence: float) -> tuple[float, float]:

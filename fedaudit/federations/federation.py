@@ -207,33 +207,6 @@ class Federation:
         begin = np.repeat(self.first[clients] - (ends - counts), counts)
         return begin + np.arange(len(begin))
 
-    def of_clients(self, clients: NDArray[np.int64]) -> "Federation":
-        """These clients alone, with their rows, targets and groups; the rest is left out, and so
-        are the features of large data: in their place are zeros that take no memory."""
-        place, counts = self.rows_of(clients), self.counts[clients]
-        features = self.features
-        own: Features
-        if isinstance(features, ClientRows):
-            own = replace(features, values=features.values[place])
-        elif self.is_large or self.is_outline:
-            own = no_cells(rows=len(place), features=self.width)
-        else:
-            own = features[place]
-        return replace(
-            self,
-            features=own,
-            target=self.target[place],
-            raw_target=self.raw_target[place],
-            first=np.concatenate([[0], np.cumsum(counts)]),
-            client_names=tuple(self.client_names[client] for client in clients.tolist()),
-            attributes=tuple(attribute.of_rows(place) for attribute in self.attributes),
-            truth=None,
-            record_budgets=None,
-            row_numbers=None,
-            record_keys=None,
-            left_out=None,
-        )
-
     def of_rows(self, kept: NDArray[np.int64]) -> "Federation":
         """The rows at these places, ascending, and the clients that have any of them."""
         features = self.features

@@ -1,6 +1,11 @@
-"""Load or profile the federation of a spec: the entry point of this package."""
+"""Load or profile the federation of a spec: the entry point of this package.
 
-from collections.abc import Callable
+Clients as the groups of an attribute: small ones are compared together, as one group.
+
+What a spec and its data must agree on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
@@ -8,20 +13,22 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.agreement import check_agreement, label_faults
-from fedaudit.federations.federation import Federation
+from fedaudit.arrays import Ints
+from fedaudit.federations.favourable_outcomes import outcome_rules
+from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.groups import compared, left_out_rows, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
+from fedaudit.federations.levels import find_classes
 from fedaudit.federations.reading.source_files import DataRoom, Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
-from fedaudit.federations.sites import with_pooled_sites
 from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
-from fedaudit.federations.split import split_clients
+from fedaudit.federations.split import held_out, split_clients, training_clients
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
 from fedaudit.federations.table.table_federation import TableKind
-from fedaudit.spec.errors import error_at, raise_errors
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
+from fedaudit.spec.experiment import Decision, ExperimentSpec
+from fedaudit.spec.fairness import Groups
 from fedaudit.spec.federation import (
     FederationSpec,
     Femnist,
@@ -31,8 +38,9 @@ from fedaudit.spec.federation import (
     SyntheticGroups,
     SyntheticLinear,
 )
+from fedaudit.spec.labels import as_read, label_of, repeated_labels
 from fedaudit.spec.registration import Registration
-from fedaudit.spec.sources import FileSource
+from fedaudit.spec.sources import FileSource, LeaveOneOut, RowSplit
 from fedaudit.spec.table import Table
 
 
@@ -195,3 +203,177 @@ def without_left_out(spec: ExperimentSpec, federation: Federation) -> Federation
     held_out[split.validation] = True
     of_scored = (held_out & (kept > 0))[federation.client_of]
     return federation.of_rows(np.flatnonzero(~(left_out & of_scored)))
+
+
+OTHER_SITES = "other sites"
+
+
+def with_pooled_sites(spec: ExperimentSpec, federation: Federation) -> Federation:
+    """The federation, clients with too few scored rows in one group, where the client key is an
+    attribute whose groups may be of one client. The smallest of the others joins them where they
+    are too few together; a reference group, and clients that have rules, stay by themselves."""
+    name, fairness = spec.federation.traits.client_key, spec.fairness
+    if name is None or name not in fairness.sensitive or fairness.minimum_group_clients > 1:
+        return federation
+    sites = federation.attribute(name)
+    if (
+        name in fairness.edges
+        or as_read(OTHER_SITES) in map(as_read, sites.values)
+        or isinstance(fairness.favourable, list)
+    ):
+        return federation
+    pool = pooled_groups(_scored(spec, federation, sites), fairness.minimum_group_size)
+    values = [sites.values[place] for place in pool]
+    if len(values) < 2 or fairness.reference_group in values:
+        return federation
+    joined = Groups(sensitive=[name], groups={name: {OTHER_SITES: values}})
+    [pooled] = compared([sites], joined)
+    attributes = tuple(pooled if one.name == name else one for one in federation.attributes)
+    return replace(federation, attributes=attributes)
+
+
+def pooled_groups(sizes: Ints, least: int) -> list[int]:
+    """The places of groups of these sizes [groups] that are pooled: at most all but one."""
+    order = [place for place in np.argsort(sizes, kind="stable").tolist() if sizes[place]]
+    count = int((sizes[order] < least).sum()) if order else 0
+    while 0 < count < len(order) and sizes[order[:count]].sum() < least:
+        count += 1
+    return order[:count] if count < len(order) else []
+
+
+def _scored(spec: ExperimentSpec, federation: Federation, sites: Attribute) -> Ints:
+    """About how many rows of each group are scored: [groups]."""
+    source = spec.federation
+    if source.holds_out_rows:
+        scored = held_out(spec, federation)
+    else:
+        split = split_clients(
+            federation.clients, validation_fraction=source.validation_fraction, seed=spec.seed
+        )
+        scored = np.isin(federation.client_of, split.validation)
+    left_out = left_out_rows(federation.attributes, spec.fairness)
+    if left_out is not None:
+        scored &= ~left_out
+    codes = sites.codes[scored & (sites.codes >= 0)]
+    sizes = np.bincount(codes, minlength=len(sites.values)).astype(np.float64)
+    match source.scoring:
+        case RowSplit():
+            sizes *= source.scoring.fraction
+        case LeaveOneOut():
+            pass
+        case _:
+            assert_never(source.scoring)
+    return sizes.astype(np.int64)
+
+
+Labels = Mapping[str, Mapping[str, str]]
+
+
+def federation_label_faults(labels: Labels, federation: Federation) -> list[FieldError]:
+    """Every label of a code that the data lack, and every label that two groups share."""
+    values = {
+        # Codes that were joined or left out keep their labels.
+        one.name: tuple(dict.fromkeys((*(one.data or one).values, *one.values)))
+        for one in federation.attributes
+    }
+    return label_faults(labels, {federation.target_name: federation.classes, **values})
+
+
+def label_faults(labels: Labels, values: Mapping[str, Sequence[str]]) -> list[FieldError]:
+    """The faults, by the codes of each column. A numeric target has none, and its labels wait for
+    an experiment that takes it for classes."""
+    faults: list[FieldError] = []
+    for column, words in labels.items():
+        known = values.get(column, ())
+        if not known:
+            continue
+        places = find_classes(known, list(words))
+        faults += [
+            FieldError(
+                pointer("federation", "labels", column, code),
+                f"{column!r} has no value {code!r}; it has {listed(tuple(known))}",
+            )
+            for code, place in zip(words, places, strict=True)
+            if place < 0
+        ]
+        repeated = repeated_labels([label_of(words, value) or value for value in known])
+        faults += [
+            FieldError(
+                pointer("federation", "labels", column, code),
+                f"{label!r} is what another group of {column!r} is called; give it another label",
+            )
+            for (code, label), place in zip(words.items(), places, strict=True)
+            if place >= 0 and label in repeated
+        ]
+    return faults
+
+
+def image_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
+    """An error at /model/kind where rows are not images of the size that the network takes."""
+    taken = spec.model.image
+    if taken is None:
+        return []
+    features = federation.features
+    image = features.image if isinstance(features, ClientRows) else None
+    if image == taken:
+        return []
+    height, width, channels = taken
+    found = "no images" if image is None else f"images of {_size(*image)}"
+    message = (
+        f"`{spec.model.kind}` takes images of {_size(height, width, channels)}, and these rows are "
+        f"{found}; bring them to that size, or use `mlp` or `logistic`"
+    )
+    return [FieldError("/model/kind", message, of_spec=True)]
+
+
+def _size(height: int, width: int, channels: int) -> str:
+    return f"{height} by {width} with {channels} channel{'s' if channels != 1 else ''}"
+
+
+def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
+    """Refuse a cohort larger than the training clients, and groups that the data do not have.
+
+    Also refuses images whose size does not match the network's input, a threshold between other
+    than two classes, and labels of codes that the data lack. Raises InvalidInputError below
+    /training, /model, /decision, /fairness and /federation/labels.
+    """
+    raise_errors(
+        _cohort_faults(spec, federation)
+        + _reference_faults(spec, federation)
+        + image_faults(spec, federation)
+        + _decision_faults(spec, federation)
+        + federation_label_faults(spec.federation.labels, federation)
+    )
+    outcome_rules(federation, spec.fairness)
+
+
+def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
+    asked = spec.training.asked_clients
+    training = training_clients(federation.clients, spec.federation)
+    if asked is None or asked <= training:
+        return []
+    message = (
+        f"a cohort of {asked} clients is more than the {training} training clients "
+        f"({federation.clients} clients, {federation.clients - training} of them held out for "
+        f"validation); ask for at most {training}"
+    )
+    return [FieldError("/training/cohort/clients", message, of_spec=True)]
+
+
+def _decision_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
+    if spec.decision == Decision() or len(federation.classes) == 2:
+        return []
+    message = (
+        f"the target has {len(federation.classes)} classes, and a threshold decides between two; "
+        "leave it out"
+    )
+    return [FieldError("/decision/threshold", message, of_spec=True)]
+
+
+def _reference_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
+    group = spec.fairness.reference_group
+    values = [value for attribute in federation.attributes for value in attribute.values]
+    if group is None or group in values:
+        return []
+    message = f"no sensitive attribute has a group {group!r}; there are {listed(values)}"
+    return [FieldError("/fairness/reference_group", message)]

@@ -1,11 +1,11 @@
 """The chain of a project's audit log, and the signed head that says how many entries it had."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from fedaudit.ledger.statements import Number, Statement
+from fedaudit.ledger.statements import Envelope, Number, PublicKey, Statement
 from fedaudit.spec.canonical import canonical_json
 
 _AUDIT_GENESIS = b"fedaudit-audit-log-genesis-1\x00"
@@ -67,5 +67,40 @@ class SignedHead(Statement):
     """By the signer's clock, in UTC."""
 
     @classmethod
+    def read(cls, value: Any, *, keys: Iterable[PublicKey] | None) -> Self:
+        """The head in an envelope; without keys its signature is not checked. Raises ValueError for
+        another thing, and for a signature by none of the keys."""
+        envelope = Envelope.from_dict(value)
+        if keys is not None and not any(
+            one.key_id == envelope.key_id and one.verifies(envelope.signature, envelope.message)
+            for one in keys
+        ):
+            raise ValueError("is not signed by a known key")
+        return cls.of(envelope)
+
+    @classmethod
     def _version_field(cls) -> str:
         return "audit_head_version"
+
+
+def chain_faults(
+    chain: AuditChain, entries: Iterable[Mapping[str, Any]], heads: Mapping[str, SignedHead]
+) -> list[str]:
+    """Reads all entries of a log, and says which does not follow, and which of the heads, each by
+    what it is called, do not fit."""
+    wanted, faults, links = {head.entries for head in heads.values()}, [], {0: chain.link}
+    try:
+        for entry in entries:
+            chain.read(entry)
+            if chain.entries in wanted:
+                links[chain.entries] = chain.link
+    except ValueError as error:
+        faults.append(str(error))
+    for what, head in heads.items():
+        if head.project_id != chain.project_id:
+            faults.append(f"{what} is another project's")
+        elif head.entries not in links:
+            faults.append(f"{what} covers {head.entries} entries, and {chain.entries} hold")
+        elif links[head.entries] != head.link:
+            faults.append(f"entry {head.entries} is not the one that {what} covers")
+    return faults

@@ -21,6 +21,7 @@ from fedaudit.ledger.rows import (
     OutcomeName,
     UnreadableRow,
     charges_report,
+    check_types,
     listed,
     names_of_subjects,
 )
@@ -77,7 +78,7 @@ class EntryColumns:
         """
         parts = 1 if inputs.components is None else len(inputs.components)
         for row in rows:
-            _check_types(row)
+            check_types(row)
             if (row.epsilons is not None) != inputs.counts_epsilon:
                 raise ValueError("epsilons go with an event and a delta, and only with them")
             subjects = len(row.subjects)
@@ -230,14 +231,6 @@ def entry_of(row: LedgerRow) -> LedgerEntry:
 
 def _people(row: LedgerRow) -> tuple[str, bool]:
     return row.subject_kind, charges_report(row.observer)
-
-
-def _check_types(row: LedgerRow) -> None:
-    """Raises TypeError where a column of SQLite holds a value of another type."""
-    if tuple(map(type, row.key)) != (int, int, str, str):
-        raise TypeError("round, release, kind and observer must be (int, int, str, str)")
-    if not isinstance(row.interrupted, bool):
-        raise TypeError("interrupted must be a bool")
 
 
 _ROUNDING = 1e-9

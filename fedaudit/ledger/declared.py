@@ -18,7 +18,7 @@ import numpy as np
 
 from fedaudit.arrays import Floats, Ints32
 from fedaudit.ledger.columns import entry_of
-from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, Row, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, genesis, link
 from fedaudit.ledger.rows import LedgerEntry, Outcome, place_of
 from fedaudit.privacy.accounting.privacy_events import (
     DECLARED,
@@ -39,7 +39,7 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import LedgerTerms
-from fedaudit.stored import LedgerRow
+from fedaudit.stored import KeyedDigest, LedgerRow
 
 _EVERYONE = np.zeros(1, dtype=np.int32)
 _ACCOUNTANT = "rdp"
@@ -274,9 +274,9 @@ class RoundsSoFar:
         self._declarations.update(found)
         return found
 
-    def add_entry(self, row: Row) -> None:
+    def add_entry(self, entry: KeyedDigest) -> None:
         """The key and the digest of the next entry."""
-        self._ledger.add(row)
+        self._ledger.add(entry)
 
     def state_hash(self, tallies: Iterable[Tally]) -> str:
         """Of the rounds so far, their entries and these tallies, in hexadecimal."""

@@ -68,6 +68,7 @@ from fedaudit.ledger.rows import LedgerEntry, names_of_subjects
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import leakage, release_epsilons
 from fedaudit.spec.privacy import Noise
+from fedaudit.stored import Key, KeyedDigest
 
 METRIC_VERSION = 1
 EPSILON_VERSION = 2
@@ -288,9 +289,6 @@ _DIGEST_BYTES = 32
 SALT_BYTES = 32
 CLUSTER_BYTES = 2
 
-Row = tuple[int, int, str, str, bytes]
-"""Round, release, subject kind, observer and digest of one entry."""
-
 
 def new_salt(noise: Noise) -> bytes | None:
     """The salt of a new ledger, from the operating system. None where noise is simulated: who took
@@ -378,12 +376,13 @@ class LedgerHash:
         self._total = hashlib.sha256(_LEDGER)
         self._between: dict[tuple[str, str, int], bytes] = {}
 
-    def add(self, row: Row) -> None:
+    def add(self, entry: KeyedDigest) -> None:
         """Add the next entry. Raises struct.error for a negative round or release."""
-        round_, release, subject_kind, observer, digest = row
+        round_, release, subject_kind, observer, digest = entry
         who = (subject_kind, observer, len(digest))
         if who not in self._between:
-            self._between = {who: _sized(subject_kind) + _sized(observer) + _length(digest)}
+            length = struct.pack("<I", len(digest))
+            self._between = {who: _text(subject_kind) + _text(observer) + length}
         self._total.update(struct.pack("<QQ", round_, release) + self._between[who] + digest)
 
     def hexdigest(self) -> str:
@@ -391,27 +390,18 @@ class LedgerHash:
         return self._total.hexdigest()
 
 
-def ledger_hash(rows: Iterable[Row]) -> str:
+def ledger_hash(entries: Iterable[KeyedDigest]) -> str:
     """SHA-256, in hexadecimal, over the entries sorted by round, release, kind and observer.
 
     Raises ValueError where two entries share all four.
     """
     total = LedgerHash()
-    before: tuple[int, int, str, str] | None = None
-    for row in sorted(rows):
-        if row[:4] == before:
+    before: Key | None = None
+    for entry in sorted(entries):
+        if entry[:4] == before:
             raise ValueError(
-                f"two entries share round, release, subject kind and observer {row[:4]}"
+                f"two entries share round, release, subject kind and observer {before}"
             )
-        before = row[:4]
-        total.add(row)
+        before = entry[:4]
+        total.add(entry)
     return total.hexdigest()
-
-
-def _sized(value: str) -> bytes:
-    encoded = value.encode("utf-8")
-    return _length(encoded) + encoded
-
-
-def _length(value: bytes) -> bytes:
-    return struct.pack("<I", len(value))

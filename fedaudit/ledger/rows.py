@@ -8,7 +8,6 @@ the kind of subject and not from the run's list of subjects.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -175,14 +174,11 @@ _ARRAYS = {
     "clusters": np.int16,
     "epsilons": np.float64,
 }
-_FLOATS = ("radii", "epsilons")
 _FIELDS = tuple(LedgerRow.__dataclass_fields__)
 _DECLARATION = _FIELDS[-1]
 _HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
-_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
-_OTHER_FORM = "is not in the form in which ledger lines are written"
 _NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 
@@ -201,6 +197,14 @@ def _plain(text: object) -> str:
     """A text from anywhere, without what a terminal would obey or no encoding can write."""
     found = str(text)
     return found if found.isprintable() else ascii(found)
+
+
+def check_types(row: LedgerRow) -> None:
+    """Raises TypeError where a value of a line, or of a column of SQLite, has another type."""
+    if tuple(map(type, row.key)) != (int, int, str, str):
+        raise TypeError("round, release, kind and observer must be (int, int, str, str)")
+    if not isinstance(row.interrupted, bool):
+        raise TypeError("interrupted must be a bool")
 
 
 def row_of(
@@ -246,7 +250,7 @@ def to_line(row: LedgerRow) -> bytes:
         value[_DECLARATION] = row.declaration.hex()
     for name in _ARRAYS:
         value[name] = None if value[name] is None else listed(value[name])
-    return _encoded(value)
+    return _as_json(value) + b"\n"
 
 
 class LineReader:
@@ -261,16 +265,25 @@ class LineReader:
 
         Raises ValueError where the line is not, byte for byte, what `to_line` gives.
         """
-        value = _read(line)
-        if tuple(value) not in (_FIELDS, _FIELDS[:-1]) or not _well_typed(value):
-            raise ValueError(_OTHER_FORM)
         try:
-            arrays = {
-                name: None if value[name] is None else np.array(value[name], dtype)
-                for name, dtype in _ARRAYS.items()
-            }
-        except (ValueError, TypeError, OverflowError):
-            raise ValueError("has a column of numbers out of range") from None
+            row = self._row(json.loads(line))
+            check_types(row)
+            same = to_line(row) == line
+        except (*_NO_INPUTS, LookupError, RecursionError):
+            same = False
+        if not same:
+            raise ValueError("is not in the form in which ledger lines are written")
+        return row
+
+    def _row(self, value: Any) -> LedgerRow:
+        """What a value is taken for; of another type, it is written otherwise."""
+        arrays = {
+            name: np.array(value[name], dtype)
+            for name, dtype in _ARRAYS.items()
+            if name != "epsilons" or value[name] is not None
+        }
+        if any(column.ndim != 1 for column in arrays.values()):
+            raise ValueError("a column is a list of numbers")
         hashes = {name: bytes.fromhex(value[name]) for name in _HASHES if name in value}
         return LedgerRow(**{**value, **arrays, **hashes, "inputs": self._shared(value["inputs"])})
 
@@ -282,18 +295,6 @@ class LineReader:
         return self._inputs
 
 
-def _read(line: bytes) -> dict[str, Any]:
-    """The object of a line. Raises ValueError where `_encoded` does not give the line."""
-    try:
-        value = json.loads(line)
-        same = isinstance(value, dict) and _encoded(value) == line
-    except (ValueError, RecursionError):
-        raise ValueError("is no JSON") from None
-    if not same:
-        raise ValueError(_OTHER_FORM)
-    return dict(value)
-
-
 def listed(column: NDArray[Any]) -> list[Any]:
     """The numbers of a column; None for one that is not finite."""
     values: list[Any] = column.tolist()
@@ -303,38 +304,6 @@ def listed(column: NDArray[Any]) -> list[Any]:
     return [value if known else None for value, known in zip(values, finite.tolist(), strict=True)]
 
 
-def _encoded(value: Mapping[str, Any]) -> bytes:
-    return _as_json(value) + b"\n"
-
-
 def _as_json(value: object) -> bytes:
     # Python writes the shortest digits that read back as the same number, on every version.
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-def _well_typed(value: dict[str, Any]) -> bool:
-    """Whether every field has its type; only epsilons, and components of inputs, may be missing."""
-    inputs = value["inputs"]
-    hashes = [value[name] for name in _HASHES if name in value]
-    return (
-        all(type(value[name]) is int for name in ("round", "release"))
-        and all(isinstance(value[name], str) for name in ("subject_kind", "observer"))
-        and type(value["interrupted"]) is bool
-        and isinstance(inputs, dict)
-        and (tuple(inputs) == _INPUTS[: len(inputs)] and inputs.get(_COMPONENTS, 0) is not None)
-        and len(inputs) >= len(_INPUTS) - 1
-        and all(isinstance(one, str) and _HEXADECIMAL.fullmatch(one) for one in hashes)
-        and all(
-            _is_column(value[name], floats=name in _FLOATS)
-            or (name == "epsilons" and value[name] is None)
-            for name in _ARRAYS
-        )
-    )
-
-
-def _is_column(value: Any, *, floats: bool) -> bool:
-    if not isinstance(value, list):
-        return False
-    if floats:
-        return all(number is None or type(number) is float for number in value)
-    return all(type(number) is int for number in value)

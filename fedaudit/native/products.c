@@ -1,5 +1,5 @@
 /* Sums of products of which each is rounded to an integer: exact, and so the same in any order.
-   `rounded_products` in Python has the proof. */
+   `networks.record_gradients` in Python has the proof. */
 
 #include <float.h>
 

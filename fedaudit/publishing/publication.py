@@ -110,7 +110,9 @@ def privacy_section(report: Mapping[str, Any], figure: str) -> str:
         case "formal":
             if not is_in_force(report):
                 return "privacy_not_in_force"
-            conditional = condition_of(report, figure) is not None
+            # Where losses ended the run early, the epsilon of all planned rounds is proven.
+            early = figure == "epsilon_max" and report["privacy"].get("epsilon_planned") is not None
+            conditional = early or condition_of(report, figure) is not None
             return "privacy_conditional" if conditional else "privacy"
         case _:
             assert_never(kind)

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Keyring
-from fedaudit.reports.checks import Check, agrees, answer_check, check, value_at
+from fedaudit.reports.checks import Check, answer_check, check, failed
 from fedaudit.reports.gates.gate_evaluation import SIGNS
-from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, overall
-from fedaudit.reports.report import GateSection, check_gates, gated, worded
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
+from fedaudit.reports.report import GateSection, gate_checks, gated, worded
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.held_out_privacy import FairnessPrivacy
 from fedaudit.reports.sections.other_runs import ModelSection
@@ -243,7 +243,7 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     )
     report = evidence.report
     if report is None:
-        yield check("report.present", False, good="", bad="an audit's report is missing")
+        yield failed("report.present", "an audit's report is missing")
         return
     # A worker signs every audit, so one without a signature has lost it.
     yield signature_check(report, keyring, with_checkpoints=True)
@@ -253,16 +253,6 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
         audit = None
     yield from section_checks(AUDIT, AuditEvidence(evidence=evidence, report=report, audit=audit))
     if audit is not None:
-        yield check_gates(measuring_spec(audit), as_report_of_run(report, audit))
-        yield _gate_outcome(report)
+        yield from gate_checks(measuring_spec(audit).gates, as_report_of_run(report, audit))
         if report.get("answer") is not None:
             yield answer_check(report, _answer)
-
-
-def _gate_outcome(report: Mapping[str, Any]) -> Check:
-    gates = value_at(report, "gates")
-    try:
-        found = overall(gates)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
-        return check("report.gate_outcome", False, good="", bad="the report's gates are malformed")
-    return agrees(report, "gate_outcome", found)

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedaudit.ledger.claim_bundles import STATEMENT
+from fedaudit.privacy.mechanisms.registry import bounds_nothing
 from fedaudit.reports.checks import Check
 from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.report import Report
+from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.metrics import RATES
 
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
@@ -202,11 +204,13 @@ def _declarations(report: Report, attacks: Sequence[Document]) -> dict[str, Any]
                 "author": {"name": "fedaudit"},
             }
         )
-    in_force = "in force" if report.guarantee.in_force is True else "not in force"
+    guarantee = guarantee_words(report.guarantee.model_dump())
+    if bounds_nothing(report.guarantee.mechanism):
+        guarantee += ", which bounds nothing"
     claim = {
         "bom-ref": "guarantee",
         "target": "model",
-        "predicate": f"{report.guarantee.kind} guarantee, {in_force}: {report.guarantee.statement}",
+        "predicate": f"guarantee: {guarantee}. {report.guarantee.statement}",
         "evidence": [one["bom-ref"] for one in evidence if one["bom-ref"] not in against],
         "counterEvidence": against,
     }

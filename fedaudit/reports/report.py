@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from fedaudit.reports.checks import Check, answer_check, check, same, unchecked
+from fedaudit.reports.checks import (
+    MALFORMED,
+    Check,
+    agrees,
+    answer_check,
+    check,
+    failed,
+    same,
+    unchecked,
+)
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.ledger_totals import RunEvidence
@@ -53,8 +62,8 @@ from fedaudit.reports.sections.provenance import (
 )
 from fedaudit.reports.sections.published_fairness import FAIRNESS
 from fedaudit.reports.sections.utility import UTILITY, Utility
-from fedaudit.reports.verdict.advice import Advice
 from fedaudit.reports.verdict.release import answer_of
+from fedaudit.reports.verdict.spec_changes import Advice
 from fedaudit.reports.verdict.verdict import judged
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.canonical import canonical_json
@@ -188,14 +197,24 @@ def gated(gates: Sequence[Gate], so_far: Values) -> Values:
     return {"gates": found, "gate_outcome": overall(found)}
 
 
-def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
-    """Whether the report's gates follow from its figures."""
+def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Check]:
+    """Whether the report's gates follow from its figures, and their outcome from them."""
+    yield _gates_check(gates, report)
+    try:
+        found = overall(report["gates"])
+    except MALFORMED:
+        yield failed("report.gate_outcome", "the report's gates are malformed")
+        return
+    yield agrees(report, "gate_outcome", found)
+
+
+def _gates_check(gates: Sequence[Gate], report: Mapping[str, Any]) -> Check:
     fields = ("figure", "attribute", "op", "bound", "value", "outcome")
     try:
-        found = [{name: gate[name] for name in fields} for gate in evaluate(spec.gates, report)]
+        found = [{name: gate[name] for name in fields} for gate in evaluate(gates, report)]
         said = [{name: gate[name] for name in fields} for gate in report["gates"]]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        return check("report.gates", False, good="", bad="the report lacks what its gates need")
+    except MALFORMED:
+        return failed("report.gates", "the report lacks what its gates need")
     return check(
         "report.gates",
         same(said, found),
@@ -212,7 +231,7 @@ def report_checks(found: RunEvidence) -> Iterator[Check]:
         return
     yield from section_checks(RUN, found)
     if found.spec is not None:
-        yield check_gates(found.spec, found.report)
+        yield from gate_checks(found.spec.gates, found.report)
     if found.report.get("answer") is not None:
         yield answer_check(found.report, answer_of)
 
@@ -223,7 +242,7 @@ def _checks_of_known_parts(found: RunEvidence) -> Iterator[Check]:
         if section.name in found.report:
             try:
                 yield from section_checks([section], found)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            except MALFORMED:
                 yield unchecked(f"report.{section.name}", OTHER_FORM)
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Protocol, assert_never
 
 import numpy as np
@@ -19,25 +18,23 @@ from fedaudit.fairness.noised_counts import (
     Rounder,
     bounded_counts,
 )
-from fedaudit.ledger.columns import ledger_columns
-from fedaudit.ledger.encoding import Row
+from fedaudit.ledger.columns import columns_of_rows, ledger_columns
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
-from fedaudit.privacy.count_release import CountRelease
+from fedaudit.privacy.count_release import CountRelease, IntegerDraws, drawn_integers
 from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.privacy.mechanisms.registry import why_unbounded
-from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.line_chart import Series, series_of
 from fedaudit.reports.sections.held_out_privacy import is_secret
 from fedaudit.reports.sections.noised_counts import WITHHELD
-from fedaudit.runs.ledger_writer import RecordedRounds, WrittenEntries
+from fedaudit.runs.ledger_writer import RecordedRounds
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
-from fedaudit.stored import FairnessRow, RoundRow
+from fedaudit.stored import FairnessRow, KeyedDigest, LedgerRow, RoundRow
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds, RoundColumns
 
 _REPORT = 0
@@ -276,7 +273,7 @@ _TOGETHER = 128
 class Block:
     """Everything that a sink keeps of some rounds of one run."""
 
-    ledger: Sequence[WrittenEntries]
+    ledger: Sequence[LedgerRow]
     rounds: Sequence[RoundRow]
     fairness: Sequence[FairnessRow]
 
@@ -288,13 +285,13 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
     run, all that are left. `reported`: with these rounds the run came to its end, and its report
     is made next; the held-out people are charged for it before anything of them is published.
     """
-    ledger: list[WrittenEntries] = []
+    ledger: list[LedgerRow] = []
     rounds: list[RoundRow] = []
     fairness: list[FairnessRow] = []
     for part in _parts(run, played):
         ledger += _record_interrupted(run, up_to=int(part.round[0]))
         recorded = run.ledger.record_rounds(part)
-        ledger.append(recorded.written)
+        ledger += recorded.written
         validated, found = part.validated, []
         if part.counts and len(validated):
             shown = run.disclosures_of(part.round[validated].tolist())
@@ -324,14 +321,14 @@ def _parts(run: Run, played: PlayedRounds) -> Iterator[RoundColumns]:
             begin = end
 
 
-def _record_interrupted(run: Run, *, up_to: int | None) -> list[WrittenEntries]:
+def _record_interrupted(run: Run, *, up_to: int | None) -> list[LedgerRow]:
     """The entries of interrupted rounds; those above `up_to` are left for later."""
-    written: list[WrittenEntries] = []
+    written: list[LedgerRow] = []
     waiting = run.interrupted_rounds
     while waiting and (up_to is None or waiting[0].round <= up_to):
         charged = waiting.pop(0)
         recorded = run.ledger.record_interrupted(charged)
-        written.append(recorded.written)
+        written += recorded.written
         _follow_clusters(run, charged.subjects[np.newaxis], recorded)
     return written
 
@@ -356,10 +353,10 @@ class RunSink(Protocol):
     def write(self, block: Block) -> None:
         """Keep what the next rounds left behind."""
 
-    def hashed_rows(self) -> Iterable[Row]:
+    def digests(self) -> Iterable[KeyedDigest]:
         """What the ledger hash takes in of every entry, in their order."""
 
-    def entries_of_round(self, round_: int) -> Sequence[LedgerEntry]:
+    def rows_of_round(self, round_: int) -> Sequence[LedgerRow]:
         """The ledger's entries of one round, repeats included."""
 
 
@@ -369,7 +366,7 @@ class MemorySink:
     def __init__(self, ledger_context: LedgerContext) -> None:
         """`ledger_context`: that of the run."""
         self._account = ledger_context
-        self._written: list[WrittenEntries] = []
+        self._ledger: list[LedgerRow] = []
         self.rounds: list[RoundRow] = []
         """The figures of each round."""
         self.fairness: list[FairnessRow] = []
@@ -378,27 +375,28 @@ class MemorySink:
     # What these do is said in `RunSink`.
 
     def write(self, block: Block) -> None:
-        self._written += block.ledger
+        self._ledger += block.ledger
         self.rounds += block.rounds
         self.fairness += block.fairness
 
-    def hashed_rows(self) -> Iterator[Row]:
-        return chain.from_iterable(written.hashed() for written in self._written)
+    def digests(self) -> Iterator[KeyedDigest]:
+        return (row.keyed_digest for row in self._ledger)
 
-    def entries_of_round(self, round_: int) -> list[LedgerEntry]:
-        return [entry for entry in self.entries if entry.round == round_]
+    def rows_of_round(self, round_: int) -> list[LedgerRow]:
+        return [row for row in self._ledger if row.round == round_]
 
     # -- what the files of a run are made from ----------------------------------------------------
 
     @property
     def entries(self) -> list[LedgerEntry]:
         """The ledger, in its order."""
-        return [entry for written in self._written for entry in written.entries.entries()]
+        found = columns_of_rows(self._ledger)
+        return [entry for columns in found for entry in columns.entries()]
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """One line per round, observer and subject, as the service's privacy ledger gives them."""
-        for written in self._written:
-            yield from ledger_columns([written.entries], self._account.subjects).lines()
+        for columns in columns_of_rows(self._ledger):
+            yield from ledger_columns([columns], self._account.subjects).lines()
 
     def series(self) -> Series:
         """The public figures of each round, for the report's page."""

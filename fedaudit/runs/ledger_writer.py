@@ -1,6 +1,6 @@
 """The ledger of one experiment while it is being written: totals, chain and newest clusters."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32, Turns
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder, Row, genesis, link_of_bytes, placed_of
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link_of_bytes, placed_of
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import Outcome, report_entry
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
@@ -90,31 +90,11 @@ _NO_COMPOSITIONS: Mapping[Observer, Ints32] = {}
 
 
 @dataclass(frozen=True, eq=False)
-class WrittenEntries:
-    """Consecutive entries and their places in the hash chain."""
-
-    entries: EntryColumns
-    digests: Sequence[bytes]
-    """[entries]."""
-    links: Sequence[bytes]
-    """[entries]."""
-
-    def hashed(self) -> Iterator[Row]:
-        """What the ledger hash takes in of each."""
-        keyed = zip(self.entries.keys, self.digests, strict=True)
-        return ((*key, digest) for key, digest in keyed)
-
-    def rows(self) -> Iterator[LedgerRow]:
-        """The row that holds each."""
-        return self.entries.rows(self.digests, self.links)
-
-
-@dataclass(frozen=True, eq=False)
 class RecordedRounds:
     """The entries of rounds, and the totals after each of them."""
 
-    written: WrittenEntries
-    """An entry against each observer, round by round."""
+    written: Sequence[LedgerRow]
+    """An entry against each observer, round by round, in their places in the hash chain."""
     most: Ints
     """[rounds]: the most releases of any subject, against any observer."""
     median: Floats
@@ -252,7 +232,7 @@ class LedgerWriter:
             interrupted=True,
         )
 
-    def record_report(self) -> list[WrittenEntries]:
+    def record_report(self) -> list[LedgerRow]:
         """The entry that charges the held-out people for the report, behind the last round.
 
         Empty where their counts get no noise, or where it was written before: the noise that was
@@ -263,7 +243,7 @@ class LedgerWriter:
             return []
         self.report_charged = True
         entry = report_entry(held_out.release, held_out.inputs, round_=self.last_round + 1)
-        return [self._chained(EntryColumns.of_entries([entry]))]
+        return self._chained(EntryColumns.of_entries([entry]))
 
     def place_uploads(
         self, subjects: Ints32, outcomes: NDArray[np.integer], clusters: Ints16
@@ -348,11 +328,11 @@ class LedgerWriter:
             clusters=newest,
         )
 
-    def _chained(self, entries: EntryColumns) -> WrittenEntries:
+    def _chained(self, entries: EntryColumns) -> list[LedgerRow]:
         digests, links = self._encoder.digests(entries), []
         for digest, placed in zip(digests, placed_of(entries), strict=True):
             self.head = link_of_bytes(self.head, digest, placed)
             links.append(self.head)
         self.entries += len(entries)
         self.last_round = entries.keys[-1][0]
-        return WrittenEntries(entries, digests, links)
+        return list(entries.rows(digests, links))

@@ -51,6 +51,10 @@ _NOISE_IN_ALL, _NOISE_OF_RECORDS = {"class": 1.25, "number": 0.15}, 3.0
 _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
 """How far all rounds together may go, at least and at most. Numbers of order 1 differ by tenths."""
 _ABOUT = "about {:.0f} rows, to the nearest power of two: one row more or less is not seen"
+_RARE = (
+    "how often an outcome occurs was not looked at: where one is rare, as one in fifty, the model "
+    "may decide nothing, whatever is expected here; declare a `decision.threshold` near its share"
+)
 _MANY_FEATURES = 64
 _FEW_ROWS = 10
 _ROWS_A_FEATURE = 3
@@ -146,7 +150,8 @@ class ProposedExperiment:
 
     @property
     def expected_useful(self) -> bool:
-        """Whether a model is expected that is better than a constant."""
+        """Whether a model is expected that is better than a constant, of outcomes that are not
+        rare: none is looked at."""
         return self.needs is None
 
 
@@ -266,7 +271,7 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
     kind, loss = ("logistic", "cross-entropy") if facts.classes else ("linear", "mse")
     target = f"one of {facts.classes} classes" if facts.classes else "a number"
     draft.put("/model/kind", kind, f"the target is {target}; the plainest model needs least noise")
-    draft.put("/training/loss", loss)
+    draft.put("/training/loss", loss, _RARE if facts.classes else "")
     draft.put("/training/hypotheses", 1, "each of several models gets noise and a part of clients")
     draft.put("/training/stopping/patience", None, "noise moves losses, and uses patience up")
     if not aim.private:
@@ -436,7 +441,7 @@ def _put_clients(draft: _Draft, epsilon: float) -> None:
     why = f"of {clients} clients that train whole ones can be protected, if the server is trusted"
     draft.put("/privacy/mechanism", "gaussian-central", why)
     draft.put("/privacy/clip", 1.0)
-    _put_delta(draft, clients, "clients")
+    _put_delta(draft, clients, "clients train")
     draft.put("/privacy/accountant", "pld")
     noise = _least_noise(draft, epsilon)
     draft.put("/privacy/noise_multiplier", noise)
@@ -489,7 +494,7 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
     draft.put("/privacy/budgets", {"distribution": "three-levels"})
     draft.put("/privacy/epsilon_min", epsilon, "as large as epsilon_max: all records spend alike")
     draft.put("/privacy/epsilon_max", epsilon)
-    _put_delta(draft, 2 * facts.rows, "rows at most")
+    _put_delta(draft, 2 * facts.rows, "rows may train")
     draft.put("/privacy/clip", 1.0)
     spent = draft.ratio(draft.projection())
     largest = 0.3 if draft.is_wide else min(2.0, (12 if facts.classes else 0.5) / draft.active)
@@ -504,7 +509,7 @@ def _put_records(draft: _Draft, epsilon: float) -> None:
 def _put_delta(draft: _Draft, units: int, named: str) -> None:
     """The largest power of ten with less than a tenth of one of the units, at most 0.001."""
     usual = float(f"1e{min(-3, math.ceil(-math.log10(10 * units)) - 1)}")
-    why = "as asked for" if draft.aim.delta else f"of {units} {named} less than a tenth of one"
+    why = "as asked for" if draft.aim.delta else f"below a tenth of 1 / {units}: {units} {named}"
     draft.put("/privacy/delta", draft.aim.delta or usual, why)
 
 

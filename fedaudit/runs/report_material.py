@@ -220,11 +220,11 @@ def _radii(run: Run, sink: RunSink, round_: int) -> Floats | None:
         return None
     # Of a round that was interrupted and repeated, only the repeat has radii.
     found = [
-        entry.radii.reshape(len(entry.subjects), len(inputs.noised_sizes))[
-            entry.outcomes == Outcome.RELEASED
+        row.radii.reshape(len(row.subjects), len(inputs.noised_sizes))[
+            row.outcomes == Outcome.RELEASED
         ]
-        for entry in sink.entries_of_round(round_)
-        if not entry.interrupted and not charges_report(entry.observer)
+        for row in sink.rows_of_round(round_)
+        if not row.interrupted and not charges_report(row.observer)
     ]
     return np.concatenate(found) if found else None
 
@@ -269,7 +269,7 @@ def report_material(
         withheld=ledger.spending.withheld,
         refused=ledger.spending.refused,
         result=FinalFigures(**figures),
-        ledger_hash=ledger_hash(sink.hashed_rows()),
+        ledger_hash=ledger_hash(sink.digests()),
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         disclosures=run.disclosures,

@@ -88,6 +88,12 @@ def label_of(words: Mapping[str, str], value: str) -> str | None:
     return next((label for code, label in words.items() if _as_number(code) == number), None)
 
 
+def labelled(code: str, words: Mapping[str, str]) -> str:
+    """A code behind its label, if it has one: `male (1)`."""
+    label = label_of(words, code)
+    return code if label is None else f"{label} ({code})"
+
+
 def _as_number(code: str) -> str | float:
     """The finite number that a code spells, or the code."""
     try:

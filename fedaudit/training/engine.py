@@ -9,13 +9,13 @@ import math
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.arrays import Bools, Floats, Floats32, Ints
+from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.native.library import kernels
 from fedaudit.networks.stacked_network import BatchedNetwork
 from fedaudit.reproducible import one_thread
@@ -31,7 +31,7 @@ from fedaudit.training.base.cell import (
     stands_alone,
 )
 from fedaudit.training.base.cohort import rounds_together
-from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows, final_groups
+from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows
 from fedaudit.training.methods import training_method
 from fedaudit.training.one_by_one import ClientByClient
 from fedaudit.training.stacked.clients import (
@@ -76,7 +76,9 @@ class LengthPart:
     """
 
     def __init__(self, cell: Cell, one: LengthClass, device: torch.device) -> None:
-        own = replace(cell, federation=cell.federation.of_clients(one.clients))
+        # The features of large data stay where they are.
+        known = replace(cell.federation, is_outline=cell.federation.is_large)
+        own = replace(cell, federation=known.of_rows(known.rows_of(one.clients)))
         self.learner = learner = Learner(own)
         personal = training_method(cell.spec.training).personal_steps
         self.measure = Measure(learner.network, learner.loss, personal)
@@ -200,31 +202,17 @@ class ByLength(Engine):
                 rows = self._counter.rows(own)
                 self._kept = own.copy(), rows, list(self._chunks(own, rows))
             _, places, chunks = self._kept
-            losses, size = np.zeros((2, len(own))), len(places.place)
-            predictions: NDArray[np.generic] = np.zeros(size)
-            logits: Floats32 | None = None
-            values, hypotheses = np.zeros(size), np.zeros(size, dtype=np.int64)
-            for number, chunk in enumerate(chunks):
-                lanes = chunk.lanes()
-                largest = asked.sizes.argmax(-1)
+            losses, parts = np.zeros((2, len(own))), list[ScoredRows]()
+            for chunk in chunks:
+                lanes, largest = chunk.lanes(), asked.sizes.argmax(-1)
                 found = chunk.part.measure(theta, lanes, largest, tuned=asked.tuned)
                 of_clients = found.scores.selection_loss[0], found.scores.validation_loss[0]
                 losses[:, chunk.members] = [loss.cpu().numpy() for loss in of_clients]
-                scored = scored_rows(found, lanes)
-                if not number:
-                    predictions = np.zeros(size, dtype=scored.predictions.dtype)
-                    if scored.logits is not None:
-                        logits = np.zeros(size, dtype=scored.logits.dtype)
-                if logits is not None:
-                    logits[chunk.rows] = scored.logits
-                predictions[chunk.rows], values[chunk.rows] = scored.predictions, scored.values
-                if scored.hypotheses is not None:
-                    hypotheses[chunk.rows] = scored.hypotheses
-            of_rows = self._splits.scored_rows(own, 0)
-            own_hypothesis = hypotheses if theta.shape[1] > 1 else None
+                parts.append(scored_rows(found, lanes))
+            order = np.argsort(np.concatenate([chunk.rows for chunk in chunks]))
             return flat_figures(
                 self._counter,
-                ScoredRows(predictions, logits, values, own_hypothesis, of_rows),
+                replace(_joined(parts, order), scored=self._splits.scored_rows(own, 0)),
                 places,
                 (np.array([losses[0].mean()]), np.array([losses[1].mean()])),
                 per_client=per_client,
@@ -240,6 +228,15 @@ class ByLength(Engine):
                 ]
                 chunk = _Chunk(part, places[members], members, np.concatenate(own), scored, None)
                 yield replace(chunk, kept=chunk.lanes()) if part.keeps_lanes else chunk
+
+
+def _joined(parts: Sequence[ScoredRows], order: Ints) -> ScoredRows:
+    """The rows of all parts in this order."""
+    joined: dict[str, Any] = {}
+    for name in vars(parts[0]):
+        found = [getattr(part, name) for part in parts]
+        joined[name] = None if found[0] is None else np.concatenate(found)[order]
+    return ScoredRows(**joined)
 
 
 _MAX_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
@@ -322,22 +319,15 @@ class SideBySide(Engine):
         return Figures(selection_loss, validation_loss, None, counts)
 
     def _figures(self, found: Evaluation, lanes: Lanes, columns: Ints, per_client: bool) -> Figures:
-        final, accuracy = None, found.accuracy
+        losses = found.selection_loss.cpu().numpy(), found.validation_loss.cpu().numpy()
         if per_client:
             rows, places = scored_rows(found, lanes), self._counter.rows(columns[0])
-            final = final_groups(self._counter, rows, places)
-            counts = self._counter.count_clients(rows.predictions, places, scored=rows.scored)
-        else:
-            predictions = found.predictions.permute(1, 2, 0).cpu().numpy()
-            scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
-            counts = self._counter.count(predictions, columns, scored=scored)
-        return Figures(
-            selection_loss=found.selection_loss.cpu().numpy(),
-            validation_loss=found.validation_loss.cpu().numpy(),
-            accuracy=None if accuracy is None else accuracy.cpu().numpy(),
-            counts=counts,
-            final=final,
-        )
+            return flat_figures(self._counter, rows, places, losses, per_client=True)
+        predictions = found.predictions.permute(1, 2, 0).cpu().numpy()
+        scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
+        accuracy = None if found.accuracy is None else found.accuracy.cpu().numpy()
+        counts = self._counter.count(predictions, columns, scored=scored)
+        return Figures(*losses, accuracy, counts)
 
     def _lanes(self, columns: Ints, start: int) -> Lanes:
         kept = self._kept.get(start)

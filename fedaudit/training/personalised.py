@@ -19,6 +19,8 @@ and so it stays when the other coins are drawn. Nothing here asks P0 to be like 
 The ledger's subjects are groups of records by budget, all of them in every round: a round in which
 no client was drawn, or a group had left, counts like any other. Without noise (the baseline
 `privacy-free`) there are no budgets to keep, and the subjects are the clients that took part.
+
+Scores of one model on the held-out rows of `record-personalised`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +28,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints32
 from fedaudit.ledger.rows import Outcome
+from fedaudit.networks.stacked_network import ClientNetwork
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.privacy.records.record_use import client_rate, record_spending
@@ -54,6 +58,7 @@ from fedaudit.training.base.record_steps import (
 )
 from fedaudit.training.base.records import (
     TrainingRecords,
+    ValidationRows,
     record_table,
     record_use_of,
     training_records,
@@ -65,76 +70,92 @@ from fedaudit.training.base.rounds import (
     FinalResult,
     PlannedRound,
     PlayedRounds,
-    Progress,
     RoundColumns,
     RunEnd,
 )
-from fedaudit.training.base.scored_rows import row_figures
+from fedaudit.training.base.scored_rows import GroupCounter, RowPlaces, ScoredRows
 from fedaudit.training.mechanisms.registry import build_record_protection
-from fedaudit.training.row_validator import RowValidator
 from fedaudit.training.stacked.stack_round import build_loss
-from fedaudit.training.stacked.stack_state import first_moments, packed, unpacked
-from fedaudit.training.stacked.validation import Figures
+from fedaudit.training.stacked.stack_state import CellState, StackState, final_result, first_state
+from fedaudit.training.stacked.validation import Figures, flat_figures
 
 
-@dataclass
-class PersonalisedState:
-    """The state of one experiment. Optimisers start anew in every round and leave nothing."""
+class RowValidator:
+    """Measures a model on the rows that are held out, a part of them at a time."""
 
-    progress: Progress
-    """Of this one run."""
-    lost: int
-    """Rounds that were charged and whose result was lost; they are composed like the others, and
-    count towards the rounds for which a record stays."""
-    theta: Floats32
-    """[n]."""
-    best_theta: Floats32
-    participations: Ints32
-    """[clients of the federation]: rounds that each took part in; of a lost round, all."""
-    moments: Floats32 | None = None
-    """[moments, 1, n]: what the server remembers of averages, if anything."""
+    def __init__(self, cell: Cell, held_out: ValidationRows, device: torch.device) -> None:
+        self._held_out = held_out
+        self._loss = build_loss(cell)
+        self._network = ClientNetwork(cell.shape, device)
+        self._classes = length_classes(cell.federation.counts)
+        self._counter = GroupCounter([cell.federation], cell.spec.fairness)
+        self._features = flat_features(cell.federation, held_out.place, device)
+        self._target = flat_target(cell.federation, held_out.place, device)
 
-    @property
-    def round(self) -> int:
-        """Rounds done."""
-        return int(self.progress.round[0])
+    def score(
+        self, theta: Tensor, *, chosen: Ints | None = None, per_client: bool = False
+    ) -> Figures:
+        """Figures of the model theta [n], as those of a stack of one.
 
-    @property
-    def compositions(self) -> int:
-        """Rounds that were paid for."""
-        return self.round + self.lost
+        `chosen`: places of some of the validation clients, ascending; all by default.
+        """
+        values, predictions, logits = self._tables(theta)
+        held_out = self._held_out
+        if chosen is None:
+            chosen = np.arange(len(held_out.clients))
+        rows = np.flatnonzero(np.isin(held_out.client_of, chosen))
+        client = np.searchsorted(chosen, held_out.client_of[rows])
+        places = RowPlaces(held_out.place[rows], client, len(chosen))
+        values, scored = values[rows], held_out.scored[rows]
+        clients = held_out.clients[chosen]
+        every = np.ones(len(rows), dtype=np.bool_)
+        return flat_figures(
+            self._counter,
+            ScoredRows(
+                predictions[rows],
+                None if logits is None else logits[rows],
+                values,
+                hypotheses=None,
+                scored=scored,
+            ),
+            places,
+            (
+                np.array([self._mean(values, every, places, clients=clients)]),
+                np.array([self._mean(values, scored, places, clients=clients)]),
+            ),
+            per_client=per_client,
+        )
 
-    def encode(self) -> bytes:
-        """Bytes that `decode` reads back, the same for the same state."""
-        progress = {name: values[0] for name, values in vars(self.progress).items()}
-        others = {
-            name: value
-            for name, value in vars(self).items()
-            if name != "progress" and value is not None
-        }
-        return packed({**progress, **others})
+    def _mean(self, values: Floats, counted: Bools, places: RowPlaces, *, clients: Ints) -> float:
+        """The loss over the counted rows [rows]: of clients, or of all rows alike."""
+        if not self._held_out.by_client:
+            return float(values[counted].mean())
+        counts = np.bincount(places.client, minlength=places.clients)
+        values, first = np.where(counted, values, 0.0), np.cumsum(counts) - counts
+        sums = np.zeros(places.clients)
+        for one in self._classes:
+            own = np.flatnonzero(np.isin(clients, one.clients))
+            number = np.arange(one.rows)
+            index = np.minimum(first[own, None] + number, len(values) - 1)
+            sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
+        return float((sums / np.bincount(places.client, weights=counted)).mean())
 
-    @classmethod
-    def decode(cls, checkpoint: bytes) -> "PersonalisedState":
-        """The state in a checkpoint."""
-        found = unpacked(checkpoint)
-        progress = Progress.at_the_start(1)
-        for name, of_run in vars(progress).items():
-            of_run[0] = found.pop(name)
-        return cls(progress=progress, **found)
-
-
-def first_personalised_state(cell: Cell) -> PersonalisedState:
-    """The state before the first round."""
-    theta = first_hypotheses(cell)[0]
-    return PersonalisedState(
-        progress=Progress.at_the_start(1),
-        lost=0,
-        theta=theta,
-        best_theta=theta.copy(),
-        participations=np.zeros(cell.federation.clients, dtype=np.int32),
-        moments=first_moments(cell, theta[None]),
-    )
+    def _tables(self, theta: Tensor) -> tuple[Floats, NDArray[np.generic], Floats32 | None]:
+        """Value, prediction and, of two classes, logit of each held-out row, [rows] on the host."""
+        values, answers = [], []
+        with one_thread(), torch.no_grad():
+            self._network.load(theta)
+            for start in range(0, len(self._target), self._network.rows_at_once):
+                part = slice(start, start + self._network.rows_at_once)
+                outputs = self._network.outputs(self._features[part])
+                values.append(self._loss.values(outputs, self._target[part]).double())
+                answers.append(self._loss.answers(outputs))
+        every = torch.cat(answers)
+        return (
+            torch.cat(values).cpu().numpy(),
+            self._loss.predictions(every).cpu().numpy(),
+            every.cpu().numpy() if self._loss.classes == 2 else None,
+        )
 
 
 _NUMBERS_TOGETHER = 1 << 23
@@ -271,20 +292,31 @@ class PersonalisedRun:
         self._drawn: dict[int, Ints] = {}
         self._planned_until = 0
         checkpoint = None if checkpoints is None else checkpoints[0]
-        if checkpoint is None:
-            self.state = first_personalised_state(cell)
-        else:
-            self.state = PersonalisedState.decode(checkpoint)
-        self._theta = torch.from_numpy(self.state.theta).to(self._device)
+        state = first_state(cell) if checkpoint is None else CellState.decode(checkpoint)
+        self._state = StackState.of([state])
+        """Of it `releases` are the rounds that each client took part in, of a lost round all, and
+        `budget_uses` the rounds that were paid for, lost ones included, which are composed like the
+        others and count towards the rounds for which a record stays."""
+        self._theta = torch.from_numpy(state.hypotheses[0]).to(self._device)
         self._moves = server_moves(spec.training)
         last = int(self._stopping.rounds[0])
         self._ended: RunEnd | None = self._stopping.stop_reason(
-            self.state.progress, 0, last_round=last
+            self._state.progress, 0, last_round=last
         )
 
     @property
     def active(self) -> list[int]:
         return [0] if self._ended is None else []
+
+    @property
+    def _played(self) -> int:
+        """Rounds done."""
+        return int(self._state.progress.round[0])
+
+    @property
+    def _paid(self) -> int:
+        """Rounds that were paid for."""
+        return int(self._state.budget_uses[0].max())
 
     # -- rounds ---------------------------------------------------------------------------------
 
@@ -292,18 +324,18 @@ class PersonalisedRun:
         """See `Trainer.plan`; client coins are drawn here where clients are the subjects."""
         if self._ended is not None:
             return {}
-        last = min(self.state.round + rounds, self._spec.training.rounds, self._audited)
+        last = min(self._played + rounds, self._spec.training.rounds, self._audited)
         self._planned_until = max(self._planned_until, last)
         return {
             0: [
                 PlannedRound(number, int(self._release(number)[0]), self._subjects(number))
-                for number in range(self.state.round + 1, last + 1)
+                for number in range(self._played + 1, last + 1)
             ]
         }
 
     def _release(self, number: int) -> Ints:
         """The release number of a round: [1]."""
-        return self.state.progress.release_numbers(np.array([number]))
+        return self._state.progress.release_numbers(np.array([number]))
 
     def advance(self, rounds: int) -> dict[int, PlayedRounds]:
         if self._ended is not None:
@@ -311,7 +343,7 @@ class PersonalisedRun:
         played: list[RoundColumns] = []
         with torch.no_grad():
             while len(played) < rounds and self._ended is None:
-                if self._secret and self.state.round >= self._planned_until:
+                if self._secret and self._played >= self._planned_until:
                     if played:
                         break
                     raise RuntimeError("rounds with `release` noise must be planned first")
@@ -319,32 +351,32 @@ class PersonalisedRun:
         return {0: PlayedRounds(tuple(played))}
 
     def _play(self) -> RoundColumns:
-        state = self.state
-        number = state.round + 1
+        state = self._state
+        number = self._played + 1
         drawn, subjects = self._coins(number), self._subjects(number)
         played = self._round.play(
-            self._theta, drawn, source=self._source, round_=number, paid=state.compositions
+            self._theta, drawn, source=self._source, round_=number, paid=self._paid
         )
         self._theta = self._moved(played)
         self._drawn.pop(number, None)
-        state.theta = self._theta.cpu().numpy().copy()
-        state.participations[drawn] += 1
+        state.hypotheses[0, 0] = self._theta.cpu().numpy()
+        state.releases[0, drawn] += 1
+        state.budget_uses += 1
         figures = self._validate(number)
         self._observe(number, figures)
         return self._columns(subjects, played, figures)
 
     def _moved(self, played: PersonalisedPlayed) -> Tensor:
         """The model [n] that the server makes of a round's average."""
-        state = self.state
-        if self._moves is None or state.moments is None:
+        if self._moves is None or self._state.moments is None:
             return played.theta
         theta, moments = self._moves(
             self._theta[None],
             played.theta[None],
-            torch.from_numpy(state.moments).to(self._device),
+            torch.from_numpy(self._state.moments[0]).to(self._device),
             moved=torch.full((1,), bool(played.present.any()), device=self._device),
         )
-        state.moments = moments.cpu().numpy()
+        self._state.moments[0] = moments.cpu().numpy()
         return theta[0]
 
     def _coins(self, number: int) -> Ints:
@@ -373,7 +405,7 @@ class PersonalisedRun:
             outcomes[~played.present] = Outcome.WITHHELD
             clusters[played.present] = 0
             sizes = [int(played.present.sum())]
-        number, nothing = self.state.round, np.zeros(0)
+        number, nothing = self._played, np.zeros(0)
         return RoundColumns(
             round=np.array([number]),
             release=self._release(number),
@@ -399,32 +431,33 @@ class PersonalisedRun:
     def releases(self, position: int) -> Ints32:
         """What the ledger's subjects were charged: rounds of [groups], or uploads of [clients]."""
         if self._spending is None:
-            return self.state.participations.copy()
-        return np.full(self._groups, self.state.compositions, dtype=np.int32)
+            taken: Ints32 = self._state.releases[0].copy()
+            return taken
+        return np.full(self._groups, self._paid, dtype=np.int32)
 
     def _compositions(self) -> Mapping[Observer, Ints32]:
         """What each group was charged against each observer: [1, groups]."""
         if self._spending is None:
             return {}
         counts: dict[Observer, int] = {
-            "final_model": self.state.compositions,
-            "server": int(self.state.participations.max()),
+            "final_model": self._paid,
+            "server": int(self._state.releases[0].max()),
         }
         shape = 1, self._groups
         return {name: np.full(shape, count, dtype=np.int32) for name, count in counts.items()}
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
-        progress = self.state.progress
+        progress = self._state.progress
         progress.release[0], progress.release_until[0] = release, until
 
     def charge(self, position: int, subjects: Ints32) -> None:
         """See `Trainer.charge`. The outcome of the coins is lost too, so every client is
         charged."""
         if self._spending is None:
-            self.state.participations[subjects] += 1
+            self._state.releases[0, subjects] += 1
             return
-        self.state.lost += 1
-        self.state.participations[self._records.clients] += 1
+        self._state.budget_uses += 1
+        self._state.releases[0, self._records.clients] += 1
 
     # -- validation and the end -----------------------------------------------------------------
 
@@ -448,7 +481,7 @@ class PersonalisedRun:
     def _observe(self, number: int, figures: Figures | None) -> None:
         """Counts the round in, keeps the model with the smallest selection loss, and may end."""
         followed = self._stopping.follow(
-            self.state.progress,
+            self._state.progress,
             np.array([[number]]),
             np.full((1, 1), np.nan) if figures is None else figures.selection_loss[np.newaxis],
             np.array([[figures is not None]]),
@@ -457,48 +490,36 @@ class PersonalisedRun:
             audited=np.array([self._audited]),
         )
         if followed.improved[0] >= 0:
-            self.state.best_theta = self.state.theta.copy()
+            self._state.best_hypotheses[0] = self._state.hypotheses[0]
         self._ended = followed.ends.get(0)
 
     def checkpoint(self, position: int) -> bytes:
-        return self.state.encode()
+        return self._state.of_cell(0).encode()
 
     def stop(self, position: int) -> None:
         self._ended = self._ended or "cancelled"
 
     def end_after(self, position: int, round_: int) -> None:
         self._audited = round_
-        if self._ended is None and self.state.round >= round_:
+        if self._ended is None and self._played >= round_:
             self._ended = "audit"
 
     def result(self, position: int) -> FinalResult:
-        state, held_out = self.state, self._held_out
-        figures = self._validator.score(
-            torch.from_numpy(state.best_theta).to(self._device), per_client=True
-        )
-        if figures.final is None:
-            raise RuntimeError("the last evaluation is made client by client")
-        start = torch.from_numpy(first_personalised_state(self._cell).theta).to(self._device)
-        return FinalResult(
-            stopped_by=self._ended or "running",
-            rounds=state.round,
-            best_round=int(state.progress.best_round[0]),
-            hypotheses=state.best_theta[None].copy(),
-            selection_loss=float(figures.selection_loss[0]),
-            validation_loss=float(figures.validation_loss[0]),
-            accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
-            fairness={name: counts[0] for name, counts in figures.counts.items()},
-            single_row_clients=0,
-            collapsed_rounds=0,
+        state, held_out = self._state.of_cell(0), self._held_out
+        best = torch.from_numpy(state.best_hypotheses[0]).to(self._device)
+        start = torch.from_numpy(first_hypotheses(self._cell)[0]).to(self._device)
+        return final_result(
+            self._cell,
+            state,
+            self._validator.score(best, per_client=True),
+            end=self._ended or "running",
             start_loss=float(self._validator.score(start).selection_loss[0]),
-            **vars(
-                row_figures(self._cell, figures.final, held_out.place, by_client=held_out.by_client)
-            ),
+            by_client=held_out.by_client,
             records=record_table(
                 self._records,
                 self._use,
                 self._spending,
-                rounds=state.compositions,
-                participations=state.participations[self._records.clients],
+                rounds=self._paid,
+                participations=state.releases[self._records.clients],
             ),
         )

@@ -32,7 +32,6 @@ from fedaudit.training.base.rounds import (
     RunEnd,
     Trainer,
 )
-from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.engine import build_engines
 from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Scoring, build_draws
@@ -40,6 +39,7 @@ from fedaudit.training.stacked.stack_state import (
     CellState,
     StackState,
     Stretch,
+    final_result,
     first_state,
     gather_to_host,
     joined,
@@ -258,26 +258,18 @@ class Stack:
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`, at its best hypotheses."""
         state, cell = self._state.of_cell(position), self._cells[position]
-        held_out = cell.validation_rows
         figures = self._scored(position, state, per_client=True, tuned=True)
-        if figures.final is None:
-            raise RuntimeError("the last evaluation is made client by client")
         # What personal steps make of any model is no merit of the rounds.
         plays = cell.spec.training.method.releases
         started = self._scored(position, first_state(cell), per_client=False, tuned=plays)
-        return FinalResult(
-            stopped_by=self._stopped.get(position, "running"),
-            rounds=state.round,
-            best_round=state.best_round,
-            hypotheses=state.best_hypotheses.copy(),
-            selection_loss=float(figures.selection_loss[0]),
-            validation_loss=float(figures.validation_loss[0]),
-            accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
-            fairness={name: count[0] for name, count in figures.counts.items()},
-            single_row_clients=int((np.bincount(held_out.client_of) == 1).sum()),
-            collapsed_rounds=state.collapsed_rounds,
+        return final_result(
+            cell,
+            state,
+            figures,
+            end=self._stopped.get(position, "running"),
             start_loss=float(started.selection_loss[0]),
-            **vars(row_figures(cell, figures.final, held_out.place, by_client=True)),
+            by_client=True,
+            single_row_clients=int((np.bincount(cell.validation_rows.client_of) == 1).sum()),
         )
 
     def _scored(self, position: int, state: CellState, *, per_client: bool, tuned: bool) -> Figures:

@@ -36,12 +36,7 @@ from models.repositories.files import (
 )
 from models.repositories.ledger import LedgerRepository
 from models.repositories.reports import ReportListRepository, ReportRepository
-from models.repositories.service import (
-    OutboxRepository,
-    ServiceStateRepository,
-    SweeperLeaseRepository,
-    fail_unit,
-)
+from models.repositories.service import ServiceStateRepository, SweeperLeaseRepository, fail_unit
 from models.repositories.signing import (
     LedgerCheckpointRepository,
     RunLogRepository,

@@ -19,7 +19,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from fedaudit.stored import LedgerRow
+from fedaudit.stored import KeyedDigest, LedgerRow
 from models.arrays import BINARY_RESULTS
 from models.clock import utc_now
 from models.database import Database
@@ -34,7 +34,6 @@ _OWNER = ("experiment_id", "project_id")
 INPUTS = tuple(name for name in Ledger.__annotations__ if name not in (*_COLUMNS, *_OWNER))
 """What a row states of its mechanism: rows with equal inputs share one object of them."""
 
-Digest = tuple[int, int, str, str, bytes]
 _ROWS_AT_ONCE = 500
 """Rows that are read for one subject's sake."""
 
@@ -90,7 +89,9 @@ class LedgerRepository(ExperimentPartRepository):
             statement = statement.where(literal(naming, Integer) == func.any(Ledger.subjects))
         return self.unpacked(statement.limit(limit))
 
-    def blocks(self, owner_id: str, first: int, last: int) -> Iterator[list[LedgerRow]]:
+    def blocks(
+        self, owner_id: str, first: int | None = None, last: int | None = None
+    ) -> Iterator[list[LedgerRow]]:
         """The packed rows of these rounds, read in blocks within the caller's transaction."""
         after: Cursor | None = None
         while rows := self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE):
@@ -110,7 +111,7 @@ class LedgerRepository(ExperimentPartRepository):
         found = self.unpacked(self._select(Ledger, owner_id).where(*same))
         return found[0] if found else None
 
-    def digests(self, owner_id: str, *, upto: int | None = None) -> Iterator[Digest]:
+    def digests(self, owner_id: str, *, upto: int | None = None) -> Iterator[KeyedDigest]:
         """The key (round, release, subject_kind, observer) and digest of every row, in order; of
         those up to a round."""
         columns: list[Any] = [*_KEY, Ledger.digest]

@@ -1,60 +1,41 @@
-"""What the service keeps of itself: outbox, elections, lost units, and counts of everything."""
+"""What the service keeps of itself: elections, lost units, and counts of everything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from models.clock import seconds_from_now, utc_now
-from models.identifiers import new_id
+from models.clock import seconds_from_now
 from models.repositories.audits import AuditRepository, LaterAttacksRepository
-from models.repositories.base import Repository, table_of
+from models.repositories.base import Repository
 from models.repositories.experiments import ExperimentRepository
 from models.repositories.federations import FederationRepository
-from models.tables.accounts import OutboxMessage, SweeperLease
+from models.tables.accounts import SweeperLease
 from models.tables.experiments import Experiment, Unit
 from models.tables.federations import Erasure
 from models.values import ReclaimedUnit
 from models.vocabulary import ENDED
 
-_TOPIC = "unit"
-_DUE = table_of(OutboxMessage).insert().values(available_at=seconds_from_now())
-
-
-class OutboxRepository(Repository):
-    """Messages across projects, each of a unit that waits: the sweeper sends all of them."""
-
-    def add(self, project_id: str, unit_id: str, device: str) -> str:
-        """Writes a message, to be sent from now on; returns its id."""
-        id_, payload = new_id(), {"unit_id": unit_id, "device": device}
-        message = {"id": id_, "project_id": project_id, "topic": _TOPIC, "payload": payload}
-        self._write(_DUE, [{**message, "attempts": 0, "created_at": utc_now()}])
-        return id_
-
-    def pending(self, limit: int = 100) -> list[OutboxMessage]:
-        """Messages to be sent, oldest first, locked for this transaction; those locked by others
-        are skipped."""
-        unsent = (OutboxMessage.published_at.is_(None), OutboxMessage.topic == _TOPIC)
-        oldest = select(OutboxMessage).where(*unsent).order_by(OutboxMessage.id).limit(limit)
-        return self._all(oldest.with_for_update(skip_locked=True))
-
-    def mark_published(self, ids: Sequence[str]) -> None:
-        """Notes that these messages were sent."""
-        self._set(OutboxMessage, OutboxMessage.id.in_(ids), published_at=seconds_from_now())
+_AHEAD_LEASES = 10
 
 
 class SweeperLeaseRepository(Repository):
     """Named duties, each with one holder at a time."""
 
     def acquire(self, name: str, *, holder: str, lease_seconds: float) -> bool:
-        """Takes or extends the duty; False while another holds it."""
+        """Takes or extends the duty; False while another holds it. A lease that ends far later than
+        this one would was written before the database's clock was set back, and holds nothing."""
         until = seconds_from_now(lease_seconds)
         row = {"name": name, "holder": holder}
         if self._insert_absent(SweeperLease, row, lease_until=until):
             return True
-        free = or_(SweeperLease.holder == holder, SweeperLease.lease_until <= seconds_from_now())
+        free = or_(
+            SweeperLease.holder == holder,
+            SweeperLease.lease_until <= seconds_from_now(),
+            SweeperLease.lease_until > seconds_from_now(_AHEAD_LEASES * lease_seconds),
+        )
         mine = (SweeperLease.name == name, free)
         return self._set(SweeperLease, *mine, holder=holder, lease_until=until)
 
@@ -117,7 +98,7 @@ class ServiceState:
     rounds_recorded: int
     """Of all experiments; it never falls, because experiments are never removed."""
     outbox_messages: int
-    """Not yet sent."""
+    """Waiting units whose message was not sent yet."""
     outbox_oldest_seconds: float
     erasure_oldest_seconds: float
     """How long the erasure that has waited longest is not done; 0 without any."""
@@ -134,8 +115,8 @@ class ServiceStateRepository(Repository):
         rounds = func.coalesce(func.sum(Experiment.rounds_done), 0)
         counted = select(Experiment.status, func.count(), rounds).group_by(Experiment.status)
         experiments = self.session.execute(counted).all()
-        unsent = select(func.count(), func.min(OutboxMessage.created_at))
-        unsent = unsent.where(OutboxMessage.published_at.is_(None))
+        unsent = select(func.count(), func.min(Unit.available_at))
+        unsent = unsent.where(Unit.state == "waiting", Unit.published_at.is_(None))
         messages, oldest = self.session.execute(unsent).one()
         waiting = select(func.min(Erasure.requested_at)).where(Erasure.completed_at.is_(None))
         erasing = self.session.scalar(waiting)

@@ -38,8 +38,9 @@ class UnitRepository(Repository):
         max_attempts: int = 3,
         stack: StackPlace | None = None,
     ) -> Unit:
-        """A unit waiting for `auto`, `cpu` or `cuda`; read it again for the database's times.
-        `stack`: the units it can run with; None if others do not help."""
+        """A unit waiting for `auto`, `cpu` or `cuda`, to be published once it is committed; read it
+        again for the database's times. `stack`: the units it can run with; None if others do not
+        help."""
         values: dict[str, Any] = {
             "id": new_id(),
             "project_id": project_id,
@@ -144,11 +145,12 @@ class UnitRepository(Repository):
         self._set(Unit, *these, state="cancelled")
 
     def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
-        """Units that could run, that were not published to the queue for so long; locked too."""
-        last_published = func.coalesce(Unit.published_at, Unit.available_at)
-        long_ago = last_published <= seconds_from_now(-older_than_seconds)
-        stale = and_(_WAITS, or_(long_ago, last_published > seconds_from_now(_AHEAD_SECONDS)))
-        return self._all(_locked(stale, limit))
+        """Units that could run, that were not published to the queue at all, or not for so long;
+        locked too."""
+        published = Unit.published_at
+        long_ago = published <= seconds_from_now(-older_than_seconds)
+        ahead = published > seconds_from_now(_AHEAD_SECONDS)
+        return self._all(_locked(and_(_WAITS, or_(published.is_(None), long_ago, ahead)), limit))
 
     def reclaimable(self, limit: int = 100, *, excluded: Collection[str] = ()) -> list[Unit]:
         """Units that `take_back` would take now, not locked. `excluded`: ids to leave out."""
@@ -174,9 +176,9 @@ class UnitRepository(Repository):
         return ReclaimedUnit(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)
 
     def _wait(self, unit_id: str, fence: int, **values: Any) -> bool:
-        waiting = {"state": "waiting", "available_at": seconds_from_now()}
-        unheld = dict.fromkeys(("worker", "lease_until", "published_at"))
-        return self._fenced(unit_id, fence, **waiting, **unheld, **values)
+        now = seconds_from_now()
+        waiting = {"state": "waiting", "available_at": now, "published_at": now}
+        return self._fenced(unit_id, fence, **waiting, worker=None, lease_until=None, **values)
 
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
         held = (Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")

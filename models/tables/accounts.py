@@ -1,4 +1,4 @@
-"""Projects, keys and sessions, repeated requests, who changed what, the outbox, and webhooks."""
+"""Projects, keys and sessions, repeated requests, who changed what, duties, and webhooks."""
 
 from datetime import datetime
 from typing import Any
@@ -159,22 +159,6 @@ class SettingChange(Base):
     changed_by: Mapped[dict[str, Any]]
     """The actor: key and person, as they were then."""
     changed_at: Mapped[datetime]
-
-
-class OutboxMessage(Base):
-    """A message for the queue; it is sent at least once."""
-
-    __tablename__ = "outbox"
-    __table_args__ = (Index("ix_outbox_published_at_available_at", "published_at", "available_at"),)
-
-    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    topic: Mapped[str] = mapped_column(Word)
-    payload: Mapped[dict[str, Any]]
-    attempts: Mapped[int] = mapped_column(Integer)
-    available_at: Mapped[datetime]
-    created_at: Mapped[datetime]
-    published_at: Mapped[datetime | None]
 
 
 class SweeperLease(Base):

@@ -12,7 +12,7 @@ from fedaudit.attacks.attack import AttackedRun, AttackOutcome, source_of
 from fedaudit.attacks.client_inference import attack_client_inference
 from fedaudit.attacks.feasibility import faults
 from fedaudit.attacks.membership import shadow_design
-from fedaudit.attacks.membership.member_scores import Observations, RowObserver
+from fedaudit.attacks.membership.membership_attack import Observations, RowObserver
 from fedaudit.attacks.membership.shadow_design import choose_rows, trained_rows
 from fedaudit.privacy.lower_bounds.e_values import ALARM_LEVEL
 from fedaudit.reports.sections.attacks import ClientInferenceSection

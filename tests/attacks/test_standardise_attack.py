@@ -19,7 +19,6 @@ from fedaudit.federations.split import split_clients
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
 
@@ -99,13 +98,8 @@ def slopes(document: Option, sources_dir: Path) -> NDArray[np.float64]:
         trainer = open_stack(together)
         trainer.plan(1)
         trainer.advance(1)
-        for kept in map(trainer.checkpoint, range(len(together))):
-            theta = (
-                PersonalisedState.decode(kept).theta
-                if by_record
-                else CellState.decode(kept).hypotheses[0]
-            )
-            found.append(float(theta[0]))
+        kept = map(trainer.checkpoint, range(len(together)))
+        found += [float(CellState.decode(one).hypotheses[0, 0]) for one in kept]
     return np.array(found)
 
 

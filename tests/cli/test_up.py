@@ -9,7 +9,8 @@ import httpx
 import psutil
 import pytest
 
-from fedaudit.cli.up import open_pages
+from fedaudit.cli.up import open_pages, signing_key_words
+from fedaudit.ledger.statements import SigningKey
 from tests.cli.service import Service, clean_environment, running, start
 from tests.waiting import wait_until
 
@@ -40,6 +41,18 @@ def test_the_key_is_kept_for_its_owner_alone(service):
     assert keys[0]["person"]["name"], "so that sign-offs have a name"
     logs = {path.name for path in (service.data_dir / "logs").iterdir()}
     assert logs == {"api.log", "worker.log", "sweeper.log"}
+
+
+def test_the_key_is_named_that_signs_whatever_is_beside_it(tmp_path):
+    key, other = SigningKey.generate(), SigningKey.generate()
+    private, public = tmp_path / "key.pem", tmp_path / "key.pem.pub"
+    private.write_bytes(key.pem())
+    for listed in (None, [other], [key], [key, other]):
+        if listed is not None:
+            public.write_text("".join(one.public.pem for one in listed))
+        said = signing_key_words(private)
+        assert said.startswith(key.key_id)
+        assert ("its public half is not in" in said) == (key not in (listed or []))
 
 
 def test_the_pages_are_opened_or_their_address_is_said(monkeypatch, capsys):

@@ -239,3 +239,22 @@ def test_ends_of_a_gain_are_those_of_student_with_two_added_clients(gains: list[
     ):
         expected, more = end(added, way)
         assert -1e-9 <= way * (one - expected) <= more + 1e-9
+
+
+@pytest.mark.parametrize(("clients", "most"), [(40, 0.025), (100, 0.03)])
+def test_a_gain_in_loss_is_seldom_shown_where_one_client_in_ten_is_far_worse(clients, most):
+    """2,000 draws with a true gain of 0; Student's t alone shows one in 8 % and 6 %. With a chance
+    of an error of `most`, more than `most` + 0.008 come with a chance below 1 %."""
+    drawn = np.random.default_rng(4)
+    far = drawn.random((clients, 2000)) < 0.1
+    gains = np.where(far, -9.0, 1.0) + drawn.normal(0, 0.3, far.shape)
+    own = Clustered(np.stack([gains, np.ones_like(gains)], axis=-1))
+    found = gain_intervals(own, level=0.95, are_shares=False)
+    assert np.mean([one.low is not None and one.low > 0 for one in found]) <= most + 0.008
+    error = gains.std(axis=0, ddof=1) / clients**0.5
+    half = t.ppf(0.975, clients - 1) * error
+    for one, mean, wide in zip(found, gains.mean(axis=0), half, strict=True):
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low <= mean - wide + 1e-9
+        assert one.high >= mean + wide - 1e-9

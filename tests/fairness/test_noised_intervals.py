@@ -18,8 +18,7 @@ from fedaudit.fairness.noised_counts import (
     noised_intervals,
     rate_bounds,
 )
-from fedaudit.privacy.count_release import CountRelease, count_release
-from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
+from fedaudit.privacy.count_release import CountRelease, IntegerDraws, count_release, drawn_integers
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.reports.sections.noised_counts import noised_gain
 from fedaudit.spec.metrics import METRICS

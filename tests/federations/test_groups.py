@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.groups import group_names
-from fedaudit.federations.sites import pooled_groups
+from fedaudit.federations.load import pooled_groups
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
 from tests.federations.registering import profile_in, refused, registration

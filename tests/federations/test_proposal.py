@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fedaudit.federations.proposals.column_survey import named
 from fedaudit.federations.proposals.proposal import Proposal, proposal_yaml, propose_file
-from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text
@@ -44,6 +44,10 @@ def test_it_is_profiled_as_it_is(tmp_path: Path, name: str) -> None:
     profile = profile_in(tmp_path, {**found.registration, "federation": source})
     assert profile["rows"] > 90
     assert set(profile["attributes"]) == set(found.candidates["sensitive"])
+    # Of a number without a scale no useful model is expected where records are protected.
+    whole = [one for one in source["features"] if isinstance(one, dict)]
+    categorical = {one["name"] for one in whole if one.get("kind") == "categorical"}
+    assert {*names(found)} - categorical <= {*source.get("scale", {})}
 
 
 def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> None:

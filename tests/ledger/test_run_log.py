@@ -13,7 +13,7 @@ from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_dig
 from fedaudit.ledger.statements import Checkpoint, Envelope, Keyring, SigningKey, link_of
 from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.verification.checkpoints import ReadCheckpoints
-from fedaudit.reports.verification.log_checks import log_checks
+from fedaudit.reports.verification.verification import log_checks
 
 KEY = SigningKey.generate()
 KEYRING = Keyring(trusted=[KEY.public], carried=[])

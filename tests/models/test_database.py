@@ -13,7 +13,6 @@ from models.repositories import (
     ApiKeyRepository,
     IdempotencyRepository,
     LedgerRepository,
-    OutboxRepository,
     ProjectRepository,
 )
 from models.tables.accounts import ApiKey, Project
@@ -205,18 +204,3 @@ def test_of_simultaneous_repeats_one_does_the_work(database: Database) -> None:
     project_id, key, _ = _key(database)
     answers = at_once(lambda _: _take(database, key.id, project_id), 6)
     assert sorted(answers) == [False] * 5 + [True]
-
-
-def test_messages_are_sent_in_order(database: Database) -> None:
-    with database.write() as session:
-        project_id = add_project(session)
-        outbox = OutboxRepository(session)
-        ids = [outbox.add(project_id, str(i), "cpu") for i in range(4)]
-    with database.write() as session:
-        outbox = OutboxRepository(session)
-        due = outbox.pending(3)
-        assert [message.id for message in due] == ids[:3]
-        assert due[0].payload == {"unit_id": "0", "device": "cpu"}
-        outbox.mark_published(ids[:1])
-    with database.write() as session:
-        assert [message.id for message in OutboxRepository(session).pending()] == ids[1:]

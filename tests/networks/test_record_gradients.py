@@ -19,8 +19,8 @@ from fedaudit.networks.record_gradients import (
     RecordBatch,
     SmallDenseClippedGradients,
     clipped_gradients,
+    exact_product,
 )
-from fedaudit.networks.rounded_products import exact_product
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape
 from fedaudit.networks.stacked_network import ClientNetwork, Loss, record_loss
 from tests.accelerator import DEVICE

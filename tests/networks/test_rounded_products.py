@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedaudit.native.library import kernels
-from fedaudit.networks import record_gradients, rounded_products
-from fedaudit.networks.record_gradients import DenseClippedGradients, RecordBatch, vector_norms
-from fedaudit.networks.rounded_products import PRODUCT_BITS, LayerOfSilos
+from fedaudit.networks import record_gradients
+from fedaudit.networks.record_gradients import (
+    PRODUCT_BITS,
+    DenseClippedGradients,
+    LayerOfSilos,
+    RecordBatch,
+    vector_norms,
+)
 from fedaudit.networks.shape import DenseShape, Layer
 from fedaudit.networks.stacked_network import Loss
 from tests.native_fallback import fallback_only
@@ -79,8 +84,8 @@ def times(rows: Tensor, weights: Tensor) -> Tensor:
 @pytest.mark.parametrize("native", [pytest.param(True, marks=compiled), False])
 def test_every_product_is_rounded_by_itself_and_none_is_halfway(kind: str, native: bool) -> None:
     values, slopes = numbers(kind, 300, 19, seed=1), numbers(kind, 300, 5, seed=2)
-    right, units = rounded_products._odd(values.numpy(), bits=9, axis=1)
-    left, _ = rounded_products._odd(slopes.numpy(), bits=10, axis=None)
+    right, units = record_gradients._odd(values.numpy(), bits=9, axis=1)
+    left, _ = record_gradients._odd(slopes.numpy(), bits=10, axis=None)
     # Shares take each factor to an odd number below 2^10 before its row's unit multiplies it.
     shares = torch.from_numpy(1 / units[None, :, 0])
     layer = layer_of(torch.zeros(5, 19), None, rows=300)

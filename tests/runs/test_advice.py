@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from fedaudit.cli.run import run_locally
+from fedaudit.judgement import OF_OUTCOME
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.reports.verdict.advice import better_model
 from fedaudit.spec.parse import parse_spec
@@ -223,22 +224,37 @@ def test_where_nothing_is_to_be_learnt_or_shown_it_says_so(tables: Path) -> None
     assert hopeless["changes"] == []
 
 
-def test_what_has_learnt_and_is_not_shown_is_measured_by_rows(tables: Path) -> None:
-    document = spec("plain", central(1, 0.2), 0.5)
-    document["federation"]["validation_fraction"] = 0.48
-    report = run(document, tables)
-    report["utility"]["degenerate"] = None
-    changes = better_model(report).changes
-    assert [(one.pointer, one.value) for one in changes] == [
-        ("/federation/validation_unit", "record")
-    ]
+def test_what_has_learnt_and_is_not_shown_is_measured_on_other_rows(tables: Path) -> None:
+    report = run(spec("plain", central(1, 0.2), 0.5), tables)
+    utility, source = report["utility"], report["spec"]["federation"]
+    utility |= {"degenerate": None, "accuracy_over_baseline": 0.01}
+
+    def advised(low: float, **federation: Any) -> dict[str, Any]:
+        source.update(federation)
+        utility["accuracy_over_baseline_interval"] = {"low": low, "high": 0.03}
+        return {one.pointer: one.value for one in better_model(report).changes}
+
+    half = {"/federation/validation_fraction": 0.5}
+    by_rows = {"/federation/validation_unit": "record"}
+    assert advised(-0.002, validation_fraction=0.48) == by_rows
     # Half of the clients are more than a fifth of them, and fewer then train.
-    report["spec"]["federation"]["validation_fraction"] = 0.2
-    for cohort in ({"sampling": "fixed", "clients": 40}, {"sampling": "fixed", "clients": 20}):
-        report["spec"]["training"]["cohort"] = cohort
-        changes = {one.pointer: one.value for one in better_model(report).changes}
-        least = {"/training/cohort/clients": 30} if cohort["clients"] > 30 else {}
-        assert changes == {"/federation/validation_fraction": 0.5, **least}
+    for clients, changes in ((40, {**half, "/training/cohort/clients": 30}), (20, half)):
+        report["spec"]["training"]["cohort"] = {"sampling": "fixed", "clients": clients}
+        assert advised(-0.002, validation_fraction=0.2) == changes
+    # Half of the rows are 5 / 3 times as many: enough for an interval 1.2 times as long as the
+    # gain, and not for one of twice its length, or where half are held out already.
+    assert advised(-0.002, validation_unit="record", validation_fraction=0.3) == half
+    report["spec"]["training"]["stopping"]["patience"] = None
+    utility |= {"best_round": 1}
+    assert advised(-0.01) == advised(-0.002, validation_fraction=0.5) == {}
+    advised(-0.01)
+    assert "about 4 times as many held-out rows" in better_model(report).text
+    # Nor where the gain is shown, and something else is in doubt.
+    assert advised(0.002) == {}
+    assert "held-out" not in better_model(report).text
+    # A favourable outcome that it cannot predict is no question of rows.
+    utility["reasons"]["degenerate"] = f"by {OF_OUTCOME} the model is no better"
+    assert "name them in `fairness.favourable`" in better_model(report).text
 
 
 def test_a_useful_model_whose_loss_still_falls_trains_longer_at_the_same_cost(tables: Path) -> None:

@@ -77,6 +77,7 @@ def test_every_shape_gets_a_spec_that_parses_at_no_more_than_was_asked_for(
     assert spec.training.stopping.patience is None
     assert found.expected_useful == (found.needs is None)
     assert {one.pointer.split("/")[1] for one in found.reasons} <= set(found.spec)
+    assert any("occurs was not looked at" in one.reason for one in found.reasons) == bool(classes)
 
 
 @pytest.mark.parametrize("aim", [{"epsilon": 3.0}, {"private": False}, {"leakage": 20.0}])

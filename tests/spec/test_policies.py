@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.gates import parse_policies
+from fedaudit.spec.gates import PLAIN_FIGURES, parse_policies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GATE = {"figure": "leakage_max", "op": "le", "value": 40}
@@ -80,3 +80,20 @@ def test_a_share_in_percent_is_refused(nested):
     [fault] = refused.value.errors
     assert fault.pointer == ("/policies/0" if nested else "") + "/gates/0/value"
     assert fault.message.endswith("for 10 % write 0.1")
+
+
+UNBOUNDED = {
+    *("leakage_max", "leakage_median", "log_ratio_max", "participations_max", "epsilon_max"),
+    *("validation_loss", "loss_under_baseline", "sweep_epsilon_max", "sweep_log_ratio_max"),
+    *("epsilon_lower_bound", "nu_protecting"),
+}
+
+
+def test_every_plain_figure_but_these_is_a_share():
+    refused = set()
+    for figure in PLAIN_FIGURES:
+        try:
+            parse_policies([{"figure": figure, "op": "ge", "value": 70}])
+        except InvalidInputError:
+            refused.add(figure)
+    assert PLAIN_FIGURES.keys() - refused == UNBOUNDED

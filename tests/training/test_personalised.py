@@ -19,14 +19,10 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import drawn_clients
 from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
 from fedaudit.training.base.records import record_use_of, spending_of, training_records
-from fedaudit.training.base.rounds import RoundRecord
-from fedaudit.training.personalised import (
-    PersonalisedPlayed,
-    PersonalisedRound,
-    PersonalisedRun,
-    PersonalisedState,
-)
+from fedaudit.training.base.rounds import Progress, RoundRecord
+from fedaudit.training.personalised import PersonalisedPlayed, PersonalisedRound, PersonalisedRun
 from fedaudit.training.stack import Stack
+from fedaudit.training.stacked.stack_state import CellState, packed, unpacked
 from tests.training.federations import TABLE, federation, one_by_one, random_federation, threads
 from tests.training.gaussian import MOVES
 from tests.training.personalised import play, played, records_spec
@@ -39,8 +35,12 @@ NOBODY = {"training__cohort": {"sampling": "poisson", "rate": 1e-9}}
 EVERYBODY = {"training__cohort": {"sampling": "poisson", "rate": 1}}
 
 
-def state_of(stack: PersonalisedRun) -> PersonalisedState:
-    return PersonalisedState.decode(stack.checkpoint(0))
+EARLIER = {*vars(Progress.at_the_start(1)), "moments"}
+"""What a checkpoint of this and of earlier versions has alike."""
+
+
+def state_of(stack: PersonalisedRun) -> CellState:
+    return CellState.decode(stack.checkpoint(0))
 
 
 def a_round(one: Cell, **changes: Any) -> tuple[PersonalisedRound, RecordPlan]:
@@ -81,9 +81,9 @@ def test_everybody_takes_part_at_rate_1_and_coins_are_each_clients_own() -> None
 
 def test_a_round_that_draws_nobody_keeps_the_model_and_counts() -> None:
     stack = PersonalisedRun([cell(records_spec(**NOBODY))])
-    before = state_of(stack).theta
+    before = state_of(stack).hypotheses[0]
     records = play(stack)
-    assert state_of(stack).theta.tobytes() == before.tobytes()
+    assert state_of(stack).hypotheses[0].tobytes() == before.tobytes()
     groups = len(records[0].subjects)
     for number, record in enumerate(records, start=1):
         assert (record.outcomes == Outcome.RELEASED).all()
@@ -143,7 +143,9 @@ def test_rows_that_are_held_out_do_not_train() -> None:
     changed = replace(data, target=np.where(held_out, np.float32(1e3), data.target))
     stacks = [PersonalisedRun([Cell(one.spec, part)]) for part in (data, changed)]
     losses = [[record.validation_loss for record in play(stack)] for stack in stacks]
-    assert state_of(stacks[0]).theta.tobytes() == state_of(stacks[1]).theta.tobytes()
+    assert (
+        state_of(stacks[0]).hypotheses[0].tobytes() == state_of(stacks[1]).hypotheses[0].tobytes()
+    )
     assert losses[0] != losses[1]
 
 
@@ -218,7 +220,7 @@ def test_every_group_is_charged_every_round_and_the_server_counts_participations
         assert record.cluster_sizes == ()
         assert (record.chosen == -1).all()
         assert (record.clusters == -1).all()
-    taken = state_of(stack).participations
+    taken = state_of(stack).releases
     assert taken.min() > 0
     assert taken.max() < 12
     assert set(records[-1].compositions["server"].tolist()) == {int(taken.max())}
@@ -237,7 +239,7 @@ def test_no_record_passes_its_budget_and_the_table_says_what_each_spent(distribu
     assert len(table.client) == len(training_records(one.spec, one.federation).row)
     assert (table.spent["final_model"] <= table.budget).all()
     assert table.spent["final_model"].tolist() == use.plan.spends.tolist()
-    taken = state_of(stack).participations
+    taken = state_of(stack).releases
     alike = table.rate == table.rate[0]
     by_client = dict(zip(table.client[alike], table.spent["server"][alike], strict=True))
     order = sorted(by_client, key=lambda client: int(taken[client]))
@@ -307,7 +309,7 @@ def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
     for part in (one, other):
         resumed = PersonalisedRun([part], checkpoints=[checkpoint])
         resumed.advance(1)
-        thetas.append(state_of(resumed).theta)
+        thetas.append(state_of(resumed).hypotheses[0])
     assert np.array_equal(*thetas) == (lost == 1)
 
 
@@ -325,7 +327,7 @@ def test_rounds_with_release_noise_are_planned_first_and_never_repeat() -> None:
         records = stack.advance(5)[0]
         assert len(records) == 2
         assert records[0].subjects.tolist() == planned[0].subjects.tolist()
-    thetas = [state_of(stack).theta for stack in stacks]
+    thetas = [state_of(stack).hypotheses[0] for stack in stacks]
     assert not np.array_equal(*thetas)
 
 
@@ -364,7 +366,7 @@ def test_rows_held_out_of_all_clients_are_scored_alike() -> None:
     result, last = stack.result(0), records[-1]
     held_out = np.ones(data.rows, np.bool_)
     held_out[training_records(spec, data).place] = False
-    theta = state_of(stack).theta.astype(np.float64)
+    theta = state_of(stack).hypotheses[0].astype(np.float64)
     logits = data.side_by_side @ theta[:-1] + theta[-1]
     right = (logits > 0) == (data.target == 1)
     loss = np.logaddexp(0, np.where(data.target == 1, -logits, logits))
@@ -556,6 +558,20 @@ def test_a_resumed_run_equals_an_undisturbed_one(changes, interruptions):
     assert expected.records is not None
     for observer, spent in expected.records.spent.items():
         assert result.records.spent[observer].tolist() == spent.tolist()
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed() -> None:
+    one = cell(records_spec(**KINDS["server-adam"]))
+    stack = PersonalisedRun([one])
+    stack.advance(2)
+    stack.charge(0, np.arange(len(stack.releases(0)), dtype=np.int32))
+    checkpoint = stack.checkpoint(0)
+    state = CellState.decode(checkpoint)
+    kept = {name: value for name, value in unpacked(checkpoint).items() if name in EARLIER}
+    of_records = {"lost": 1, "participations": state.releases}
+    thetas = {"theta": state.hypotheses[0], "best_theta": state.best_hypotheses[0]}
+    earlier = packed({**kept, **of_records, **thetas})
+    assert PersonalisedRun([one], checkpoints=[earlier]).checkpoint(0) == checkpoint
 
 
 def test_rows_that_are_not_padded_give_the_same() -> None:

@@ -191,11 +191,11 @@ def judged(accuracy=GOOD, loss=GOOD, outcome=None, share=0.7, truth=0.6):
         ({"accuracy": Gained(0.0, False), "loss": Gained(-0.1, False)}, True, "is no better than"),
         ({"accuracy": None, "loss": Gained(-0.1, False)}, True, "is no better than"),
         # The two disagree, as of rare classes.
-        ({"accuracy": Gained(-0.05, False)}, None, "by accuracy_over_baseline the model is no"),
+        ({"accuracy": Gained(-0.05, False)}, None, "by accuracy the model is no"),
         ({"outcome": Gained(0.0, False)}, None, "predictions of the favourable outcome"),
         # Not shown.
         ({"accuracy": Gained(0.01, False)}, None, "of its gain in accuracy reaches 0"),
-        ({"accuracy": None, "loss": Gained(0.1, False)}, None, "in loss_under_baseline reaches 0"),
+        ({"accuracy": None, "loss": Gained(0.1, False)}, None, "in loss reaches 0"),
         ({"loss": Gained(0.1, False)}, False, None),
         ({"accuracy": None, "loss": None}, None, "nothing says"),
         # One prediction for nearly everybody.

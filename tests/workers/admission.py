@@ -8,7 +8,6 @@ from typing import Any
 from celery.worker import state as celery_state
 
 from api.services.admission import store_federation
-from api.services.dispatch import queue_unit
 from api.services.submission import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
@@ -27,6 +26,7 @@ from models.repositories import (
     ProjectRepository,
     ReportRepository,
     RoundRepository,
+    UnitRepository,
 )
 from models.tables.experiments import Experiment
 from models.values import LeakageTerms
@@ -85,7 +85,7 @@ def submit(
     max_attempts: int = 3,
     device: str = "auto",
 ) -> Submitted:
-    """Admit experiments as one unit, with its outbox message.
+    """Admit experiments as one unit, which is not published.
 
     `budget`: the total that is set before, of the figure that each experiment is counted in.
     """
@@ -96,9 +96,7 @@ def submit(
     ids = tuple(new_id() for _ in plans)
     with database.write() as session:
         project_id = ProjectRepository(session).get_or_create("tests").id
-        unit_message = queue_unit(
-            session, project_id, kind="run", device=device, max_attempts=max_attempts
-        )
+        unit = UnitRepository(session).create(project_id, device, max_attempts=max_attempts)
         for position, planned in enumerate(plans):
             budgets = Budgets(session, project_id, price=composed_epsilon)
             federation_id = store_federation(budgets, planned)
@@ -106,8 +104,8 @@ def submit(
                 _set_budget(budgets, federation_id, planned, total=budget)
             with admitting(budgets, max_attempts=max_attempts) as one:
                 place = {"experiment_id": ids[position], "unit_position": position}
-                one.admit(planned, unit_message, **place)
-        return Submitted(project_id, unit_message.unit_id, ids, federation_id)
+                one.admit(planned, unit, **place)
+        return Submitted(project_id, unit.id, ids, federation_id)
 
 
 def experiment_of(database: Database, submitted: Submitted, position: int = 0) -> Experiment:

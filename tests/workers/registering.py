@@ -9,12 +9,7 @@ from typing import Any
 from fedaudit.spec.registration import parse_registration
 from infrastructure.storage import Storage
 from models.database import Database
-from models.repositories import (
-    FederationRepository,
-    OutboxRepository,
-    ProjectRepository,
-    UnitRepository,
-)
+from models.repositories import FederationRepository, ProjectRepository, UnitRepository
 from models.tables.experiments import Unit
 from models.tables.federations import Federation
 from models.values import NewFile
@@ -88,7 +83,6 @@ def register(
         units = UnitRepository(session)
         unit = units.create(project.id, "auto", kind="profile", max_attempts=max_attempts)
         row = FederationRepository(session, project.id).register(file, unit_id=unit.id)
-        OutboxRepository(session).add(project.id, unit.id, "auto")
         return Registered(project.id, row.id, unit.id)
 
 

@@ -14,7 +14,7 @@ from fedaudit.reports.verification.verification import verify
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
 from models.keys import create_key
-from models.signing_keys import main as mark
+from models.keys import main as mark
 from tests.api.service import Api, running_api, settings_for
 from tests.workers.admission import spec_with
 from workers.context import WorkerContext

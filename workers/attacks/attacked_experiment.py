@@ -97,7 +97,7 @@ class AttackedExperiment:
         ledger_context = cell_ledger_context(self.cell)
         with self.context.database.read() as session:
             sink = DatabaseSink(session, self.row.id, self.row.project_id)
-            if ledger_hash(sink.hashed_rows()) != self.report["integrity"]["ledger_hash"]:
+            if ledger_hash(sink.digests()) != self.report["integrity"]["ledger_hash"]:
                 raise NothingToAttackError(
                     "ledger-altered", "the stored ledger is not the one that the report names"
                 )

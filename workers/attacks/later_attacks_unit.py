@@ -48,21 +48,17 @@ class _Request:
     """Sections of the attacks since the report."""
 
 
-class LaterAttacksRun(ClaimedUnit):
+class LaterAttacksRun(ClaimedUnit[_Request]):
     """The attacks of one claimed unit."""
 
-    def _work(self) -> None:
-        log.info("attacks claimed", attempt=self._claim.attempts)
-        request = self._writer.write(self._start)
-        if request is not None:
-            try:
-                cell = self._cell(request)
-            except InvalidInputError as error:
-                # As of experiments: faults of data are shown to callers who may read them.
-                self._end_untried(request, "invalid-data", str(error))
-            else:
-                self._attack(request, cell)
-        self._writer.write(lambda session: self._finish(session, "done"))
+    def _carry_out(self, request: _Request) -> None:
+        try:
+            cell = self._cell(request)
+        except InvalidInputError as error:
+            # As of experiments: faults of data are shown to callers who may read them.
+            self._end_untried(request, "invalid-data", str(error))
+        else:
+            self._attack(request, cell)
 
     def _start(self, session: Session) -> _Request | None:
         later = self._later(session)
@@ -219,7 +215,6 @@ class LaterAttacksRun(ClaimedUnit):
         row = later.of_unit(self._claim.unit_id)
         if row is not None:
             later.end(row.id, "failed", reason="worker-error", detail=detail)
-        self._finish(session, "failed", error=detail)
 
     def _later(self, session: Session) -> LaterAttacksRepository:
         return LaterAttacksRepository(session, self._claim.project_id)

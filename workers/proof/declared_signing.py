@@ -35,7 +35,7 @@ from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
-from fedaudit.stored import LedgerRow
+from fedaudit.stored import KeyedDigest, LedgerRow
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
@@ -46,7 +46,7 @@ from models.repositories import (
     LedgerRepository,
 )
 from models.repositories.declared_ledgers import unsigned_ledgers
-from models.repositories.ledger import Digest, stored_rows
+from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger
 from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, sign_checkpoint
 
@@ -104,7 +104,7 @@ def check_ledger(
     replay: Replay,
     *,
     before: Sequence[Tally],
-    digests: Sequence[Digest],
+    digests: Sequence[KeyedDigest],
 ) -> str | None:
     """Whether entries and rounds follow from what was signed, and from each other; the state hash
     to be signed next.

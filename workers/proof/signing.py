@@ -192,17 +192,11 @@ class _OpenLog:
         )
 
 
-def run_checkpoint(
-    experiment: Experiment,
-    *,
-    status: str,
-    entries: int,
-    last_round: int,
-    head: bytes,
-    salt: bytes | None,
-    witness: str,
+def _checkpoint(
+    experiment: Experiment, *, status: str, entries: int, last: tuple[int, bytes], witness: str
 ) -> Checkpoint:
-    """The state of a run's ledger, to be signed."""
+    """The state of a run's ledger, to be signed. `last`: round and link of the newest entry."""
+    salt, (last_round, head) = experiment.ledger_salt, last
     return Checkpoint(
         experiment_id=experiment.id,
         status=status,
@@ -217,6 +211,16 @@ def run_checkpoint(
     )
 
 
+def writer_checkpoint(
+    experiment: Experiment, ledger: LedgerWriter, *, status: str, witness: str
+) -> Checkpoint:
+    """The state of the ledger that a worker has in memory."""
+    last = (ledger.last_round, ledger.head)
+    return _checkpoint(
+        experiment, status=status, entries=ledger.entries, last=last, witness=witness
+    )
+
+
 def sign_as_stored(
     session: Session, experiment_id: str, project_id: str, *, key: SigningKey
 ) -> None:
@@ -225,14 +229,11 @@ def sign_as_stored(
     no such experiment."""
     experiment = ExperimentRepository(session, project_id).existing(experiment_id)
     ledger = LedgerRepository(session)
-    last_round, head = ledger.last_row(experiment_id) or (0, genesis(experiment_id))
-    checkpoint = run_checkpoint(
+    checkpoint = _checkpoint(
         experiment,
         status="running" if experiment.finished_at is None else experiment.status,
         entries=ledger.count(experiment_id),
-        last_round=last_round,
-        head=head,
-        salt=experiment.ledger_salt,
+        last=ledger.last_row(experiment_id) or (0, genesis(experiment_id)),
         witness=DATABASE,
     )
     sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
@@ -298,15 +299,7 @@ def witness_of_resumed(
     if not (begun or interrupted or ledger.entries):
         return WORKER
     same_rows = audit.consistent and audit.head == ledger.head and audit.entries == ledger.entries
-    expected = run_checkpoint(
-        experiment,
-        status="running",
-        entries=ledger.entries,
-        last_round=ledger.last_round,
-        head=ledger.head,
-        salt=ledger.salt,
-        witness=WORKER,
-    )
+    expected = writer_checkpoint(experiment, ledger, status="running", witness=WORKER)
     signed = any(_states(value, expected, key) for value in envelopes)
     if same_rows and signed and not interrupted:
         return WORKER

@@ -11,12 +11,12 @@ set later.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import assert_never
 
 import numpy as np
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
+from api.services.budgets import CountedCost, uncountable
 from api.shared.resources import Resources
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit.privacy.declared.histories import (
@@ -42,7 +42,6 @@ _SHORTAGES: dict[Shortage, str] = {
     "other-unit": "counts another unit than the ledger's figures",
     "other-clients": "counts clients that are identified by another key",
 }
-_FIGURES = {"epsilon": "an epsilon", "leakage": "a leakage", "log_ratio": "a sum by the theorem"}
 
 
 def hold_budget(
@@ -121,44 +120,21 @@ def why_uncounted(terms: LedgerTerms, budgets: Sequence[Budget]) -> str | None:
         for one in budgets
         if one.book == BOOK and one.total is not None and not counts_report(one.observer)
     ]
-    for budget in totals:
-        why = _why(terms, budget)
-        if why is not None:
-            return why
-    # Once a book has a total for some radius and clip, others are refused.
-    mine, known = _leakage_terms(terms), [one for one in totals if one.figure == "leakage"]
-    if mine is None or not known or any(one.terms == mine for one in known):
-        return None
-    return (
-        f"has a total for a leakage of another radius or clip than the ledger's {mine}: n/nu holds "
-        "between uploads within the radius, so leakages of different ones cannot be added"
+    has_theorem = terms.metric is not None and terms.metric.has_theorem
+    cost = CountedCost(
+        "the ledger",
+        counts_epsilon=terms.counts_epsilon,
+        terms=_leakage_terms(terms),
+        no_theorem=None if has_theorem else "that needs a fixed radius and a clip",
     )
-
-
-def _why(terms: LedgerTerms, budget: Budget) -> str | None:
-    if (budget.figure == "epsilon") != terms.counts_epsilon:
-        counted = "an epsilon" if terms.counts_epsilon else "leakage"
-        return (
-            f"has a total for {_FIGURES[budget.figure]}, and the ledger's cost is counted as "
-            f"{counted}, which cannot be added to it"
-        )
-    match budget.figure:
-        case "epsilon" if budget.adjacency != terms.adjacency:
-            return (
-                f"has a total of adjacency {budget.adjacency}, and the ledger's figures are of "
-                f"{terms.adjacency}"
-            )
-        case "epsilon" if terms.observer not in counts_for(budget):
-            return f"has a total against {budget.observer}, whom the ledger's figures do not cover"
-        case "log_ratio" if terms.metric is None or not terms.metric.has_theorem:
-            return (
-                "has a total for a sum by the theorem, and the ledger has none: that needs a fixed "
-                "radius and a clip"
-            )
-        case "epsilon" | "leakage" | "log_ratio":
-            return None
-        case _:
-            assert_never(budget.figure)
+    if (found := uncountable(totals, cost)) is not None:
+        return found[1]
+    for budget in totals:
+        if budget.figure == "epsilon" and budget.adjacency != terms.adjacency:
+            return _SHORTAGES["other-adjacency"]
+        if budget.figure == "epsilon" and terms.observer not in counts_for(budget):
+            return _SHORTAGES["other-observer"]
+    return None
 
 
 def _leakage_terms(terms: LedgerTerms) -> LeakageTerms | None:

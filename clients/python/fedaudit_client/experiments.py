@@ -18,14 +18,15 @@ from fedaudit_client.wire import (
     Wire,
     call,
     got,
-    json_object,
-    last_of,
     nothing,
     once,
     path_of,
     polled,
+    posted,
 )
 
+_TRIAL: dict[str, Any] = {"params": {"validate_only": "true"}, "repeatable": True}
+"""What makes a submission a check of it."""
 ENDED = ("cancelled", "succeeded", "failed")
 """The final statuses of an experiment."""
 
@@ -107,20 +108,12 @@ class ExperimentCalls(Calls):
 
         Repeated after a lost answer: the key, generated unless given, prevents a second experiment.
         """
-        asked = once(idempotency_key)
-        return Request("POST", "experiments", json_object, body={"json": spec}, **asked)
+        return posted("experiments", json=spec, **once(idempotency_key))
 
     @call
     def project(self, spec: Mapping[str, Any]) -> Request[Json]:
         """What an experiment would cost; nothing is stored."""
-        return Request(
-            "POST",
-            "experiments",
-            json_object,
-            params={"validate_only": "true"},
-            body={"json": spec},
-            repeatable=True,
-        )
+        return posted("experiments", json=spec, **_TRIAL)
 
     @call
     def get(self, experiment_id: str) -> Request[Json]:
@@ -137,13 +130,12 @@ class ExperimentCalls(Calls):
     @call
     def cancel(self, experiment_id: str) -> Request[Json]:
         """Cancel an experiment; returns it."""
-        return Request("POST", path_of("experiments/{}/cancel", experiment_id), json_object)
+        return posted("experiments/{}/cancel", experiment_id)
 
     @call
     def retry(self, experiment_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
         """Queue the spec of a failed or cancelled experiment again; returns the new experiment."""
-        path = path_of("experiments/{}/retry", experiment_id)
-        return Request("POST", path, json_object, **once(idempotency_key))
+        return posted("experiments/{}/retry", experiment_id, **once(idempotency_key))
 
     def watch(
         self, experiment_id: str, *, after: int = 0, patience_seconds: float = 60.0
@@ -160,11 +152,7 @@ class ExperimentCalls(Calls):
         """The experiment, once it has ended; `patience_seconds` as for `watch`."""
         for _ in _events(self._wire, experiment_id, 0, patience_seconds):
             pass
-        return self._wire.send(_experiment(experiment_id))
-
-
-def _experiment(experiment_id: str) -> Request[Json]:
-    return got("experiments/{}", experiment_id)
+        return self._wire.send(got("experiments/{}", experiment_id))
 
 
 def _events(
@@ -186,7 +174,7 @@ def _events(
                 return
             # The stream ended without a last event: either that one is not above `after`, or the
             # service is stopping, and another stream has the rest.
-            ended = wire.send(_experiment(experiment_id))["status"] in ENDED
+            ended = wire.send(got("experiments/{}", experiment_id))["status"] in ENDED
             patience.answered()
             if ended:
                 continue
@@ -229,21 +217,12 @@ class SweepCalls(Calls):
 
         Repeated after a lost answer, as `submit` is.
         """
-        asked = {"body": {"json": sweep}, "timeout": _PLANNED, **once(idempotency_key)}
-        return Request("POST", "sweeps", json_object, **asked)
+        return posted("sweeps", json=sweep, timeout=_PLANNED, **once(idempotency_key))
 
     @call
     def project_sweep(self, sweep: Mapping[str, Any]) -> Request[Json]:
         """What all cells would cost together, and whether budgets have room; nothing is stored."""
-        return Request(
-            "POST",
-            "sweeps",
-            json_object,
-            params={"validate_only": "true"},
-            body={"json": sweep},
-            timeout=_PLANNED,
-            repeatable=True,
-        )
+        return posted("sweeps", json=sweep, timeout=_PLANNED, **_TRIAL)
 
     def sweeps(self, *, limit: int | None = None) -> Items:
         """Every sweep of the key's project, newest first, without its cells."""
@@ -262,26 +241,22 @@ class SweepCalls(Calls):
     @call
     def cancel_sweep(self, sweep_id: str) -> Request[Json]:
         """Cancel every cell that has not ended."""
-        return Request("POST", path_of("sweeps/{}/cancel", sweep_id), json_object)
+        return posted("sweeps/{}/cancel", sweep_id)
 
     @call
     def retry_sweep(self, sweep_id: str, *, idempotency_key: str | None = None) -> Request[Json]:
         """Queue every cell that failed or was cancelled again; what it spent stays spent."""
-        asked = {"timeout": _PLANNED, **once(idempotency_key)}
-        return Request("POST", path_of("sweeps/{}/retry", sweep_id), json_object, **asked)
+        return posted("sweeps/{}/retry", sweep_id, timeout=_PLANNED, **once(idempotency_key))
 
     def watch_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Items:
         """The sweep as it is now, and every few seconds again until all cells have ended.
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        return _sweeps(self._wire, sweep_id, patience_seconds)
+        request = got("sweeps/{}", sweep_id)
+        return polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds)
 
     def wait_sweep(self, sweep_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The sweep, once all cells have ended; `patience_seconds` as for `watch_sweep`."""
-        return last_of(_sweeps(self._wire, sweep_id, patience_seconds))
-
-
-def _sweeps(wire: Wire, sweep_id: str, patience_seconds: float) -> Generator[Json, None, None]:
-    request = got("sweeps/{}", sweep_id)
-    return polled(wire, request, until=ENDED, patience_seconds=patience_seconds)
+        request = got("sweeps/{}", sweep_id)
+        return self._awaited(request, until=ENDED, patience_seconds=patience_seconds)

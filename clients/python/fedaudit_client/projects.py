@@ -15,17 +15,17 @@ from fedaudit_client.wire import (
     got,
     items,
     json_object,
-    last_of,
     nothing,
     once,
     path_of,
-    polled,
+    posted,
 )
 
 # The service answers an upload once the file is checked and stored.
 _UPLOADED = httpx.Timeout(45.0, read=600.0)
 # While the service signs a ledger, rounds may wait for seconds.
 _HELD = httpx.Timeout(30.0, read=60.0)
+_RESERVATION = "ledgers/{}/rounds/{}/reservation"
 _PROFILED = ("ready", "rejected", "deleted", "erased")
 
 
@@ -37,8 +37,7 @@ class FederationCalls(Calls):
         self, registration: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Request[Json]:
         """Register a file below the service's sources folder; returns the federation."""
-        asked = {"body": {"json": registration}, **once(idempotency_key)}
-        return Request("POST", "federations", json_object, **asked)
+        return posted("federations", json=registration, **once(idempotency_key))
 
     @call
     def upload(
@@ -54,8 +53,8 @@ class FederationCalls(Calls):
             ("registration", (None, json.dumps(registration), "application/json")),
             ("file", (file_name, file, "application/octet-stream")),
         ]
-        answer = json_object
-        return Request("POST", "federations", answer, body={"files": parts}, timeout=_UPLOADED)
+        files = {"files": parts}
+        return Request("POST", "federations", json_object, body=files, timeout=_UPLOADED)
 
     def federations(self, *, limit: int | None = None, **filters: Any) -> Items:
         """Every federation of the key's project that the filters select, newest first."""
@@ -68,8 +67,7 @@ class FederationCalls(Calls):
 
     def profiled(self, federation_id: str) -> Json:
         """The federation, once it is no longer being profiled."""
-        request = got("federations/{}", federation_id)
-        return last_of(polled(self._wire, request, until=_PROFILED))
+        return self._awaited(got("federations/{}", federation_id), until=_PROFILED)
 
     @call
     def profile(self, federation_id: str) -> Request[Json]:
@@ -84,8 +82,7 @@ class FederationCalls(Calls):
         It takes `epsilon` and `delta`, or `leakage`, or `privacy="none"`; and `unit`, `client` or
         `record`.
         """
-        path = path_of("federations/{}/proposals", federation_id)
-        return Request("POST", path, json_object, body={"json": asked})
+        return posted("federations/{}/proposals", federation_id, json=asked)
 
     @call
     def delete_federation(self, federation_id: str) -> Request[None]:
@@ -98,14 +95,11 @@ class FederationCalls(Calls):
     ) -> Request[Json]:
         """Remove a federation's personal data for good; what was spent and signed stays."""
         body = {} if reference is None else {"reference": reference}
-        path = path_of("federations/{}/erasure", federation_id)
-        return Request("POST", path, json_object, body={"json": body})
+        return posted("federations/{}/erasure", federation_id, json=body)
 
     def erased(self, federation_id: str) -> Json:
         """The federation's erasure, once names and files are removed too."""
-        path = path_of("federations/{}/erasure", federation_id)
-        request = Request("GET", path, json_object)
-        return last_of(polled(self._wire, request, until=("erased",)))
+        return self._awaited(got("federations/{}/erasure", federation_id), until=("erased",))
 
     @call
     def budgets(self, federation_id: str) -> Request[Sequence[Json]]:
@@ -133,8 +127,7 @@ class LedgerCalls(Calls):
         self, terms: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Request[Json]:
         """Open a ledger on these terms, which never change; returns the ledger."""
-        asked = {"body": {"json": dict(terms)}, **once(idempotency_key)}
-        return Request("POST", "ledgers", json_object, **asked)
+        return posted("ledgers", json=dict(terms), **once(idempotency_key))
 
     @call
     def ledger(self, ledger_id: str) -> Request[Json]:
@@ -149,15 +142,13 @@ class LedgerCalls(Calls):
 
         A second reservation of the same round replaces the first.
         """
-        body = {"json": {"event": dict(event), "participants": list(participants)}}
-        path = path_of("ledgers/{}/rounds/{}/reservation", ledger_id, str(round_))
-        return Request("POST", path, json_object, body=body, repeatable=True)
+        body = {"event": dict(event), "participants": list(participants)}
+        return posted(_RESERVATION, ledger_id, str(round_), json=body, repeatable=True)
 
     @call
     def release_round(self, ledger_id: str, round_: int) -> Request[None]:
         """Give back the reservation of a round that will not run."""
-        path = path_of("ledgers/{}/rounds/{}/reservation", ledger_id, str(round_))
-        return Request("DELETE", path, nothing)
+        return Request("DELETE", path_of(_RESERVATION, ledger_id, str(round_)), nothing)
 
     @call
     def declare_rounds(self, ledger_id: str, rounds: Sequence[Mapping[str, Any]]) -> Request[Json]:
@@ -165,14 +156,8 @@ class LedgerCalls(Calls):
 
         The answer has the chain's head after each round: keep it.
         """
-        return Request(
-            "POST",
-            path_of("ledgers/{}/rounds", ledger_id),
-            json_object,
-            body={"json": {"rounds": [dict(one) for one in rounds]}},
-            timeout=_HELD,
-            repeatable=True,
-        )
+        body = {"rounds": [dict(one) for one in rounds]}
+        return posted("ledgers/{}/rounds", ledger_id, json=body, timeout=_HELD, repeatable=True)
 
     @call
     def ledger_report(self, ledger_id: str) -> Request[Json]:
@@ -199,7 +184,7 @@ class AuditLogCalls(Calls):
     @call
     def verify_audit_log(self) -> Request[Json]:
         """Whether the log is unchanged, and the newest signed head."""
-        return Request("GET", "audit-log/verification", json_object)
+        return got("audit-log/verification")
 
 
 class SignOffCalls(Calls):
@@ -228,8 +213,8 @@ class SignOffCalls(Calls):
         """
         asked = {"decision": decision, "note": note, "role": role, "report_hash": report_hash}
         body = {name: value for name, value in asked.items() if value is not None}
-        path = path_of("experiments/{}/sign-offs", experiment_id)
-        return Request("POST", path, json_object, body={"json": body}, **once(idempotency_key))
+        again = once(idempotency_key)
+        return posted("experiments/{}/sign-offs", experiment_id, json=body, **again)
 
 
 class ModelCalls(Calls):

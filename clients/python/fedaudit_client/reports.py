@@ -19,10 +19,9 @@ from fedaudit_client.wire import (
     got,
     json_object,
     json_or_markdown,
-    last_of,
     once,
     path_of,
-    polled,
+    posted,
     text,
 )
 
@@ -238,8 +237,7 @@ def _evaluation(gates: Sequence[Mapping[str, Any]] | None, id_: str) -> Request[
     body: Json = {"experiment_id": id_}
     if gates is not None:
         body["gates"] = list(gates)
-    answer = json_object
-    return Request("POST", "gates/evaluations", answer, body={"json": body}, repeatable=True)
+    return posted("gates/evaluations", json=body, repeatable=True)
 
 
 def _gate_line(gate: Json) -> str:
@@ -260,8 +258,7 @@ class AuditCalls(Calls):
 
         Repeated after a lost answer, as `submit` is.
         """
-        asked = once(idempotency_key)
-        return Request("POST", "audits", json_object, body={"json": dict(spec)}, **asked)
+        return posted("audits", json=dict(spec), **once(idempotency_key))
 
     def wait_audit(self, audit_id: str, *, patience_seconds: float = 60.0) -> Json:
         """The audit, once it has `succeeded` or `failed`.
@@ -269,7 +266,7 @@ class AuditCalls(Calls):
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
         request = got("audits/{}", audit_id)
-        return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
+        return self._awaited(request, until=ENDED, patience_seconds=patience_seconds)
 
     @call
     def audit_report(self, audit_id: str) -> Request[Json]:
@@ -301,9 +298,8 @@ class AttackCalls(Calls):
 
         `attacks`: as in a spec. Repeated after a lost answer, as `submit` is.
         """
-        body = {"json": {"attacks": [dict(one) for one in attacks]}}
-        path = path_of("experiments/{}/attacks", experiment_id)
-        return Request("POST", path, json_object, body=body, **once(idempotency_key))
+        body, again = {"attacks": [dict(one) for one in attacks]}, once(idempotency_key)
+        return posted("experiments/{}/attacks", experiment_id, json=body, **again)
 
     @call
     def later_attacks(self, experiment_id: str) -> Request[Json]:
@@ -317,6 +313,5 @@ class AttackCalls(Calls):
 
         Raises UnreachableError, or ProblemError, after `patience_seconds` without the service.
         """
-        path = path_of("experiments/{}/attacks/later/{}", experiment_id, later_id)
-        request = Request("GET", path, json_object)
-        return last_of(polled(self._wire, request, until=ENDED, patience_seconds=patience_seconds))
+        request = got("experiments/{}/attacks/later/{}", experiment_id, later_id)
+        return self._awaited(request, until=ENDED, patience_seconds=patience_seconds)

@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -74,6 +75,12 @@ def once(key: str | None) -> dict[str, Any]:
 def got(path: str, *ids: str) -> Request[Json]:
     """A request for the JSON object at a path, as `path_of` takes it."""
     return Request("GET", path_of(path, *ids), json_object)
+
+
+def posted(path: str, *ids: str, json: Any = None, **more: Any) -> Request[Json]:
+    """A POST that is answered by a JSON object; `more` is as `Request` has it."""
+    body = {} if json is None else {"json": json}
+    return Request("POST", path_of(path, *ids), json_object, body=body, **more)
 
 
 def path_of(path: str, *ids: str) -> str:
@@ -410,13 +417,6 @@ def polled(
         patience.pause(failure)
 
 
-def last_of(answers: Iterator[T]) -> T:
-    """The last of at least one."""
-    for found in answers:  # noqa: B007  # the last one counts
-        pass
-    return found
-
-
 P = ParamSpec("P")
 
 
@@ -425,6 +425,13 @@ class Calls:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
+
+    def _awaited(
+        self, request: Request[Json], *, until: Collection[str], patience_seconds: float = 0.0
+    ) -> Json:
+        """The last answer of `polled`."""
+        found = polled(self._wire, request, until=until, patience_seconds=patience_seconds)
+        return deque(found, maxlen=1).pop()
 
 
 def call(make: Callable[Concatenate[Any, P], Request[T]]) -> Callable[Concatenate[Any, P], T]:

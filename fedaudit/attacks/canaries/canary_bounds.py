@@ -29,13 +29,15 @@ from fedaudit.privacy.lower_bounds.e_values import (
     staked,
 )
 from fedaudit.privacy.lower_bounds.epsilon_bounds import (
+    GuessTest,
+    f_dp_epsilon,
     most_canaries,
+    most_powerful_guesses,
     one_run_epsilon,
     one_run_p_value,
     refutes,
     summed_power,
 )
-from fedaudit.privacy.lower_bounds.guess_tests import GuessTest, f_dp_epsilon, most_powerful_guesses
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import client_rate

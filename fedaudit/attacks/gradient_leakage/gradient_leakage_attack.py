@@ -102,16 +102,10 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
     turns.sort(key=lambda one: one[:2])
     place = np.array([row for _, _, row in turns[: spec.images]])
     attacked = replace(
-        federation,
-        features=replace(features, values=features.values[place]),
-        target=federation.target[place],
-        raw_target=federation.raw_target[place],
+        federation.of_rows(place),
         first=np.arange(len(place) + 1, dtype=np.int64),
         client_names=tuple(f"{update:06d}" for update in range(len(place))),
         attributes=(),
-        record_budgets=None,
-        row_numbers=None,
-        record_keys=None,
     )
     return AttackedImages(attacked, place, features.image)
 

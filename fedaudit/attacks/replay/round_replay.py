@@ -14,7 +14,7 @@ from fedaudit.attacks.replay.neighbours import Replayed, drawn_block
 from fedaudit.attacks.replay.noise_laws import binomial, binomial_spread, correlation, turns
 from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
-from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.federation import Federation
 from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import GaussianDistance, RecordPersonalised
@@ -208,7 +208,8 @@ def _check_removed_record(replayed: Replayed, findings: Findings) -> None:
     if federation.counts[federation.client_of[row]] < 2:  # a client has a row at least
         return
     before = _chances(cell)
-    after = _chances(replace(cell, federation=_without_row(federation, row)))
+    others = federation.of_rows(np.flatnonzero(np.arange(federation.rows) != row))
+    after = _chances(replace(cell, federation=others))
     before.pop(_key(federation, row))
     moved = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     findings.at("sampling").expect(
@@ -216,26 +217,6 @@ def _check_removed_record(replayed: Replayed, findings: Findings) -> None:
         not moved,
         allowed="the same records train, at the same rates",
         measured=f"{len(moved)} of {len(before)} are moved",
-    )
-
-
-def _without_row(federation: Federation, row: int) -> Federation:
-    """The federation less one row, of a client that has others."""
-    kept = np.arange(federation.rows) != row
-    features, numbers = federation.features, federation.row_numbers
-    budgets, keys = federation.record_budgets, federation.record_keys
-    return replace(
-        federation,
-        features=replace(features, values=features.values[kept])
-        if isinstance(features, ClientRows)
-        else features[kept],
-        target=federation.target[kept],
-        raw_target=federation.raw_target[kept],
-        first=federation.first - (federation.first > row),
-        attributes=tuple(one.of_rows(kept) for one in federation.attributes),
-        record_budgets=None if budgets is None else budgets[kept],
-        row_numbers=None if numbers is None else numbers[kept],
-        record_keys=None if keys is None else keys[kept],
     )
 
 

@@ -14,9 +14,7 @@ from torch import Tensor
 from fedaudit.arrays import Bools, Floats, Floats32, Ints
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.rows import LedgerEntry
-from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
-from fedaudit.networks.rounded_products import vector_norms
-from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, vector_norms
 from fedaudit.privacy.noise.gaussian import wide_normals
 from fedaudit.randomness import Purpose, Source, WideWords
 from fedaudit.runs.blocks import MemorySink, record_block
@@ -32,7 +30,6 @@ from fedaudit.training.mechanisms.base import (
     watching,
 )
 from fedaudit.training.mechanisms.gaussian import Protection, TrustedServer
-from fedaudit.training.personalised import PersonalisedState
 from fedaudit.training.stack import open_stack
 from fedaudit.training.stacked.stack_state import CellState
 
@@ -444,7 +441,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     records: list[RoundRecord] = []
     with watching(watch):
         trainer = open_stack([cell])
-        states = [_state(cell, trainer)]
+        states = [_state(trainer)]
         while trainer.active and len(records) < rounds:
             passed.round = len(records) + 1
             if draws_in_secret(cell):
@@ -452,7 +449,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
             new = trainer.advance(1)[0]
             records += new
             sink.write(record_block(run, new, last=False))
-            states.append(_state(cell, trainer))
+            states.append(_state(trainer))
     result = trainer.result(0)
     return WatchedRun(
         cell=cell,
@@ -470,16 +467,11 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     )
 
 
-def _state(cell: Cell, trainer: Trainer) -> tuple[Floats32, float | None, Floats32]:
+def _state(trainer: Trainer) -> tuple[Floats32, float | None, Floats32]:
     """The hypotheses [k, n], the clip of a trusted server, and what a server remembers."""
+    state = CellState.decode(trainer.checkpoint(0))
     nothing = np.zeros(0, dtype=np.float32)
-    checkpoint = trainer.checkpoint(0)
-    if mechanism_of(cell.spec).facts.applied_by == "local-steps":
-        silos = PersonalisedState.decode(checkpoint)
-        return silos.theta[None], None, nothing if silos.moments is None else silos.moments
-    state = CellState.decode(checkpoint)
-    moments = nothing if state.moments is None else state.moments
-    return state.hypotheses, state.clip, moments
+    return state.hypotheses, state.clip, nothing if state.moments is None else state.moments
 
 
 def _published(sink: MemorySink, rounds: int) -> Sequence[Mapping[str, Any]]:

@@ -1,13 +1,19 @@
 """A registration proposed for a table, with the reason of every guess.
 
 As YAML it parses as a registration, with a comment beside each guess.
+
+YAML of what is proposed, with the reasons as comments above the fields.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
+
+import yaml
 
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.proposals.column_survey import (
@@ -17,15 +23,57 @@ from fedaudit.federations.proposals.column_survey import (
     Survey,
     client_candidates,
     good_class,
+    named,
     sensitive_word,
     survey_table,
     target_candidates,
 )
-from fedaudit.federations.proposals.commented_yaml import commented, comments, flow
-from fedaudit.federations.proposals.words import named
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import error_at, no_column, pointer
 from fedaudit.spec.registration import parse_uploaded
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+
+def commented(
+    value: Mapping[str, Any], reasons: Mapping[str, str], *above: str, indent: str = ""
+) -> Iterator[str]:
+    """The lines of a mapping. `reasons`: by the field's JSON pointer. `above`: the names of the
+    fields that the mapping is within."""
+    for name, one in value.items():
+        where = pointer(*above, name)
+        yield from comments(reasons.get(where, ""), indent)
+        start = f"{indent}{flow(name)}:"
+        if isinstance(one, Mapping) and one:
+            yield start
+            yield from commented(one, reasons, *above, name, indent=f"{indent}  ")
+        elif isinstance(one, list) and any(f"{where}/{at}" in reasons for at in range(len(one))):
+            yield start
+            for at, item in enumerate(one):
+                yield from comments(reasons.get(f"{where}/{at}", ""), f"{indent}  ")
+                yield f"{indent}  - {flow(item)}"
+        else:
+            yield f"{start} {flow(one)}"
+
+
+def comments(text: str, indent: str = "") -> Iterator[str]:
+    """A text as lines of comments; a column's name in it may hold what would end a line."""
+    start = f"{indent}# "
+    yield from wrap(" ".join(text.split()), 100, initial_indent=start, subsequent_indent=start)
+
+
+def flow(value: Any) -> str:
+    """A value on one line; a text is quoted unless it is a plain word for every reader of YAML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(name)}: {flow(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and yaml.safe_load(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
 
 MAX_CATEGORIES = 50
 _FEW_GAPS, _MANY_GAPS = 0.05, 0.5
@@ -85,8 +133,7 @@ def _number(column: Column) -> FeatureGuess:
     if few and len(column.distinct) > 2:
         reason = "few whole numbers: if they are codes, give `kind: categorical` and `categories`"
     guess = _with_gaps(column, {"name": column.name}, reason)
-    power = power_above(column.largest)
-    return FeatureGuess(guess.feature, guess.reason, power if power > 1 else None)
+    return FeatureGuess(guess.feature, guess.reason, power_above(column.largest))
 
 
 def _with_gaps(column: Column, feature: dict[str, Any], reason: str) -> FeatureGuess:
@@ -358,6 +405,7 @@ def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
         _put_small(draft, column.name, {one: column.values[one] for one in guess.groups})
     if found:
         draft.fairness["sensitive"] = found
+        draft.guesses["/fairness/sensitive"] = "no features, unless `features` names them too"
     if edges:
         draft.fairness["edges"] = edges
     return found
@@ -427,7 +475,7 @@ def _leave_out_copies(
     draft: Proposal, guesses: Mapping[str, FeatureGuess], target: Column, survey: Survey
 ) -> None:
     """Of the features that are left, those that alone predict the target."""
-    from fedaudit.federations.profiles.giveaways import giveaways
+    from fedaudit.federations.profiles.profile import giveaways
 
     names = [name for name in guesses if name not in draft.left_out]
     for name in giveaways(survey.sample, target.name, names, classes=not _is_number(target)):

@@ -19,8 +19,7 @@ from fedaudit.federations.federation import Federation, memory_fault
 from fedaudit.federations.groups import read_sensitive
 from fedaudit.federations.levels import MAX_CLASSES, Levels, number_in
 from fedaudit.federations.mapped import Rows, check_clients, loading_folder, pack
-from fedaudit.federations.profiles.giveaways import RowSample, giveaways
-from fedaudit.federations.profiles.profile import profile
+from fedaudit.federations.profiles.profile import RowSample, giveaways, profile
 from fedaudit.federations.reading.source_files import SourceFile, open_source
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows, class_levels, gathered_rows

@@ -4,10 +4,10 @@ new rounds at once, by JSON pointer."""
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from fedaudit.arrays import Ints
 from fedaudit.privacy.accounting.privacy_events import (
@@ -27,6 +27,7 @@ from fedaudit.privacy.declared.histories import (
     over_budget,
     refusal,
 )
+from fedaudit.spec.base import SpecPart
 from fedaudit.spec.declared_ledgers import (
     EVERYONE,
     MAX_ROUNDS_A_REQUEST,
@@ -37,7 +38,7 @@ from fedaudit.spec.declared_ledgers import (
     LedgerTerms,
     ReservationRequest,
 )
-from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, field_errors, pointer
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, pointer, validated
 
 UNBOUNDED = "some rounds were declared without noise, so nothing bounds what they reveal"
 OVERFLOW = "exceeds what floating-point numbers hold, so it bounds nothing"
@@ -279,6 +280,12 @@ _NOBODY = (
 )
 
 
+class _Posted(SpecPart):
+    """A body of rounds, each of which is read by itself: one with faults hides no others."""
+
+    rounds: Annotated[list[Any], Field(min_length=1, max_length=MAX_ROUNDS_A_REQUEST)]
+
+
 MAX_EVENTS = 256
 """Distinct ones of a ledger: each has a curve of its own to compute, a count for every subject to
 store, and a column in every history that is compared."""
@@ -288,12 +295,11 @@ def read_rounds(
     value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn
 ) -> list[DeclaredRound]:
     """The rounds in a body, in ascending order. Raises InvalidInputError with every fault."""
-    items = _items(value)
     found: list[DeclaredRound] = []
     faults: list[FieldError] = []
     names = _Names(terms, {*histories.places, *drawn.names})
     events = _Events(terms, histories)
-    for place, item in enumerate(items):
+    for place, item in enumerate(validated(_Posted, value).rounds):
         at = pointer("rounds", place)
         one = _read(DeclaredRound, item, at, faults)
         if one is None:
@@ -338,23 +344,6 @@ class SentReservation:
         if faults:
             raise InvalidInputError(faults)
         return one
-
-
-def _items(value: Any) -> Sequence[Any]:
-    if not isinstance(value, dict):
-        raise error_at("", "must be an object with named fields")
-    faults = [FieldError(pointer(name), "unknown field") for name in value if name != "rounds"]
-    items = value.get("rounds")
-    if "rounds" not in value:
-        faults.append(FieldError("/rounds", "is required"))
-    elif not isinstance(items, list):
-        faults.append(FieldError("/rounds", "must be a list"))
-    elif not 1 <= len(items) <= MAX_ROUNDS_A_REQUEST:
-        faults.append(FieldError("/rounds", f"must name 1 to {MAX_ROUNDS_A_REQUEST} rounds"))
-    if faults:
-        raise InvalidInputError(faults)
-    assert isinstance(items, list)
-    return items
 
 
 def _read(model: type[Read], value: Any, at: str, faults: list[FieldError]) -> Read | None:

@@ -168,7 +168,6 @@ def _distribution(law: ReleaseLaw, *, pessimistic: bool) -> Any:
     return one.self_compose(law.compositions)
 
 
-@lru_cache(maxsize=1024)
 @lru_cache(maxsize=256)
 def _profile(law: ReleaseLaw) -> tuple[Floats, Floats]:
     """Epsilons, and upper bounds of the deltas at these."""

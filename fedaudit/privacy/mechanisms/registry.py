@@ -10,8 +10,11 @@ from typing import assert_never
 
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoPrivacyMechanism, PrivacyMechanism
-from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism, GaussianLocalMechanism
-from fedaudit.privacy.mechanisms.gaussian_distance import GaussianDistanceMechanism
+from fedaudit.privacy.mechanisms.gaussian import (
+    GaussianCentralMechanism,
+    GaussianDistanceMechanism,
+    GaussianLocalMechanism,
+)
 from fedaudit.privacy.mechanisms.laplace_l2 import LaplaceL2Mechanism
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
 from fedaudit.spec.experiment import ExperimentSpec

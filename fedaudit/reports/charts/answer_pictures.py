@@ -31,9 +31,9 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
-from fedaudit.reports.sections.few_people import few_words, least_people, rests_on_few
+from fedaudit.reports.sections.fairness import few_words, least_people, rests_on_few
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
-from fedaudit.reports.sections.ranking import misplaced_threshold
+from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import bounding_exponent, bounds_every_dataset, report_level
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
@@ -427,6 +427,11 @@ def _rate_words(rate: str) -> str:
 
 def _quality(report: Report) -> Chart | None:
     utility = report.get("utility") or {}
+    if weighted_words(utility) and utility["balanced_accuracy"] is not None:
+        # A threshold is moved for the sake of the rarer outcome, which accuracy hardly counts.
+        return _beside_constant(
+            report, "balanced_accuracy", (utility["balanced_accuracy"], 0.5, 0.0), None
+        )
     for figure, gain in (
         ("accuracy", "accuracy_over_baseline"),
         ("validation_loss", "loss_under_baseline"),
@@ -457,11 +462,14 @@ def _beside_constant(
     value, constant, gain = values
     why = why_not_useful(report)
     name = figure.replace("_", " ")
-    box, sign = None, 1 if figure == "accuracy" else -1
+    is_loss = figure == "validation_loss"
+    box, sign = None, -1 if is_loss else 1
     stated = f"{name.capitalize()} {figure_text(value)}; always the same answer has "
     stated += f"{figure_text(constant)}."
     key = [(line_sample("limit"), "always the same answer")]
-    if interval is None:
+    if weighted := weighted_words(report["utility"]):
+        stated += f" {weighted}"
+    elif interval is None:
         stated += " How sure the gain is, is not known."
     else:
         low, high = sorted(constant + sign * interval[end] for end in ("low", "high"))
@@ -477,7 +485,7 @@ def _beside_constant(
         doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")
         return together(_limit(x, constant, top, bottom), doubt)
 
-    better = "more" if figure == "accuracy" else "less"
+    better = "less" if is_loss else "more"
     return Chart(
         name="picture-quality",
         title="How good it is",
@@ -487,7 +495,7 @@ def _beside_constant(
             [Row("the model", (value,), box=box, span=box)],
             kinds=(),
             unit=f"{name}, {better} is better",
-            whole=_SHARE if figure == "accuracy" else (0.0, constant),
+            whole=(0.0, constant) if is_loss else _SHARE,
             ground=Ground(_WIDTH, behind=behind, above=8.0 if why is None else 26.0, key=key),
         ),
         table=_NO_TABLE,

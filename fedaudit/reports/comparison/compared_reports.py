@@ -18,6 +18,7 @@ from fedaudit.reports.comparison.fronts import (
     SpecDifference,
     SpecValue,
     fronts,
+    is_contradicted,
     warnings,
 )
 from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of
@@ -149,11 +150,11 @@ _OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-
 def with_best(rows: Sequence[FigureRow], reports: Sequence[Report]) -> list[FigureRow]:
     """The rows, with the best cell of each marked where it is best beyond doubt.
 
-    People choose a run by this mark, so it is rare. A run without protection, or with a degenerate
-    model, is never the best. A gap is the best only where its interval is apart from every other; a
-    figure without an interval is not known well enough. A cost is exact, and competes where its
-    guarantee is in force. Nothing is the best where the figures do not mean the same: on other
-    data, for other outcomes, within another radius.
+    People choose a run by this mark, so it is rare. A run without protection, against which an
+    attack raised an alarm, or with a degenerate model, is never the best. A gap is the best only
+    where its interval is apart from every other; a figure without an interval is not known well
+    enough. A cost is exact, and competes where its guarantee is in force. Nothing is the best where
+    the figures do not mean the same: on other data, for other outcomes, within another radius.
     """
     found = []
     for row in rows:
@@ -184,7 +185,7 @@ def _best(row: FigureRow, reports: Sequence[Report]) -> int | None:
 
 
 def _may_win(row: FigureRow, report: Report) -> bool:
-    if report.guarantee.kind == "none":
+    if report.guarantee.kind == "none" or is_contradicted(report):
         return False
     if row.section == "privacy":
         return report.guarantee.in_force is True

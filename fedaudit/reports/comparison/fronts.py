@@ -20,6 +20,7 @@ FigureName = tuple[Section, str, str | None]
 Family = Literal["leakage", "epsilon"]
 Caution = Literal[
     "degenerate",
+    "alarm",
     "other-data",
     "other-guarantee",
     "other-unit",
@@ -310,6 +311,17 @@ DEGENERATE = (
 )
 
 
+ALARM = (
+    "An attack raised an alarm against the guarantee of an experiment: what was found contradicts "
+    "its privacy figures."
+)
+
+
+def is_contradicted(report: Report) -> bool:
+    """Whether an attack raised an alarm."""
+    return any(one.alarm is not None for one in report.attacks)
+
+
 def ended_early(report: Report) -> bool:
     """Whether the epsilon that is reported is that of fewer rounds than were planned."""
     return report.privacy.epsilon_max is not None and chosen_by_losses(report.utility.stopped_by)
@@ -322,6 +334,8 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
     with_leakage = [one for one in protected if one.privacy.leakage_max is not None]
     degenerate = any(one.utility.degenerate for one in reports)
     found = [Warned(code="degenerate", message=DEGENERATE)] if degenerate else []
+    if any(map(is_contradicted, reports)):
+        found.append(Warned(code="alarm", message=ALARM))
     for rules, compared in (
         (_ALWAYS, reports),
         (_OF_PROTECTED, protected),
@@ -355,6 +369,7 @@ def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
 # The fairness figure of a front by default: the first that any of its experiments has.
 _FAIRNESS = ("equalized_odds_difference", "demographic_parity_difference", "loss_difference")
 _NO_FIGURE = "it has no guarantee, so there is no privacy figure to weigh"
+_CONTRADICTED = "an attack raised an alarm, so that its privacy figure holds for nothing"
 _OTHER_DATA = (
     "Its experiments ran on different data, so their gaps and losses were measured on other rows."
 )
@@ -376,11 +391,13 @@ def fronts(
     kinds: dict[FrontKind, list[_Weighed]] = {}
     without = []
     for report in reports:
-        found = list(_kinds(report))
+        alarmed = is_contradicted(report)
+        found = [] if alarmed else list(_kinds(report))
         for kind, value in found:
             kinds.setdefault(kind, []).append(_Weighed(report, value))
         if not found:
-            without.append(LeftOut(experiment_id=report.experiment.id, reason=_NO_FIGURE))
+            reason = _CONTRADICTED if alarmed else _NO_FIGURE
+            without.append(LeftOut(experiment_id=report.experiment.id, reason=reason))
     made = []
     for kind, weighed in kinds.items():
         names = dict.fromkeys(part.attribute for one in weighed for part in one.report.fairness)

@@ -6,7 +6,7 @@ beside it.
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import assert_never
+from typing import Any, assert_never
 
 from fedaudit.ledger.statements import DATABASE
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2, adjacency_words, observer_words
@@ -83,11 +83,6 @@ def _ledger(material: DeclaredMaterial) -> LedgerSection:
     )
 
 
-def _ledger_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    yield agrees(found.report, "ledger.id", found.evidence.experiment_id)
-    yield agrees(found.report, "ledger.terms_hash", canonical_hash(found.evidence.spec))
-
-
 def _ledger_limits(material: DeclaredMaterial) -> Iterator[str]:
     failed = sum(one.failures for one in material.rounds)
     if failed:
@@ -114,7 +109,13 @@ def counted(number: int, what: str) -> str:
 
 
 LEDGER = Section[DeclaredMaterial, DeclaredEvidence](
-    "ledger", _ledger, _ledger_checks, _ledger_limits
+    "ledger",
+    _ledger,
+    lambda found: [
+        agrees(found.report, "ledger.id", found.evidence.experiment_id),
+        agrees(found.report, "ledger.terms_hash", canonical_hash(found.evidence.spec)),
+    ],
+    _ledger_limits,
 )
 
 
@@ -124,21 +125,28 @@ def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
     if not terms.counts_epsilon:
         why = f"the cost of {terms.mechanism} is not counted as an epsilon with a delta"
         reasons = {"adjacency": why, "delta": why}
-    none = terms.mechanism == "none"
     return GuaranteeSection(
-        kind="none" if none else "declared",
-        label=_label(terms),
-        # Whether the noise was secret is nothing that anybody here knows.
-        in_force=None,
+        **_by_terms(terms),
         conditions=conditions(terms, material.histories),
-        mechanism=terms.mechanism,
-        unit=terms.unit,
-        adjacency=terms.adjacency if terms.counts_epsilon else None,
-        delta=terms.delta if terms.counts_epsilon else None,
-        observers=[] if _label(terms) in ("none", "heuristic") else [terms.observer],
         statement=_statement(terms),
         reasons=reasons,
     )
+
+
+def _by_terms(terms: LedgerTerms) -> dict[str, Any]:
+    """What a ledger's terms alone say of its guarantee."""
+    label = _label(terms)
+    return {
+        "kind": "none" if label == "none" else "declared",
+        "label": label,
+        # Whether the noise was secret is nothing that anybody here knows.
+        "in_force": None,
+        "mechanism": terms.mechanism,
+        "unit": terms.unit,
+        "adjacency": terms.adjacency if terms.counts_epsilon else None,
+        "delta": terms.delta if terms.counts_epsilon else None,
+        "observers": [] if label in ("none", "heuristic") else [terms.observer],
+    }
 
 
 def _label(terms: LedgerTerms) -> GuaranteeLabel:
@@ -177,8 +185,8 @@ def _statement(terms: LedgerTerms) -> str:
 
 
 def _guarantee_checks(found: DeclaredEvidence) -> Iterator[Check]:
-    kind = "none" if found.terms.mechanism == "none" else "declared"
-    yield agrees(found.report, "guarantee.kind", kind)
+    for name, value in _by_terms(found.terms).items():
+        yield agrees(found.report, f"guarantee.{name}", value, name=f"report.guarantee.{name}")
     yield agrees(found.report, "declared", True)
 
 

@@ -25,12 +25,13 @@ from fedaudit.privacy.lower_bounds.e_values import (
 )
 from fedaudit.privacy.lower_bounds.epsilon_bounds import (
     SignalFit,
+    f_dp_epsilon,
     most_canaries,
+    most_powerful_guesses,
     one_run_epsilon,
     one_run_p_value,
     refutes,
 )
-from fedaudit.privacy.lower_bounds.guess_tests import f_dp_epsilon, most_powerful_guesses
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_epsilon
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, Alarm, CanaryBound

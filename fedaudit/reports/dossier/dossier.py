@@ -27,8 +27,7 @@ from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.later import LaterStatement, judged_later
 from fedaudit.reports.readings.facts import text_at
-from fedaudit.reports.readings.questions import given
-from fedaudit.reports.readings.reading import rendered
+from fedaudit.reports.readings.reading import given, rendered
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.part import Answer

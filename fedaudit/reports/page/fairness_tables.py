@@ -10,7 +10,7 @@ from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
 from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns
-from fedaudit.reports.sections.few_people import few_words, rests_on_few
+from fedaudit.reports.sections.fairness import few_words, rests_on_few
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 

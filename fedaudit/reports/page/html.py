@@ -29,7 +29,7 @@ from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.few_people import least_people
+from fedaudit.reports.sections.fairness import least_people
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.outcome_words import favourable_words, for_readers
 from fedaudit.reports.sections.part import ANSWER_WORDS, PART_TITLES, GateOutcome, figure_rows

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fedaudit.number_text import at_most
 from fedaudit.number_text import number as shown
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, NoPrivacyMechanism
@@ -81,6 +82,11 @@ def figure(value: float | None) -> str:
     return str(value) if isinstance(value, int) else shown(value)
 
 
+def bound(value: float | None) -> str:
+    """An upper bound for a sentence: rounded up."""
+    return "unknown" if value is None else at_most(value)
+
+
 def of_rounding(document: Document) -> list[str]:
     """What the limits say of noise that a computer draws; every version begins alike."""
     return [one for one in texts_at(document, "limits") if "proven for real numbers" in one]
@@ -116,8 +122,8 @@ def held_out(document: Document) -> str:
     if part_at(document, "fairness_privacy"):
         return HELD_OUT_WITH_NOISE
     by_row = text_at(document, "spec", "federation", "validation_unit") == "record"
-    by_record = text_at(document, "guarantee", "unit") == "record"
-    return HELD_OUT_ROWS if by_row and not by_record else HELD_OUT
+    by_client = has_guarantee(document) and text_at(document, "guarantee", "unit") != "record"
+    return HELD_OUT_ROWS if by_row and by_client else HELD_OUT
 
 
 def attacks(document: Document) -> list[str]:
@@ -197,10 +203,10 @@ def spent(document: Document) -> list[str]:
     """What training spent, one sentence per figure; epsilon and leakage are never mixed."""
     epsilons = parts_at(document, "privacy", "epsilon")
     if epsilons:
-        return [_epsilon(one) for one in epsilons]
+        return [*(_epsilon(one) for one in epsilons), *_planned(document)]
     if (largest := epsilon_max(document)) is not None:
         delta = number_at(document, "guarantee", "delta")
-        return [f"epsilon = {figure(largest)} at delta = {figure(delta)}."]
+        return [f"epsilon = {bound(largest)} at delta = {bound(delta)}.", *_planned(document)]
     leakage = number_at(document, "privacy", "leakage_max")
     if leakage is None:
         return []
@@ -208,8 +214,8 @@ def spent(document: Document) -> list[str]:
     each = number_at(document, "privacy", "leakage_per_release")
     most = number_at(document, "privacy", "participations_max")
     return [
-        f"Leakage under metric privacy (a cost within a distance, no epsilon): {figure(leakage)} "
-        f"at most and {figure(median)} for the median client, n/nu = {figure(each)} for each "
+        f"Leakage under metric privacy (a cost within a distance, no epsilon): {bound(leakage)} "
+        f"at most and {figure(median)} for the median client, n/nu = {bound(each)} for each "
         f"release, at most {figure(most)} releases of one client."
     ]
 
@@ -218,10 +224,61 @@ def _epsilon(one: Document) -> str:
     adjacency = adjacency_words(text_at(one, "adjacency") or "unknown")
     observer = observer_words(text_at(one, "observer") or "an observer that is not named")
     return (
-        f"epsilon = {figure(number_at(one, 'value'))} against "
-        f"{observer}, at delta = {figure(number_at(one, 'delta'))} under {adjacency} "
+        f"epsilon = {bound(number_at(one, 'value'))} against "
+        f"{observer}, at delta = {bound(number_at(one, 'delta'))} under {adjacency} "
         f"(accountant {text_at(one, 'accountant') or 'unknown'})."
     )
+
+
+def _planned(document: Document) -> list[str]:
+    """What is proven where losses ended the run early."""
+    planned = epsilon_planned(document)
+    if planned is None:
+        return []
+    return [
+        "Validation losses ended the run early: what is proven is the epsilon of all planned "
+        f"rounds, {bound(planned)}."
+    ]
+
+
+def epsilon_planned(document: Document) -> float | None:
+    """The epsilon of all planned rounds, where losses ended the run early."""
+    return number_at(document, "privacy", "epsilon_planned")
+
+
+def doubts(document: Document) -> list[str]:
+    """Why figures with secret noise show less than they say, a sentence each."""
+    found = []
+    alarms = sorted(
+        {str(one.get("kind")) for one in parts_at(document, "attacks") if one.get("alarm")}
+    )
+    if alarms:
+        found.append(
+            f"An alarm was raised by: {', '.join(alarms)}; what was found contradicts the "
+            "guarantee, so none of its figures holds."
+        )
+    if kind(document) == "heuristic":
+        found.append("The guarantee is heuristic: no theorem covers it as a whole.")
+    if (condition := condition_of_all(document)) is not None:
+        found.append(f"It bounds some datasets only: {condition}.")
+    delta, units = number_at(document, "guarantee", "delta"), _units(document)
+    if delta is not None and units is not None and delta * units >= 1:
+        found.append(f"A delta of {bound(delta)} allows one person's data to be handed over whole.")
+    return found
+
+
+_BOUNDS = ("epsilon_max", "log_ratio_max", "leakage_max")
+
+
+def condition_of_all(document: Document) -> str | None:
+    """Why the figure that bounds most datasets bounds some only; None where it bounds all."""
+    stated = (name for name in _BOUNDS if number_at(document, "privacy", name) is not None)
+    return text_at(document, "guarantee", "conditions", next(stated, ""))
+
+
+def _units(document: Document) -> float | None:
+    of = "rows" if text_at(document, "guarantee", "unit") == "record" else "training_clients"
+    return number_at(document, "data", of)
 
 
 def federation(document: Document) -> str | None:

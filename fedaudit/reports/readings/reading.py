@@ -1,11 +1,12 @@
-"""A report format, its templates, and escaped Markdown."""
+"""A report format, its templates, and those that put questions to a report and state how far it
+answers them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
@@ -17,14 +18,18 @@ from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.facts import (
     NOT_STATED,
     Document,
+    ReportName,
     figure,
     number_at,
     part_at,
     parts_at,
+    report_name,
     settings,
     text_at,
     texts_at,
 )
+from fedaudit.reports.sections.guarantee import charges_everyone
+from fedaudit.reports.sections.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,3 +84,118 @@ def _environment() -> Environment:
 def bullets(items: Iterable[str]) -> list[str]:
     """A list of lines that are already Markdown."""
     return [f"- {item}" for item in items]
+
+
+Status = Literal["answered", "answered in part", "not shown by this run"]
+ANSWERED: Final = "answered"
+IN_PART: Final = "answered in part"
+NOT_SHOWN: Final = "not shown by this run"
+
+
+class AnsweredQuestion(Part):
+    """One question, and what the report answers."""
+
+    question: str
+    status: Status
+    statement: str
+
+
+class Topic(Part):
+    """Questions that belong together."""
+
+    topic: str
+    status: Status
+    """Answered or not shown, where all of its statements are; answered in part otherwise."""
+    statements: list[AnsweredQuestion]
+
+
+class QuestionsReading(Part):
+    """A report read by the questions that a text puts."""
+
+    reading: Literal["annex-iv", "edpb-28-2024"]
+    report: ReportName
+    notice: str
+    as_of: str
+    """The day on which the questions were compared with the text."""
+    topics: list[Topic]
+    """In the order of the text."""
+
+
+def asked(template: str, document: Document) -> list[dict[str, Any]]:
+    """The topics of a template, which calls `topic(name, **more)` before the questions of each and
+    `say(question, status)` around each statement; one without words is not shown."""
+    topics: list[dict[str, Any]] = []
+
+    def topic(name: str, **more: str) -> str:
+        topics.append({"topic": name, "statements": [], **more})
+        return ""
+
+    def say(question: str, status: Status, caller: Any) -> str:
+        stated = " ".join(caller().split())
+        said = {"statement": stated, "status": status}
+        if not stated:
+            said = {"statement": "The report does not say.", "status": NOT_SHOWN}
+        topics[-1]["statements"].append({"question": question, **said})
+        return ""
+
+    rendered(template, document, topic=topic, say=say, **given(document))
+    for one in topics:
+        found = {said["status"] for said in one["statements"]}
+        one["status"] = found.pop() if found in ({ANSWERED}, {NOT_SHOWN}) else IN_PART
+    return topics
+
+
+def questions_reading(
+    name: Literal["annex-iv", "edpb-28-2024"], *, title: str, notice: str, as_of: date
+) -> ReportReading:
+    """The reading whose template has this name."""
+
+    def make(document: Document) -> dict[str, Any]:
+        topics = asked(f"{name.replace('-', '_')}.txt", document)
+        return QuestionsReading(
+            reading=name,
+            report=report_name(document),
+            notice=notice,
+            as_of=as_of.isoformat(),
+            topics=[Topic.model_validate(one) for one in topics],
+        ).model_dump(mode="json")
+
+    return ReportReading(
+        name=name, title=title, note=notice, as_of=as_of, make=make, schema=QuestionsReading
+    )
+
+
+_USEFUL = (
+    *("validation_loss", "baseline_loss", "accuracy", "baseline_accuracy"),
+    "weighted_accuracy_over_baseline",
+)
+
+
+def given(document: Document) -> Mapping[str, Any]:
+    """What templates of questions have beside the look-ups of all templates."""
+    attacks = parts_at(document, "attacks")
+    done = [one for one in attacks if text_at(one, "status") != "not-done"]
+    epsilons = parts_at(document, "privacy", "epsilon")
+    useful = {name: number_at(document, "utility", name) for name in _USEFUL}
+    return {
+        "ANSWERED": ANSWERED,
+        "IN_PART": IN_PART,
+        "NOT_SHOWN": NOT_SHOWN,
+        "accountants": sorted({text_at(one, "accountant") or "unknown" for one in epsilons}),
+        "everyone": charges_everyone(text_at(document, "guarantee", "mechanism")),
+        "useful": [f"{name} {figure(one)}" for name, one in useful.items() if one is not None],
+        "attacked": sorted({str(one["kind"]) for one in done}),
+        "alarms": sorted({str(one["kind"]) for one in done if part_at(one, "alarm")}),
+        "not_done": len(done) < len(attacks),
+        "floats": facts.of_rounding(document),
+        "gaps": gaps,
+        "suppressed": lambda section: sum(
+            one.get("suppressed") is True for one in parts_at(section, "groups")
+        ),
+    }
+
+
+def gaps(section: Document) -> list[str]:
+    """The gaps of one attribute, by name."""
+    metrics = part_at(section, "metrics").items()
+    return [f"{name} {figure(number_at(metric, 'value'))}" for name, metric in metrics]

@@ -18,7 +18,7 @@ API.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -127,68 +127,61 @@ class SecondFigures:
 
     def __init__(self, section: Mapping[str, Any], rows: PredictedRows) -> None:
         self._section = section
-        groups = section["groups"]
-        shown = [place for place, group in enumerate(groups) if not group["suppressed"]]
-        self._places = [place for place in shown if (rows.groups == place).any()]
-        self._all_have_rows = len(self._places) == len(shown)
+        shown = [place for place, group in enumerate(section["groups"]) if not group["suppressed"]]
+        self.any_rows = bool(np.isin(rows.groups, shown).any())
         labels = _labels(rows)
-        _check_definitions({name: of_all for name, of_all in labels.items() if len(of_all[0])})
-        self._rates = {
-            name: {
-                place: _group_rate(name, truth[own], predicted[own])
-                for place in self._places
-                for own in [rows.groups == place]
-            }
-            for name, (truth, predicted) in labels.items()
-        }
-        self._result = _result(self._rates, self._places)
-        self.any_rows = bool(self._places)
+        _check_definitions(labels)
+        # A rate is NaN without a denominator, for which Fairlearn returns 0.
+        self._by_group = pd.DataFrame(
+            {
+                name: [
+                    _group_rate(name, truth[own], predicted[own])
+                    for place in shown
+                    for own in [rows.groups == place]
+                ]
+                for name, (truth, predicted) in labels.items()
+            },
+            index=shown,
+            columns=[*_RATES, _ACCURACY],
+            dtype=float,
+        )
 
     def pairs(self) -> Iterator[tuple[str, str | None, float | None, float | None]]:
         """Metric, group (None for a gap), the report's value and Fairlearn's."""
-        for metric in (*_RATES, _ACCURACY):
-            for place in self._places:
+        for metric, rates in self._by_group.items():
+            for place, theirs in rates.items():
                 group = self._section["groups"][place]
-                yield metric, group["value"], group[metric], self._rate(metric, place)
+                yield str(metric), group["value"], group[metric], _known(theirs)
         metrics = self._section["metrics"]
         for family in FAMILIES:
-            for kind, theirs in zip(KINDS, self._gap(family.rates), strict=True):
+            for kind, gap in zip(KINDS, self._gap(family.rates), strict=True):
                 name = f"{family.name}_{kind}"
-                yield name, None, metrics[name]["value"], theirs
+                yield name, None, metrics[name]["value"], gap
         name = f"{_ACCURACY}_difference"
         yield name, None, metrics[name]["value"], self._gap((_ACCURACY,))[0]
 
-    def _rate(self, metric: str, place: int) -> float | None:
-        """A group's rate; None where it has no denominator, for which Fairlearn returns 0."""
-        return self._rates.get(metric, {}).get(place)
-
     def _gap(self, rates: tuple[str, ...]) -> tuple[float | None, float | None]:
         """The worst difference and the worst ratio of some rates; None where one is undefined."""
-        lacking = (self._rate(rate, place) is None for rate in rates for place in self._places)
+        names, values = list(rates), self._by_group[list(rates)]
         reference = self._section["reference_group"]
-        if len(self._places) < 2 or not self._all_have_rows or any(lacking):
+        if len(values) < 2 or values.isna().to_numpy().any():
             return None, None
         if reference is None:
-            differences, ratios = (
-                np.array([found[rate] for rate in rates]) for found in self._spreads
-            )
+            differences, ratios = (spread[names].to_numpy() for spread in self._spreads)
         else:
-            names = [group["value"] for group in self._section["groups"]]
-            place = names.index(reference)
-            if place not in self._places:
+            place = [group["value"] for group in self._section["groups"]].index(reference)
+            if place not in values.index:
                 return None, None
-            values = self._result.by_group[list(rates)].astype(float)
             differences, ratios = _against(values.to_numpy(), values.loc[place].to_numpy())
         # A ratio of 0/0 is NaN and remains NaN.
         return _known(np.max(differences)), _known(np.min(ratios))
 
     @cached_property
-    def _spreads(self) -> tuple[dict[str, float], dict[str, float]]:
+    def _spreads(self) -> "tuple[pd.Series[float], pd.Series[float]]":
         """By rate, Fairlearn's difference and ratio between groups."""
-        return (
-            self._result.difference(None, method="between_groups").to_dict(),
-            self._result.ratio(None, method="between_groups").to_dict(),
-        )
+        found = DisaggregatedResult(overall=self._by_group.mean(), by_group=self._by_group)
+        method = "between_groups"
+        return found.difference(None, method=method), found.ratio(None, method=method)
 
 
 def _labels(rows: PredictedRows) -> dict[str, Labels]:
@@ -221,18 +214,6 @@ def _check_definitions(labels: Mapping[str, Labels]) -> None:
             raise FiguresDisagreeError(
                 f"{name} of all rows is not what Fairlearn {fairlearn.__version__} computes for it"
             )
-
-
-def _result(
-    rates: Mapping[str, Mapping[int, float | None]], places: Sequence[int]
-) -> DisaggregatedResult:
-    names = (*_RATES, _ACCURACY)
-    by_group = pd.DataFrame(
-        {name: [rates.get(name, {}).get(place) for place in places] for name in names},
-        index=places,
-        dtype=float,
-    )
-    return DisaggregatedResult(overall=by_group.mean(), by_group=by_group)
 
 
 def _against(rates: Floats, base: Floats) -> tuple[Floats, Floats]:

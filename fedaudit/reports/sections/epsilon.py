@@ -23,7 +23,16 @@ from fedaudit.privacy.records.record_use import (
     epsilon_terms,
     record_settings,
 )
-from fedaudit.reports.checks import Check, agrees, check, same, shown, unchecked, value_at
+from fedaudit.reports.checks import (
+    MALFORMED,
+    Check,
+    agrees,
+    check,
+    same,
+    shown,
+    unchecked,
+    value_at,
+)
 from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part
@@ -259,7 +268,7 @@ def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> 
             np.isclose(stated[observer], value, rtol=DIGITS, atol=1e-9)
             for observer, value in known.items()
         )
-    except (TypeError, KeyError, ValueError, OverflowError):
+    except MALFORMED:
         stated, equal = {}, False
     yield check(
         "report.epsilon",

@@ -10,7 +10,7 @@ from fedaudit.privacy.mechanisms.base import NoiseLaw
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_use import RecordSpending
-from fedaudit.reports.checks import Check, agrees, check, shown, value_at
+from fedaudit.reports.checks import Check, agrees, check, failed, same, shown, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
 from fedaudit.reports.sections.material import ReportMaterial
@@ -139,25 +139,16 @@ def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Ch
     try:
         found = mechanism_of(spec).noise_multiplier()
     except InvalidInputError as error:
-        yield check(_NOISE, False, good="", bad=f"no noise follows from the spec: {error}")
+        yield failed(_NOISE, f"no noise follows from the spec: {error}")
         return
     known = None if isinstance(found, str) else found
     yield check(
         _NOISE,
-        _agree(stated, known),
+        same(stated, known, digits=_DIGITS),
         good="privacy.noise_multiplier follows from the spec",
         bad=f"privacy.noise_multiplier is {shown(stated)} in the report and {shown(known)} by "
         "the spec",
     )
-
-
-def _agree(stated: Any, known: float | None) -> bool:
-    if known is None or isinstance(stated, bool) or not isinstance(stated, int | float):
-        return known is None and stated is None
-    try:
-        return math.isclose(stated, known, rel_tol=_DIGITS)
-    except OverflowError:  # an integer beyond all floats
-        return False
 
 
 _CHANCE = 2.0**-34
@@ -203,9 +194,9 @@ def _of_rounded_doubles(noised: str, numbers: int, law: NoiseLaw) -> str:
     return (
         "The mechanism is proven for real numbers. Noise is drawn in double precision from 64 "
         "random bits a number, and what has it is rounded to a public grid of 2^-12 to 2^-11 of "
-        "its standard deviation, so that low bits (Mironov 2012) tell nothing. In no figure here: "
-        f"{noised}, {numbers:,} numbers, differs from what real noise would have given with a "
-        f"chance of at most {_above(numbers * _CHANCE)}{condition}; and how long anything takes."
+        "its standard deviation, so that low bits (Mironov 2012) show nothing. No figure counts "
+        f"that {noised}, {numbers:,} numbers, may be other than with real noise, with a chance of "
+        f"at most {_above(numbers * _CHANCE)}{condition}; nor how long anything takes."
     )
 
 
@@ -283,9 +274,7 @@ def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[st
 
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
-    found = guarantee_of(material)
-    names = GuaranteeSection.model_fields
-    return GuaranteeSection.model_validate({name: getattr(found, name) for name in names})
+    return GuaranteeSection.model_validate(guarantee_of(material), from_attributes=True)
 
 
 def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
@@ -294,6 +283,10 @@ def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
         return
     yield from _checks_of_claim(spec, report, found.parameters)
     yield from noise_checks(spec, report)
+
+
+_EVER_STATED = ("kind", "mechanism", "unit", "delta")
+"""By reports of every version."""
 
 
 def _checks_of_claim(
@@ -305,10 +298,15 @@ def _checks_of_claim(
         found = mechanism_of(spec).guarantee(n=parameters, layers=stated_layers(spec, report))
     except (ValueError, OverflowError, InvalidInputError):
         return  # `ledger.inputs` says that parameters or layers are not those of the entries
+    by_spec: dict[str, Any] = {name: getattr(found, name) for name in _EVER_STATED}
+    by_spec["observers"] = list(found.observers)
     for name in ("label", "in_force", "conditions"):
         if value_at(report, "guarantee", name) is not None:
-            stated = getattr(found, name)
-            yield agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
+            by_spec[name] = getattr(found, name)
+    if found.delta is not None:  # of metric privacy it is a sentence, which versions word
+        by_spec["adjacency"] = found.adjacency
+    for name, value in by_spec.items():
+        yield agrees(report, f"guarantee.{name}", value, name=f"report.guarantee.{name}")
 
 
 def _guarantee_limits(material: ReportMaterial) -> list[str]:

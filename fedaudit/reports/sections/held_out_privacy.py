@@ -19,7 +19,7 @@ from fedaudit.privacy.accounting.privacy_events import (
 )
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.checks import Check, agrees, check, value_at
+from fedaudit.reports.checks import Check, agrees, check, failed, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Section, no_limits
@@ -160,13 +160,8 @@ class ReportCharges:
         release, spec = self._release, self._spec
         if spec is None or release is None:
             if self._entries:
-                yield check(
-                    _ENTRIES,
-                    False,
-                    good="",
-                    bad="an entry charges readers of a report whose "
-                    "counts have no noise by the spec",
-                )
+                why = "an entry charges readers of a report whose counts have no noise by the spec"
+                yield failed(_ENTRIES, why)
             return
         rounds = [entry.round for entry in self._entries]
         if report is None and not rounds:

@@ -124,7 +124,11 @@ class RepeatsSection(Part):
 
 
 def _run_limits(material: Any) -> list[str]:
-    others = "what other experiments spent on the same data is kept in the federation's budget."
+    # A run without a service has no budget, nor have data that a spec makes up.
+    others = (
+        "what other experiments spent on the same data is in no figure here; of uploaded and "
+        "registered data a service keeps it in the federation's budget."
+    )
     one = f"The figures are of one run with one seed, and of this run alone: {others}"
     if material.spec.repeats > 1:
         one = (

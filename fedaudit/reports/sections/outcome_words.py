@@ -7,7 +7,7 @@ from typing import Any, assert_never
 from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.reports.checks import Check, check, same, value_at
+from fedaudit.reports.checks import MALFORMED, Check, check, same, value_at
 from fedaudit.spec.fairness import Favourable, Rule
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.labels import label_of
@@ -247,7 +247,7 @@ def words_checks(report: Mapping[str, Any]) -> Iterator[Check]:
     """Whether outcome and groups are called what the spec calls them."""
     try:
         agree = same(_named(report["fairness"]), _named(with_words(report)))
-    except (KeyError, TypeError, AttributeError, ValueError):
+    except MALFORMED:
         agree = False
     yield check(
         "report.words",

@@ -175,7 +175,7 @@ class Section(Generic[Material, Evidence]):
     made: Callable[[Material], Part | Sequence[Part] | str]
     """The section of a report, its entries, or the reason why there is none: that goes into the
     field `NAME_reason` of the document."""
-    checked: Callable[[Evidence], Iterator[Check]] | str
+    checked: Callable[[Evidence], Iterable[Check]] | str
     """What verification compares with the evidence, or why it cannot compare anything."""
     limits: Callable[[Material], Iterable[str]]
     """What the section does not show, one sentence each."""

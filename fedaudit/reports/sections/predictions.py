@@ -14,7 +14,7 @@ from pydantic import Field
 from fedaudit.arrays import Floats
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.ledger.bundle import Evidence
-from fedaudit.reports.checks import Check, agrees, check, shown, unchecked
+from fedaudit.reports.checks import MALFORMED, Check, agrees, check, shown, unchecked
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.outcome_words import words_checks
@@ -402,7 +402,7 @@ def _group_checks(found: AuditEvidence) -> Iterator[Check]:
             for section in found.report["fairness"]
             for text in _wrong_gaps(section, exact=exact)
         ]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+    except MALFORMED:
         wrong = ["the report lacks figures, or has them malformed"]
     yield check(
         "report.gaps",
@@ -443,13 +443,13 @@ AUDIT: tuple[_Audited, ...] = (
             statement=NO_GUARANTEE,
             reasons=dict.fromkeys(("label", "mechanism", "unit", "adjacency", "delta"), UNKNOWN),
         ),
-        lambda found: iter([agrees(found.report, "guarantee.kind", "none")]),
+        lambda found: [agrees(found.report, "guarantee.kind", "none")],
         lambda _: [NO_GUARANTEE],
     ),
     _Audited(
         "provenance",
         _provenance,
-        lambda found: iter([spec_hash_check(found.evidence, found.report)]),
+        lambda found: [spec_hash_check(found.evidence, found.report)],
         no_limits,
     ),
     _Audited("predictions", _predictions, _group_checks, _prediction_limits),

@@ -12,7 +12,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import leakage, summarise_leakage, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
-from fedaudit.reports.checks import Check, agrees, check, shown, unchecked, value_at
+from fedaudit.reports.checks import Check, agrees, check, failed, shown, unchecked, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.between_hypotheses import (
     BetweenHypotheses,
@@ -101,16 +101,7 @@ class Privacy(Part):
     reasons: Reasons
 
 
-_LEAKAGE = (
-    "leakage_median",
-    "leakage_max",
-    "leakage_quantiles",
-    "leakage_by_cluster",
-    "leakage_per_release",
-    "log_ratio_max",
-    "leakage_by_component",
-    "between_hypotheses",
-)
+_EPSILON = ("epsilon_max", "epsilon", "epsilon_planned", "records")
 _RECOMPUTED = (
     "leakage_median",
     "leakage_max",
@@ -119,6 +110,7 @@ _RECOMPUTED = (
     "leakage_by_component",
     "leakage_by_cluster",
 )
+_LEAKAGE = (*_RECOMPUTED, "log_ratio_max", "between_hypotheses")
 _NOT_BY_LAYER = "one noise covers the whole update; privacy.per_layer would give each layer its own"
 _NOT_BY_RECORD = "the mechanism protects clients; records have no budgets"
 
@@ -299,7 +291,7 @@ def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
         yield unchecked("report.figures", why)
         return
     if found.parameters is None:
-        yield check("ledger.inputs", False, good="", bad="the report gives no data.parameters")
+        yield failed("ledger.inputs", "the report gives no data.parameters")
         return
     cost_kind = mechanism_of(found.spec).cost_kind
     match cost_kind:
@@ -309,6 +301,14 @@ def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
             yield from _checks_against_ledger(found, found.spec, found.parameters)
         case _:
             assert_never(cost_kind)
+    others = _LEAKAGE if cost_kind == "epsilon" else _EPSILON
+    given = [name for name in others if value_at(found.report, "privacy", name) not in (None, [])]
+    yield check(
+        "report.kind_of_cost",
+        not given,
+        good="there are figures of this mechanism's kind of cost alone",
+        bad=f"this mechanism has no {', '.join(given)}, which the report gives",
+    )
     yield from _target_checks(found.report, found.spec, found.parameters)
 
 
@@ -341,8 +341,7 @@ def _checks_against_ledger(
     try:
         inputs = mechanism_of(spec).inputs(n=parameters, layers=stated_layers(spec, report))
     except ValueError as error:
-        bad = f"the report's layers are invalid: {error}"
-        yield check("ledger.inputs", False, good="", bad=bad)
+        yield failed("ledger.inputs", f"the report's layers are invalid: {error}")
         return
     yield check(
         "ledger.inputs",
@@ -371,7 +370,7 @@ def _checks_against_ledger(
                 hypotheses=spec.training.hypotheses,
             )
     except ValueError as error:
-        yield check("report.figures", False, good="", bad=f"no figure follows: {error}")
+        yield failed("report.figures", f"no figure follows: {error}")
         return
     most = int(totals.releases.max(initial=0))
     counted = {"participations_max": most, "refusals": totals.refusals, "withheld": totals.withheld}

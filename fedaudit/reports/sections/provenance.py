@@ -16,6 +16,7 @@ from fedaudit.reports.checks import (
     agrees,
     canonical_hash,
     check,
+    failed,
     numbered,
     shown,
     unchecked,
@@ -106,7 +107,7 @@ def signature_check(
     try:
         envelope = report_envelope(report)
     except (ValueError, RecursionError) as error:
-        return check(name, False, good="", bad=f"the report cannot be checked: {error}")
+        return failed(name, f"the report cannot be checked: {error}")
     if (
         envelope is None
         and not with_checkpoints
@@ -114,10 +115,10 @@ def signature_check(
     ):
         return unchecked(name, "the report is not signed")
     if envelope is None:
-        return check(name, False, good="", bad="the report was signed, and has no signature now")
+        return failed(name, "the report was signed, and has no signature now")
     key = keyring.get(envelope.key_id)
     if key is None:
-        return check(name, False, good="", bad=unknown_key("the report", envelope.key_id))
+        return failed(name, unknown_key("the report", envelope.key_id))
     return check(
         name,
         key.verifies(envelope.signature, envelope.message),
@@ -368,12 +369,17 @@ def _data_limits(material: ReportMaterial) -> list[str]:
     ]
 
 
-DATA = Section[ReportMaterial, RunEvidence](
-    "data",
-    _data,
-    "the data stay where they are; `training_clients` is checked with the privacy figures",
-    _data_limits,
-)
+def _data_checks(found: RunEvidence) -> Iterator[Check]:
+    """The data stay where they are; `training_clients` is checked with the privacy figures."""
+    if found.spec is not None:
+        source = found.spec.federation.source
+        yield agrees(found.report, "data.source", source, name="report.data.source")
+    data = found.report["data"]
+    others = data["clients"] - data["training_clients"]
+    yield agrees(found.report, "data.validation_clients", others)
+
+
+DATA = Section[ReportMaterial, RunEvidence]("data", _data, _data_checks, _data_limits)
 
 
 def _provenance(material: ReportMaterial) -> Provenance:
@@ -388,9 +394,14 @@ def _provenance(material: ReportMaterial) -> Provenance:
 
 
 RECORDED = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
+
+
+def _provenance_checks(found: RunEvidence) -> Iterator[Check]:
+    yield spec_hash_check(found.evidence, found.report)
+    if found.spec is not None:
+        yield agrees(found.report, "provenance.seed", found.spec.seed, name="report.seed")
+
+
 PROVENANCE = Section[ReportMaterial, RunEvidence](
-    "provenance",
-    _provenance,
-    lambda found: iter([spec_hash_check(found.evidence, found.report)]),
-    no_limits,
+    "provenance", _provenance, _provenance_checks, no_limits
 )

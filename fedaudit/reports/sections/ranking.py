@@ -89,6 +89,19 @@ def misplaced_threshold(utility: Mapping[str, Any], *, who: str) -> str | None:
     )
 
 
+def weighted_words(utility: Mapping[str, Any]) -> str:
+    """How good decisions are where the threshold makes one error worse than the other; '' where
+    none does. `utility` is that of a stored report."""
+    gain = utility.get("weighted_accuracy_over_baseline")
+    if gain is None:
+        return ""
+    times = (1 - utility["threshold"]) / utility["threshold"]
+    return (
+        f"By its threshold a missed outcome counts {times:.3g} times a false alarm: so counted, "
+        f"its decisions differ from the best constant by {gain:+.3g}."
+    )
+
+
 def another_threshold(*, field: str, outcome: str = "the outcome") -> str:
     """What to do about it: `field` is where a threshold is declared, `outcome` what is predicted
     above it. No number is proposed: one from the people who were held out would be judged by the

@@ -34,7 +34,13 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.table import Table
 from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl, StoppedBy
-from fedaudit.utility import NO_INTERVALS, ConstantComparison, judge_comparison, over_constant
+from fedaudit.utility import (
+    MIN_CLIENTS,
+    NO_INTERVALS,
+    ConstantComparison,
+    judge_comparison,
+    over_constant,
+)
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -504,6 +510,7 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
             "own choices."
         )
+    found += _missed_kinds(material)
     match result.stopped_by:
         case "rounds" | "patience" | "budget" | "audit":
             return found
@@ -515,6 +522,24 @@ def _utility_limits(material: ReportMaterial) -> list[str]:
             ]
         case _:
             assert_never(result.stopped_by)
+
+
+_MISSED = 0.025
+"""The chance at which an interval at 95 % misses on one side."""
+
+
+def _missed_kinds(material: ReportMaterial) -> Iterator[str]:
+    """What no interval of a gain can know."""
+    compared, fairness = material.result.against_constant, material.spec.fairness
+    clients = 0 if compared is None else len(compared.rows)
+    if fairness.intervals is None or fairness.noise is not None or clients < MIN_CLIENTS:
+        return
+    share = 100 * (1 - _MISSED ** (1 / clients))
+    yield (
+        f"Intervals of gains know clients like the {clients} that were scored. A kind of client "
+        f"that makes up {share:.2g} % of all is missing among these with a chance of "
+        f"{_MISSED:.1%}, a rarer one with a larger chance: how the model serves it shows nowhere."
+    )
 
 
 UTILITY = Section[ReportMaterial, RunEvidence](

@@ -8,16 +8,14 @@ longer than that of the updates. Then changes come first that cost no more, and 
 multiplier last, never beyond what still protects.
 """
 
-import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pydantic import Field
-
 from fedaudit.federations.split import validation_clients
+from fedaudit.judgement import OF_OUTCOME
 from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -27,9 +25,9 @@ from fedaudit.privacy.planning.cost_projection import (
     expected_update,
     noise_ratio,
 )
-from fedaudit.reports.sections.part import Part
 from fedaudit.reports.sections.ranking import another_threshold
-from fedaudit.reports.sections.utility import known_ending
+from fedaudit.reports.sections.utility import known_ending, why_not_useful
+from fedaudit.reports.verdict.spec_changes import Advice, spec_changes, with_changes
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted, parse_spec
@@ -60,49 +58,13 @@ _LATE = 0.9
 """Of the rounds: a best one after it says that training had not ended."""
 _LEARNT = 0.05
 """Of the constant's loss: a model that saves more has learnt something."""
-_MOST_HELD_OUT = 0.4
-"""Of the clients: half of them are hardly more."""
+_HALF, _MOST_HELD_OUT = 0.5, 0.4
+"""Of the clients or rows: half of them are hardly more than the second."""
 _LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
 """Times the clip: longer updates are no use. Where features are of order 1, as the expected length
 of an update assumes, or may be far smaller."""
 _PERHAPS = 0.3
 """Times DROWNED: noise that may be the cause where nothing else is."""
-
-
-class SpecChange(Part):
-    """One field of the spec, and what to set it to; null takes it away."""
-
-    pointer: str
-    value: Any
-
-
-class Advice(Part):
-    """What to do next."""
-
-    text: str
-    figure: str | None = None
-    """The figure of the report that the changes make better, as `SECTION/FIELD`."""
-    changes: list[SpecChange] = Field(default_factory=list)
-    """Empty where nothing in the spec helps, or something else is to be done."""
-
-
-def with_changes(spec: Mapping[str, Any], changes: Iterable[SpecChange]) -> dict[str, Any]:
-    """A spec, every default written out, after changes."""
-    found = copy.deepcopy(dict(spec))
-    for change in changes:
-        *way, last = change.pointer.removeprefix("/").split("/")
-        place = found
-        for step in way:
-            place = place[step]
-        place[last] = change.value
-    return found
-
-
-def _changes(values: Mapping[str, Any]) -> list[SpecChange]:
-    return [
-        SpecChange(pointer="/" + path.replace("__", "/"), value=value)
-        for path, value in values.items()
-    ]
 
 
 @dataclass(frozen=True)
@@ -115,7 +77,7 @@ class _Run:
     def changed(self, **changes: Any) -> "_Run | None":
         """With other values, by pointers whose slashes are two underscores; None where the spec
         would be refused."""
-        document = with_changes(self.spec.model_dump(mode="json"), _changes(changes))
+        document = with_changes(self.spec.model_dump(mode="json"), spec_changes(changes))
         try:
             return _Run(self.report, parse_spec(document))
         except InvalidInputError:
@@ -216,7 +178,8 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     if run.ratio >= DROWNED:
         return _against_noise(run)
     causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
-    causes.insert(0 if _has_learnt(run) else len(causes), _too_few)
+    at = 0 if _has_learnt(run) else len(causes)
+    causes[at:at] = [_by_outcome, _too_few]
     for cause in causes:
         if (found := cause(run)) is not None:
             return found
@@ -255,7 +218,7 @@ def _advice(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
     return Advice(
         text=text,
         figure="utility/validation_loss" if loss else "utility/accuracy_over_baseline",
-        changes=_changes(changes),
+        changes=spec_changes(changes),
     )
 
 
@@ -269,9 +232,11 @@ def _free(run: _Run, text: str, changes: Mapping[str, Any]) -> Advice:
     """Something of which noise is not the cause, with a run that costs no more than this one."""
     if not run.has_noise:
         return _advice(run, f"{text[0].upper()}{text[1:]}.", changes)
-    return _advice(
-        run, f"Noise is not the cause, {text}, which costs what this run cost, again.", changes
-    )
+    return _advice(run, f"Noise is not the cause, {text}{_again(run)}.", changes)
+
+
+def _again(run: _Run) -> str:
+    return ", which costs what this run cost, again" if run.has_noise else ""
 
 
 def _too_far(run: _Run) -> Advice | None:
@@ -285,7 +250,8 @@ def _too_far(run: _Run) -> Advice | None:
     return Advice(
         text=f"All rounds together go {_about(run.reach)}, and {source.target} is far larger: "
         "register the table with a number that divides it to about 1, by what is publicly known of "
-        f"its size, as `federation.scale: {{{source.target}: ...}}`."
+        f"its size, as `federation.scale: {{{source.target}: ...}}`; or its logarithm, where few "
+        "values are far above the others."
     )
 
 
@@ -344,8 +310,7 @@ def _more_rounds(run: _Run, why: str) -> Advice | None:
         said, after = f"{said} and a noise_multiplier of {noise}", run.changed(**changes)
     if after is None or after.ratio >= _PERHAPS * DROWNED:
         return None
-    again = ", which costs what this run cost, again" if run.has_noise else ""
-    return _advice(run, f"{why[0].upper()}{why[1:]}: train with {said}{again}.", changes)
+    return _advice(run, f"{why[0].upper()}{why[1:]}: train with {said}{_again(run)}.", changes)
 
 
 def _worse_than_constant(run: _Run) -> Advice | None:
@@ -387,47 +352,69 @@ def _has_learnt(run: _Run) -> bool:
     return bool(run.reach >= _REACH and gain > _LEARNT * loss)
 
 
-def _too_few(run: _Run) -> Advice | None:
-    """Where the model seems better, and too few clients were held out to show it."""
-    utility, training = run.utility, run.spec.training
-    share = run.spec.federation.validation_fraction
-    clients, held_out = (run.report["data"][f"{name}clients"] for name in ("", "validation_"))
-    if utility["degenerate"] is not None or not (utility.get("accuracy_over_baseline") or 0) > 0:
+def _by_outcome(run: _Run) -> Advice | None:
+    """Where the model is better than a constant, and not in what groups are compared by."""
+    if OF_OUTCOME not in (why_not_useful(run.report) or ""):
         return None
-    if run.spec.federation.holds_out_rows:
-        return Advice(
-            text="The model seems better than a constant, and too few rows are held out to show "
-            "it: hold out a larger share, or use data with more rows."
-        )
-    if share > _MOST_HELD_OUT or clients < 2 * MIN_CLIENTS:
-        rows = {"federation__validation_unit": "record"}
-        return Advice(
-            text=f"The model seems better than a constant, and {held_out} held-out clients are too "
-            "few, or too different, to show it: hold out rows of every client "
-            "(`federation.validation_unit: record`), or use data of more clients; no setting of "
-            "training helps.",
-            changes=_changes(rows) if run.changed(**rows) else [],
-        )
-    text = (
-        "the model seems better than a constant: hold out half of the clients in place of "
-        f"{held_out}, to show it"
+    source = run.spec.federation
+    target = source.target if isinstance(source, Table) else "the target"
+    return Advice(
+        text=f"The model predicts {target} better than a constant, and is not shown to predict "
+        "better whether it is favourable: if more values of it are, name them in "
+        "`fairness.favourable`; otherwise other features or more clients are needed."
     )
-    changes: dict[str, Any] = {"federation__validation_fraction": 0.5}
-    left, cohort = clients - validation_clients(clients, validation_fraction=0.5), training.cohort
-    if isinstance(cohort, FixedCohort) and cohort.clients > left:
-        changes["training__cohort__clients"] = left
-    found = _free(run, text, changes)
-    return found.model_copy(update={"figure": "utility/accuracy_over_baseline_interval"})
+
+
+def _seeming_gain(run: _Run) -> tuple[float, float | None]:
+    """By how much the model seems better and is not shown to be, otherwise 0; and how many times as
+    many held-out rows would show it, where that is known."""
+    utility = run.utility
+    weighted = utility.get("weighted_accuracy_over_baseline")
+    gain = utility.get("accuracy_over_baseline") if weighted is None else weighted
+    interval = utility.get("accuracy_over_baseline_interval") if weighted is None else None
+    low = 0.0 if interval is None else interval["low"]
+    if utility["degenerate"] is not None or gain is None or gain <= 0 or low > 0:
+        return 0.0, None
+    # An interval is about as long as one over the root of the rows.
+    return gain, None if interval is None else (1 - low / gain) ** 2
+
+
+def _too_few(run: _Run) -> Advice | None:
+    """Where the model seems better, and other held-out clients or rows may show it."""
+    share, cohort = run.spec.federation.validation_fraction, run.spec.training.cohort
+    clients, held_out = (run.report["data"][f"{name}clients"] for name in ("", "validation_"))
+    gain, times = _seeming_gain(run)
+    if not gain:
+        return None
+    changes: dict[str, Any] = {"federation__validation_fraction": _HALF}
+    if run.spec.federation.holds_out_rows:
+        if share > _MOST_HELD_OUT or (times or 1.0) * share > _HALF:
+            return None
+        said = f"half of the rows of each client in place of {share:.0%}"
+    elif share > _MOST_HELD_OUT or clients < 2 * MIN_CLIENTS:
+        said = "rows of every client (`federation.validation_unit: record`)"
+        changes = {"federation__validation_unit": "record"}
+    else:
+        said = f"half of the clients in place of {held_out}"
+        left = clients - validation_clients(clients, validation_fraction=_HALF)
+        if isinstance(cohort, FixedCohort) and cohort.clients > left:
+            changes["training__cohort__clients"] = left
+    if run.changed(**changes) is None:
+        return None
+    text = f"The model seems better than a constant: hold out {said}, to show it{_again(run)}."
+    figure = "utility/accuracy_over_baseline_interval" if times is not None else None
+    return Advice(text=text, figure=figure, changes=spec_changes(changes))
 
 
 def _no_setting(run: _Run) -> Advice:
-    why = (
-        "Noise is not the cause, and training has ended" if run.has_noise else "Training has ended"
-    )
+    short = "Noise is short beside the updates, and training" if run.has_noise else "Training"
+    _, times = _seeming_gain(run)
+    more = "" if times is None else f"about {_about(times)} times as many held-out rows, "
+    scaled = getattr(run.spec.federation, "standardise", None) is not None
+    scale = "" if scaled else "features of one scale (by public constants in `federation.scale`), "
     return Advice(
-        text=f"{why}: longer training would not make the model useful. Other features, features "
-        "of one scale (by public constants in `federation.scale`), another model or more clients "
-        "are needed."
+        text=f"{short} has ended: longer training would not make the model useful. Other features, "
+        f"{scale}another model, {more}or more clients are needed."
     )
 
 

@@ -18,7 +18,7 @@ from fedaudit.reports.gates.gate_evidence import attack_evidence, without_waiver
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away, is_in_force
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
-from fedaudit.reports.sections.ranking import misplaced_threshold
+from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import (
     SENTENCES,
     chosen_by_losses,
@@ -280,10 +280,13 @@ def is_known_useful(report: Mapping[str, Any]) -> bool:
 
 
 def judged_by_guarantee(report: Mapping[str, Any]) -> bool:
-    """Whether a gate that passed is on a figure which rests on the guarantee: where that is not
-    proven, the gate allows it."""
+    """Whether a gate that passed bounds a figure from above which rests on the guarantee: where
+    that is not proven, the gate allows it. To cost at least so much is no requirement."""
     resting = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
-    return any(one["outcome"] == "pass" and one["figure"] in resting for one in report["gates"])
+    return any(
+        one["outcome"] == "pass" and one["op"] == "le" and one["figure"] in resting
+        for one in report["gates"]
+    )
 
 
 def _gates(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
@@ -325,12 +328,8 @@ def _beside_constant(report: Mapping[str, Any]) -> list[str]:
             f"Always predicting the most frequent class has an accuracy of "
             f"{utility['baseline_accuracy']:.4g}."
         )
-        if (gain := utility.get("weighted_accuracy_over_baseline")) is not None:
-            times = (1 - utility["threshold"]) / utility["threshold"]
-            found.append(
-                f"By its threshold a missed outcome counts {times:.3g} times a false alarm: so "
-                f"counted, its decisions differ from the best constant by {gain:+.3g}."
-            )
+        if weighted := weighted_words(utility):
+            found.append(weighted)
     elif utility.get("baseline_loss") is not None:
         found.append(
             "Always predicting the same number, the best there is, has a loss of "
@@ -393,6 +392,8 @@ def _of_sweep(report: Mapping[str, Any]) -> list[str]:
         delta = min(one["delta"] for one in sweep["epsilon"] if one["observer"] != REPORT)
         value = at_most(sweep["sweep_epsilon_max"], digits=4)
         figure = f"an epsilon of {value} at delta = {delta:g}"
+        if report["spec"]["training"]["stopping"]["patience"] is not None:
+            figure += ", of rounds that were played: where losses end a cell, more is proven"
     elif sweep["sweep_log_ratio_max"] is not None:
         figure = f"a theorem's sum of {at_most(sweep['sweep_log_ratio_max'], digits=4)}"
     elif sweep["sweep_leakage"] is not None:

@@ -13,8 +13,6 @@ from fedaudit.reports.sections.ranking import misplaced_threshold
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
     PROPOSAL,
-    Advice,
-    SpecChange,
     better_model,
     better_threshold,
     longer_training,
@@ -31,6 +29,7 @@ from fedaudit.reports.verdict.release import (
     report_level,
     sends_nothing,
 )
+from fedaudit.reports.verdict.spec_changes import Advice, SpecChange
 from fedaudit.reports.verdict.worst_off import by_unevenness, fairness_part
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
@@ -138,12 +137,15 @@ def _suggestions(report: Mapping[str, Any]) -> Iterator[Advice]:
 def _of_the_model(report: Mapping[str, Any]) -> Iterator[Advice]:
     utility = report["utility"]
     trained = (utility.get("loss_under_baseline") or 0) >= 0
-    if trained and misplaced_threshold(utility, who="the model") is not None:
+    ranks = trained and misplaced_threshold(utility, who="the model") is not None
+    if ranks:
         yield better_threshold(report)
     if "degenerate" in utility and not sends_nothing(report):
         useless = utility["degenerate"] is not False or utility.get("improved") is False
         if useless or known_ending(utility["stopped_by"]) == "diverged":
-            yield better_model(report)
+            better = better_model(report)
+            if better.changes or not ranks:
+                yield better
         elif not report["guarantee"]["in_force"] and (longer := longer_training(report)):
             yield longer
     if utility.get("too_good"):
@@ -194,16 +196,18 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(text="Choose a delta far below one in as many clients or records as train.")
     useless = report["utility"].get("degenerate", False) is not False
     if not guarantee["in_force"] and not none and not useless and not list(_of_groups(report)):
+        gates = "" if report["gates"] else "set gates for what the model must meet, and "
         yield Advice(
-            text="If these figures will do, train the model for release with `noise: release`: "
-            "noise is then secret, the guarantee in force, and budgets count it.",
+            text=f"If these figures will do, {gates}train the model for release with "
+            "`noise: release`: noise is then secret, the guarantee in force, and budgets count it.",
             changes=[SpecChange(pointer="/privacy/noise", value="release")],
         )
 
 
 def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
     if report["gate_outcome"] is None:
-        yield "Set gates for what the model must meet, so that the next run is judged by them."
+        if report["guarantee"]["in_force"]:
+            yield "Set gates for what the model must meet, so that the next run is judged by them."
     elif not judged_by_guarantee(report):
         yield "Set a gate on its privacy too, so that the next run is judged by it."
     elif not is_known_useful(report):

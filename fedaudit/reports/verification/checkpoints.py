@@ -1,5 +1,5 @@
 """Whether signed statements are right, and agree with ledger and report: checkpoints, sign-offs,
-later attacks, and made-up names after an erasure."""
+later attacks, claims, and made-up names after an erasure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.encoding import salt_hash
 from fedaudit.ledger.statements import (
     DATABASE,
@@ -22,16 +23,21 @@ from fedaudit.ledger.statements import (
 )
 from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_evidence
 from fedaudit.reports.checks import (
+    MALFORMED,
     Check,
     canonical_hash,
     check,
+    failed,
     numbered,
+    passed,
     same,
     unchecked,
     unknown_key,
     value_at,
 )
+from fedaudit.reports.claims import following, subjects_of, types_of
 from fedaudit.reports.later import LaterStatement, judged_later
+from fedaudit.reports.report import report_hash
 from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.reports.verification.declared_checks import is_declared
 
@@ -246,7 +252,7 @@ def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[li
         sections = [attack for one, _ in later.items[:known] for attack in one.attacks]
         try:
             yield list(concerns_of(judged_later(report, sections)))
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except MALFORMED:
             return
 
 
@@ -383,12 +389,10 @@ def _salt(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
 def _absent(evidence: Evidence) -> Check:
     if value_at(evidence.report, "integrity", "signature") is None:
         return unchecked("checkpoints.signatures", NO_CHECKPOINT)
-    return check(
+    return failed(
         "checkpoints.signatures",
-        False,
-        good="",
-        bad="the report was signed together with a checkpoint, and there is none: "
-        "the checkpoints were deleted",
+        "the report was signed together with a checkpoint, and there is none: the checkpoints "
+        "were deleted",
     )
 
 
@@ -410,20 +414,14 @@ def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
     for checkpoint in sorted(found.items, key=lambda one: one.entries):
         head = audit.heads.get(checkpoint.entries)
         if head is not None and head.hex() != checkpoint.chain_head:
-            return check(
+            return failed(
                 "checkpoints.chain",
-                False,
-                good="",
-                bad=f"at entry {checkpoint.entries} (round {checkpoint.last_round}) the chain is "
-                f"not the signed one: something was changed after entry {before}",
+                f"at entry {checkpoint.entries} (round {checkpoint.last_round}) the chain is not "
+                f"the signed one: something was changed after entry {before}",
             )
         before = checkpoint.entries if head is not None else before
-    return check(
-        "checkpoints.chain",
-        True,
-        good=f"the chain passes through every checkpoint up to entry {before}",
-        bad="",
-    )
+    passes = f"the chain passes through every checkpoint up to entry {before}"
+    return passed("checkpoints.chain", passes)
 
 
 def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
@@ -492,3 +490,64 @@ def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:
         good="the report is there" if succeeded else "the run left no report, as signed",
         bad=bad,
     )
+
+
+ReadClaims = Signed[dict[str, Any]]
+
+
+def read_claims(evidence: Evidence) -> ReadClaims:
+    """The statements in these bundles, as far as they can be read."""
+    return ReadClaims.read(evidence.claims, claim_of, what="claim {}", opened=claim_envelope)
+
+
+def claim_checks(evidence: Evidence, found: ReadClaims, keyring: Keyring) -> Iterator[Check]:
+    """The checks, in the order in which they are reported; none where the report names no key of
+    claims and there are none. The report's signature vouches for that key."""
+    report = evidence.report
+    key_id = value_at(report, "integrity", "claims_key_id")
+    if report is None or (key_id is None and not evidence.claims):
+        return
+    yield found.signatures(keyring, "claims", "claims", _name)
+    wrong = sorted(found.signers - {key_id})
+    yield check(
+        "claims.key",
+        not wrong,
+        good="all were signed with the key that the report names",
+        bad=f"the report does not name the key {', '.join(wrong[:_SHOWN])}",
+    )
+    try:
+        expected, said = types_of(report), following(report)
+        subjects = subjects_of(report, report_hash(report)) if found.items else {}
+    except MALFORMED:
+        yield failed("claims.report", "the report lacks what it claims")
+        return
+    types = [str(one.get("predicateType")) for one in found.items]
+    missing = [kind for kind in expected if kind not in types]
+    yield check(
+        "claims.present",
+        types == expected,
+        good="they are all that are made of such a report",
+        bad=f"missing: {', '.join(missing)}" if missing else "one is there twice, or was moved",
+    )
+    altered = [
+        _name(one)
+        for one, kind in zip(found.items, types, strict=True)
+        if not _follows(one, subjects.get(kind), said.get(kind))
+    ]
+    yield check(
+        "claims.report",
+        not altered,
+        good="each is about this report, and says what follows from it",
+        bad=f"does not follow from this report: {'; '.join(altered[:_SHOWN])}",
+    )
+
+
+def _follows(claim: Mapping[str, Any], subject: object, predicate: object) -> bool:
+    """`predicate`: None of a claim that says more than follows from the report alone."""
+    if claim.get("subject") != subject:
+        return False
+    return predicate is None or same(claim.get("predicate"), predicate)
+
+
+def _name(claim: Mapping[str, Any]) -> str:
+    return f"the claim {str(claim.get('predicateType'))[:80]}"

@@ -11,14 +11,13 @@ from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.declared import ChargedEntries
 from fedaudit.ledger.rows import LedgerEntry
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
-from fedaudit.reports.checks import Check, answer_check, check, unchecked
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, check, failed, unchecked
 from fedaudit.reports.declared.declared_report import DECLARED, declared_answer
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence
 from fedaudit.reports.sections.part import section_checks
 from fedaudit.spec.declared_ledgers import LedgerTerms
 
 _DIGITS = 1e-9
-_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, IndexError)
 _MAX_CHARGES = 10_000
 """Distinct events that are composed anew."""
 
@@ -56,7 +55,7 @@ class DeclaredEntries:
                 return
             if not self._agrees(entry, entry.epsilons, self._terms):
                 self._wrong.add(place)
-        except _MALFORMED:
+        except MALFORMED:
             self._foreign.add(place)
 
     def _agrees(self, entry: LedgerEntry, said: Floats, terms: LedgerTerms) -> bool:
@@ -68,7 +67,7 @@ class DeclaredEntries:
     def checks(self, evidence: Evidence, audit: LedgerAudit) -> Iterator[Check]:
         """The findings in entries and report, once all entries were read."""
         if self._terms is None:
-            yield check("ledger.terms", False, good="", bad="the ledger's terms cannot be read")
+            yield failed("ledger.terms", "the ledger's terms cannot be read")
             return
         yield check(
             "ledger.inputs",

@@ -4,12 +4,23 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedaudit.ledger.bundle import Evidence, Fault, NotABundleError, read_keys
 from fedaudit.ledger.statements import Keyring, PublicKey, SignOff
-from fedaudit.reports.checks import Check, answer_check, canonical_hash, check, unchecked, value_at
+from fedaudit.reports.checks import (
+    MALFORMED,
+    Check,
+    answer_check,
+    canonical_hash,
+    check,
+    failed,
+    passed,
+    unchecked,
+    value_at,
+)
 from fedaudit.reports.dossier.dossier import (
     DOCUMENT,
     KEYS_FILE,
@@ -22,11 +33,16 @@ from fedaudit.reports.dossier.dossier import (
     dossier_files,
 )
 from fedaudit.reports.later import LaterStatement
-from fedaudit.reports.report import check_gates
+from fedaudit.reports.report import gate_checks
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.checkpoints import later_checks, read_chained, sign_off_checks
-from fedaudit.reports.verification.verification import Verification, leaked_keys, verdict_of
+from fedaudit.reports.verification.verification import (
+    Verification,
+    concluded,
+    faulty_parts,
+    report_signer,
+)
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
@@ -76,33 +92,23 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     sign_offs = read_chained(evidence.sign_offs, SignOff)
     later = read_chained(evidence.later_attacks, LaterStatement)
     checks = [
+        *faulty_parts(evidence),
         *_report_checks(evidence, keyring),
         *_bound(document, parsed, files),
         *_made_anew(document, evidence, files),
         *sign_off_checks(evidence, sign_offs, keyring, later=later),
         *later_checks(evidence, later, keyring),
     ]
-    key_id = value_at(report, "integrity", "key_id")
-    signers = [key_id if isinstance(key_id, str) else None, *sign_offs.signers, *later.signers]
-    checks += leaked_keys(evidence, signers)
-    believed = all(one is not None and keyring.trusts(one) for one in signers)
-    return Verification(
-        experiment_id=evidence.experiment_id,
-        verdict=verdict_of(checks, believed=believed),
-        checks=checks,
-        signers=sorted({one for one in signers if one is not None}),
-        subject="dossier",
-        beyond=_NOT_COMPARED,
-    )
+    signers = [report_signer(evidence), *sign_offs.signers, *later.signers]
+    found = concluded(evidence, checks, keyring, signers=signers)
+    return replace(found, subject="dossier", beyond=_NOT_COMPARED)
 
 
 def _report_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     report = evidence.report or {}
-    for fault in evidence.faults:
-        yield check(fault.part, False, good="", bad=f"{fault.part} {fault.message}")
     yield signature_check(report, keyring, with_checkpoints=False)
     with suppress(InvalidInputError):
-        yield check_gates(parse_admitted(evidence.spec), report)
+        yield from gate_checks(parse_admitted(evidence.spec).gates, report)
     yield answer_check(report, answer_of)
 
 
@@ -129,9 +135,8 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
     """Whether the dossier is what the evidence gives, and in the same words."""
     try:
         again = dossier_files(evidence, printed=None)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        bad = "report, sign-offs or later attacks cannot be read"
-        yield check("dossier.follows", False, good="", bad=bad)
+    except MALFORMED:
+        yield failed("dossier.follows", "report, sign-offs or later attacks cannot be read")
         return
     made = json.loads(again[DOCUMENT])
     unlike = (path for path in _FOLLOWING if value_at(document, *path) != value_at(made, *path))
@@ -144,7 +149,7 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
     )
     for name, file in (("dossier.words", DOCUMENT), ("dossier.page", PAGE)):
         if files.get(file) == again[file]:
-            yield check(name, True, good=f"{file} is what is made of the evidence here", bad="")
+            yield passed(name, f"{file} is what is made of the evidence here")
         else:
             # Another build words and draws alike evidence otherwise, which is no alteration.
             how = f"{file} is not what is made of the evidence here: another build of fedaudit "

@@ -18,7 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Obse
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.reports.checks import Check, check, shown, unchecked
+from fedaudit.reports.checks import MALFORMED, Check, failed, passed, shown, unchecked
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
@@ -28,15 +28,6 @@ _DIGITS = 1e-9
 """Relative; both sides are sums and minima of the same few numbers."""
 _DIGITS_OF_PLD = 1e-6
 """Relative: transforms in another library or on another machine may round differently."""
-_NO_EPSILONS = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    ArithmeticError,
-    RecursionError,
-)
 _MAX_POPULATION = 10**9
 _MAX_EVENT_LENGTH = 1 << 18
 _REPEATS = 1000
@@ -74,7 +65,7 @@ class EntryEpsilons:
         try:
             with np.errstate(all="ignore"):
                 found = self._anew(entries)
-        except (_UncheckedError, *_NO_EPSILONS) as error:
+        except (_UncheckedError, *MALFORMED) as error:
             if len(entries) > 1:
                 self.entries -= len(entries)
                 for entry in entries.entries():
@@ -91,16 +82,14 @@ class EntryEpsilons:
     def checks(self) -> Iterator[Check]:
         """The findings once all entries were read; empty where no entry has an epsilon."""
         if self.wrong.count:
-            yield check(NAME, False, good="", bad=f"not equal to what was recomputed: {self.wrong}")
+            yield failed(NAME, f"not equal to what was recomputed: {self.wrong}")
         elif self._skipped is not None:
             yield unchecked(NAME, self._skipped)
         elif self.entries:
-            yield check(
-                NAME, True, good="every entry's epsilons are equal to what was recomputed", bad=""
-            )
+            yield passed(NAME, "every entry's epsilons are equal to what was recomputed")
 
     def _anew(self, entries: EntryColumns) -> Floats:
-        """[charged]. Raises one of `_NO_EPSILONS` where that of some entry does not follow."""
+        """[charged]. Raises one of `MALFORMED` where that of some entry does not follow."""
         plan = self._plan_of(entries.inputs)
         if entries.subject_kind != plan.subject_kind or (entries.releases < 0).any():
             raise ValueError("another kind of subject, or a count below 0")

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, shares
-from fedaudit.networks.rounded_products import vector_norms
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch, shares, vector_norms
 from fedaudit.privacy.noise.gaussian import grid_spacing, noised, unit_gaussian
 from fedaudit.privacy.records.record_use import sampled_rows, tossed_coins
 from fedaudit.randomness import Source

@@ -23,8 +23,9 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
 from fedaudit.training.base.record_steps import server_moves
-from fedaudit.training.base.records import spending_of
-from fedaudit.training.base.rounds import Progress, RoundColumns
+from fedaudit.training.base.records import RecordTable, spending_of
+from fedaudit.training.base.rounds import FinalResult, Progress, RoundColumns, RunEnd
+from fedaudit.training.base.scored_rows import row_figures
 from fedaudit.training.stacked.server import separation
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures, joined_figures
@@ -66,8 +67,24 @@ class CellState:
     def decode(cls, checkpoint: bytes) -> "CellState":
         """The state in a checkpoint."""
         found = unpacked(checkpoint)
+        if "theta" in found:
+            found = _of_one_model(found)
         found.setdefault("best_hypotheses", found["hypotheses"].copy())
         return cls(**found)
+
+
+def _of_one_model(stored: dict[str, Any]) -> dict[str, Any]:
+    """The state as earlier versions stored it of a run whose records have budgets."""
+    taken, lost = stored.pop("participations"), stored.pop("lost")
+    return {
+        "hypotheses": stored.pop("theta")[None],
+        "best_hypotheses": stored.pop("best_theta")[None],
+        "best_sizes": np.zeros(1, dtype=np.int64),
+        "collapsed_rounds": 0,
+        "releases": taken,
+        "budget_uses": np.full_like(taken, stored["round"] + lost),
+        **stored,
+    }
 
 
 def packed(values: Mapping[str, Any]) -> bytes:
@@ -405,3 +422,38 @@ class StackState:
             self.best_hypotheses[cells[rows]] = best.hypotheses[rows].cpu().numpy()
             if best.sent is not None:
                 self.best_sizes[cells[rows]] = best.sizes[rows].cpu().numpy()
+
+
+def final_result(
+    cell: Cell,
+    state: CellState,
+    figures: Figures,
+    *,
+    end: RunEnd,
+    start_loss: float,
+    by_client: bool,
+    single_row_clients: int = 0,
+    records: RecordTable | None = None,
+) -> FinalResult:
+    """The result of a cell at its best hypotheses, from their figures client by client.
+
+    Arguments as the fields of `FinalResult`; `by_client` as in `row_figures`. Raises RuntimeError
+    for figures of all clients together.
+    """
+    if figures.final is None:
+        raise RuntimeError("the last evaluation is made client by client")
+    return FinalResult(
+        stopped_by=end,
+        rounds=state.round,
+        best_round=state.best_round,
+        hypotheses=state.best_hypotheses.copy(),
+        selection_loss=float(figures.selection_loss[0]),
+        validation_loss=float(figures.validation_loss[0]),
+        accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
+        fairness={name: count[0] for name, count in figures.counts.items()},
+        single_row_clients=single_row_clients,
+        collapsed_rounds=state.collapsed_rounds,
+        start_loss=start_loss,
+        **vars(row_figures(cell, figures.final, cell.validation_rows.place, by_client=by_client)),
+        records=records,
+    )

@@ -12,7 +12,6 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from infrastructure.queue import Queue
-from models.tables.accounts import OutboxMessage
 from models.tables.experiments import Event, Experiment, Unit
 from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
@@ -63,10 +62,8 @@ def test_the_queue_is_told_after_the_answer(api: Api, tmp_path: Path) -> None:
     api.submit()
     assert len(list((tmp_path / "queue").glob("*.fedaudit.auto.msg"))) == 1
     with api.database.read() as session:
-        message = session.scalars(select(OutboxMessage)).one()
         unit = session.scalars(select(Unit)).one()
-    assert message.published_at is not None
-    assert message.payload == {"unit_id": unit.id, "device": "auto"}
+    assert unit.published_at is not None
 
 
 def test_a_broker_that_is_away_loses_nothing(sqlite_url: str, tmp_path: Path) -> None:
@@ -75,9 +72,8 @@ def test_a_broker_that_is_away_loses_nothing(sqlite_url: str, tmp_path: Path) ->
     with running_api(settings) as api:
         assert api.submit()["status"] == "queued"
         with api.database.read() as session:
-            message = session.scalars(select(OutboxMessage)).one()
-    assert message.topic == "unit"
-    assert message.published_at is None
+            unit = session.scalars(select(Unit)).one()
+    assert (unit.state, unit.published_at) == ("waiting", None)
 
 
 def test_validation_alone_stores_nothing(api: Api) -> None:

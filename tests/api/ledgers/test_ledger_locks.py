@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+import api.routers.ledger_rounds as reservation
 import api.services.ledgers.round_posting as posting
-import api.services.ledgers.round_reservation as reservation
 from fedaudit.privacy.declared import histories
 from tests.api.ledgers.trainings import (
     CENTRAL,

@@ -181,10 +181,14 @@ def test_the_answer_is_never_to_release_and_follows_from_the_figures(
     with opened_bundle(path) as evidence:
         assert verify(evidence, trusted=[KEY.public]).verdict == VALID
     with opened_bundle(path) as evidence:
-        altered = {**(evidence.report or {}), "answer": {"outcome": "release", "reasons": []}}
-        forged = replace(evidence, report=sign_report(altered, KEY))
+        true = evidence.report or {}
+        proven = {**true["guarantee"], "label": "formal", "in_force": True}
+        altered = {"answer": {"outcome": "release", "reasons": []}, "guarantee": proven}
+        forged = replace(evidence, report=sign_report({**true, **altered}, KEY))
         found = verify(forged, trusted=[KEY.public])
-    assert [one.name for one in found.checks if one.outcome == "fail"] == ["report.answer"]
+    assert {one.name for one in found.checks if one.outcome == "fail"} == {
+        *("report.answer", "report.guarantee.label", "report.guarantee.in_force")
+    }
 
 
 def test_gates_take_a_trainers_word_only_where_they_say_so(api: Api) -> None:

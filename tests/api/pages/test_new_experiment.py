@@ -71,6 +71,13 @@ def test_a_bound_is_said_in_words_and_one_that_excludes_nothing_is_no_success(ap
         found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
         assert colour in [tone for tone, said in found if words in said]
         assert f'class="badge {badge}"' in answer.text
+    # With a delta of one in three training clients no bound says anything of one of them.
+    local = {"mechanism": "gaussian-local", "noise_multiplier": 60, "clip": 1.0, "delta": 0.4}
+    asked = {**spec(training={"hypotheses": 1}), "privacy": {**local, "noise": "release"}}
+    answer = visitor.post(NEW, document(asked))
+    found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
+    said = [tone for tone, said in found if "to be handed over whole" in said]
+    assert said == ["notice-warn"] * 2
     # Without a clip the figure holds within a radius that anyone may choose, and is no measure.
     tiny = {"/privacy/radius": "0.001", "/privacy/noise": "release"}
     answer = visitor.post(NEW, typed(**tiny))

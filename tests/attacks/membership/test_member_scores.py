@@ -8,7 +8,7 @@ import torch
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from fedaudit.attacks.membership.member_scores import (
+from fedaudit.attacks.membership.membership_attack import (
     RowObserver,
     ShadowObservations,
     likelihood_ratios,

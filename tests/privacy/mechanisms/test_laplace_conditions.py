@@ -92,11 +92,9 @@ def test_limits_of_several_hypotheses() -> None:
 
 
 OF_OTHER_THINGS = {
-    "attacks/membership/member_scores.py": "which trainer has the hypotheses of a shadow run",
     "attacks/canaries/canary_pool.py": "who can be a canary",
     "attacks/replay/accounting_replay.py": "who is charged, and how often",
     "attacks/replay/neighbours.py": "whether a client or a record is another, and what is examined",
-    "attacks/replay/watched_run.py": "which of a run's steps are looked at",
     "reports/declared/declared_sections.py": "terms of a training elsewhere",
     "reports/verdict/release.py": "that a server is trusted",
     "reports/verification/declared_checks.py": "terms of a training elsewhere",

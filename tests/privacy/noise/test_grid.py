@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from fedaudit.privacy.count_release import IntegerDraws, drawn_integers
 from fedaudit.privacy.noise.adaptive_clipping import FINEST, rounded, spacing_of
-from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.privacy.noise.gaussian import LocalGaussian, grid_spacing, round_to_grid
 from fedaudit.privacy.noise.laplace import Sanitiser
 from fedaudit.randomness import CounterSource, EntropySource, Purpose

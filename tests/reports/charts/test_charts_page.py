@@ -205,3 +205,9 @@ def test_the_gap_is_a_bracket_in_words_and_a_constant_lies_on_the_axis(material)
     ticks = [float(one) for one in texts(quality.drawing) if re.fullmatch(r"[\d.]+", one)]
     assert max(ticks) >= 7.5
     assert "How sure the gain is, is not known." in quality.caption
+    # Accuracy says little of decisions whose threshold makes one error worse than the other.
+    document["utility"] |= {"weighted_accuracy_over_baseline": 0.12, "threshold": 0.2}
+    document["utility"] |= {"balanced_accuracy": 0.64}
+    quality = answer_pictures(document)[2]
+    assert "balanced accuracy, more is better" in texts(quality.drawing)
+    assert "counts 4 times a false alarm: so counted, its decisions differ" in quality.caption

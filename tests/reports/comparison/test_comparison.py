@@ -355,6 +355,14 @@ def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):
     assert best_of(compare([dear, cheap, variant(known["nothing"], "none")]), "leakage_max") == [
         "cheap"
     ]
+    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
+    attack = {"kind": "canaries", "status": "done", "reason": None, "alarm": alarm}
+    contradicted = {**cheap, "attacks": [{**attack, "statement": "found", "capabilities": []}]}
+    found = compare([dear, contradicted])
+    assert best_of(found, "leakage_max") == []
+    assert "alarm" in codes(found)
+    assert [one.front for one in found.fronts] == [["dear"]]
+    assert "raised an alarm" in found.without_front[0].reason
     wider = copy.deepcopy(cheap)
     wider["spec"]["privacy"]["radius"] = 20
     assert best_of(compare([dear, wider]), "leakage_max") == []

@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.number_text import plain
+from fedaudit.number_text import at_most, plain
 from fedaudit.publishing.publication import report_facts
+from fedaudit.reports.claims import ML_BOM, claims_of
 from fedaudit.reports.figures import parsed
 from fedaudit.reports.readings.readings import (
     READINGS,
@@ -300,13 +301,66 @@ def test_an_epsilon_with_a_delta_is_approximate_dp(material):
     document = gaussian(material)
     deployment = registry(document)["deployment"]
     assert deployment["dp_variant"]["variant_name"] == "Approximate DP"
-    assert deployment["privacy_loss"]["privacy_parameters"] == {
-        "epsilon": document["privacy"]["epsilon_max"],
-        "delta": 1e-3,
-    }
+    # Losses ended the run early.
+    planned = document["privacy"]["epsilon_planned"]
+    assert planned > document["privacy"]["epsilon_max"]
+    assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": planned, "delta": 1e-3}
+    for text in (
+        deployment["privacy_loss"]["privacy_parameters_details"],
+        _statements(nist_800_226(document), TOPICS[0])[
+            "How large is the privacy loss: which parameters, with which values?"
+        ][1],
+        model_card(document),
+    ):
+        assert f"the epsilon of all planned rounds, {at_most(planned)}." in text
     assert deployment["privacy_loss"]["privacy_unit_details"] == "zero-out (add-or-remove-one)"
     assert "accountant rdp" in deployment["accounting"]["composition"]
     assert "trusted" in deployment["deployment_model"]["model_name_details"]
+
+
+def test_the_record_says_which_rounds_models_are_kept(material):
+    document = gaussian(material)
+    document["spec"]["federation"]["validation_unit"] = "record"
+    free = copy.deepcopy(document)
+    free["guarantee"]["kind"] = "none"
+    kept = "The models of the last round are kept"
+    for read, is_last in ((document, True), (free, False)):
+        accounting = registry(read)["deployment"]["accounting"]
+        assert (kept in accounting["post_processing"]) == is_last
+
+
+def _with(document, **parts):
+    """A report with other fields in some of its parts."""
+    return {**document, **{name: {**document[name], **part} for name, part in parts.items()}}
+
+
+def test_what_speaks_against_a_proof_is_in_every_reading_that_states_it(material):
+    document = gaussian(material)
+    alarm = {"claim": "an epsilon of 1", "evidence": "an epsilon of 3", "significance": 0.01}
+    attack = {"kind": "canaries", "status": "done", "statement": "Found.", "alarm": alarm}
+    conditions = {"epsilon_max": "it counts what this run adds"}
+    asked = "Does the guarantee hold for the model of this run?"
+    for doubted, words in (
+        ({**document, "attacks": [attack]}, "none of its figures holds"),
+        (_with(document, guarantee={"conditions": conditions}), "it counts what this run adds"),
+        (_with(document, guarantee={"delta": 0.5}), "data to be handed over whole"),
+        (_with(document, guarantee={"kind": "heuristic"}), "no theorem covers it as a whole"),
+    ):
+        loss = registry(doubted)["deployment"]["privacy_loss"]
+        assert loss["privacy_parameters"] == {}
+        assert in_front(model_card(doubted))[0]["tags"] == ["federated-learning"]
+        status, held = _statements(nist_800_226(doubted), TOPICS[1])[asked]
+        assert status == "not shown by this run"
+        read = [json.dumps(reading(doubted, name)) for name in ("edpb-28-2024", "nist-800-226")]
+        for text in (held, loss["privacy_parameters_details"], model_card(doubted), *read):
+            assert words in text
+
+
+def test_a_cost_is_rounded_up_in_every_reading(material):
+    document = gaussian(material)
+    epsilon = {**document["privacy"]["epsilon"][0], "value": 2.00000049}
+    text = model_card(_with(document, privacy={"epsilon": [epsilon]}))
+    assert "epsilon = 2.00001 against" in text
 
 
 @pytest.mark.parametrize(("noise", "warned"), [("simulation", True), ("release", False)])
@@ -378,6 +432,17 @@ def test_only_laplace_noise_rests_on_the_logarithm_of_a_library(material):
 def test_costs_of_noise_by_distance_are_unbounded_and_nothing_is_in_force(material):
     document = by_distance(material, "release")
     stated = report_facts(document, parsed(document))
+    claims = claims_of(document, "f" * 64, verified=[], at="2030-01-02T03:04:05Z")
+    [bom] = [one["predicate"] for one in claims if one["predicateType"] == ML_BOM]
+    [claim] = bom["declarations"]["claims"]
+    assert claim["predicate"].startswith("guarantee: heuristic, which bounds nothing. Heuristic: ")
+    [bom] = [
+        one["predicate"]
+        for one in claims_of(assemble(material(FIXED)), "f" * 64, verified=[], at="")
+        if one["predicateType"] == ML_BOM
+    ]
+    [claim] = bom["declarations"]["claims"]
+    assert claim["predicate"].startswith("guarantee: formal within the radius, not in force. ")
     assert stated["privacy_cost"].startswith("unbounded")
     assert stated["guarantee_in_force"] == "false"
     assert "nothing bounds what the model may disclose" in stated["answer"]

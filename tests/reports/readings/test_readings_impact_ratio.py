@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.cli.run import run_locally
 from fedaudit.federations.load import load_federation
-from fedaudit.reports.readings.impact_ratio import ImpactRatioTable, impact_ratio
+from fedaudit.reports.readings.readings import ImpactRatioTable, impact_ratio
 from fedaudit.reports.report import assemble
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell

@@ -11,8 +11,7 @@ from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores
 from fedaudit.fairness.intervals import intervals_by_group
 from fedaudit.reports.report import Report, assemble
-from fedaudit.reports.sections.fairness import group_sections, with_rate_intervals
-from fedaudit.reports.sections.few_people import rests_on_few
+from fedaudit.reports.sections.fairness import group_sections, rests_on_few, with_rate_intervals
 from tests.fairness.disclosures import with_disclosures
 from tests.reports.conftest import SPEC, counts_of_clients
 

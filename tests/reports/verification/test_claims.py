@@ -28,7 +28,7 @@ from fedaudit.reports.checks import Check, check, unchecked
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFICATION, claims_of
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
-from fedaudit.reports.verification.claim_checks import claim_checks, read_claims
+from fedaudit.reports.verification.checkpoints import claim_checks, read_claims
 from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import BY_DISTANCE, WITHOUT_NOISE, documents, gaussian
 

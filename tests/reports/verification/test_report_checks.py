@@ -88,17 +88,39 @@ def test_an_outcome_or_group_by_another_name_is_found(report: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("in_force", True), ("label", "formal"), ("conditions", {"leakage_max": "in its place"})],
+    ("section", "name", "value", "found"),
+    [
+        ("guarantee", "in_force", True, "guarantee.in_force"),
+        ("guarantee", "label", "formal", "guarantee.label"),
+        ("guarantee", "conditions", {"leakage_max": "in its place"}, "guarantee.conditions"),
+        ("guarantee", "kind", "formal", "guarantee.kind"),
+        ("guarantee", "mechanism", "gaussian-local", "guarantee.mechanism"),
+        ("guarantee", "unit", "record", "guarantee.unit"),
+        ("guarantee", "delta", 1e-9, "guarantee.delta"),
+        ("guarantee", "observers", ["server", "everyone"], "guarantee.observers"),
+        ("privacy", "epsilon_max", 0.5, "kind_of_cost"),
+        ("data", "source", "table", "data.source"),
+        ("data", "validation_clients", 200, "validation_clients"),
+        ("provenance", "seed", 4, "seed"),
+    ],
 )
-def test_a_better_guarantee_is_found_though_the_report_was_signed_again(tmp_path, name, value):
+def test_what_follows_from_the_spec_is_found_though_the_report_was_signed_again(
+    tmp_path, section, name, value, found
+):
     run = signed_run()
-    assert run.report["guarantee"][name] != value
-    guarantee = {**run.report["guarantee"], name: value}
-    run.report = sign_report({**run.report, "guarantee": guarantee}, KEY)
-    found = judged(run.write(tmp_path / "b.zip"), KEY)
-    assert found.verdict == "altered"
-    assert set(failed(found)) - {"report.answer"} == {f"report.guarantee.{name}"}
+    assert run.report[section][name] != value
+    run.report = sign_report({**run.report, section: {**run.report[section], name: value}}, KEY)
+    checked = judged(run.write(tmp_path / "b.zip"), KEY)
+    assert checked.verdict == "altered"
+    assert set(failed(checked)) - {"report.answer"} == {f"report.{found}"}
+
+
+def test_another_outcome_of_all_gates_is_found_though_the_report_was_signed_again(tmp_path):
+    run = signed_run()
+    for outcome in ("fail", "insufficient_evidence", None):
+        run.report = sign_report({**run.report, "gate_outcome": outcome}, KEY)
+        found = judged(run.write(tmp_path / "b.zip"), KEY)
+        assert "report.gate_outcome" in failed(found)
 
 
 def test_another_answer_is_found_though_the_report_was_signed_again(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import api.services.attacks as asking
+import api.routers.attacks as asking
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, settings_for, spec
 from tests.workers.attacks.attacked_service import (

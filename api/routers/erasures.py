@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
+from api.http.bodies import JsonBody, validated
 from api.http.problems import conflict, not_found
-from api.schemas.federations import ErasureBody
+from api.openapi import problems, request_body
+from api.schemas.federations import ErasureBody, ErasureRequest
 from api.services.lookups import find_federation
-from api.shared.security import Call, Caller
+from api.shared.security import Administrator, Call, Caller, FederationsReader
 from fedaudit.ledger.statements import Envelope, ErasureReceipt, PublicKey
 from infrastructure.storage import artifact_key, attack_files_key, model_key, record_table_key
 from models.clock import utc_now
@@ -27,6 +30,8 @@ from models.tables.federations import Erasure, Federation
 from models.tables.ledger import DeclaredLedger, SigningKey
 from models.values import FileKind
 
+router = APIRouter(prefix="/federations/{federation_id}/erasure", tags=["federations"])
+
 _SHOWN = 20
 _SAID = (
     *("reference", "requested_at", "requested_by", "completed_at"),
@@ -35,11 +40,24 @@ _SAID = (
 """Fields of what is shown that a receipt states."""
 
 
-def erase(call: Call, federation_id: str, *, reference: str | None) -> tuple[Erasure, bool]:
-    """The erasure, and whether it began just now; one that was erased already stays as it is. One
-    transaction takes the federation out of use, and removes all that the database holds but names.
-    The sweeper removes these and the files, however often it is stopped. Raises ProblemError while
-    anything needs the federation, and for synthetic data."""
+@router.post(
+    "",
+    status_code=202,
+    response_model=ErasureBody,
+    responses=problems(404, 409, 415)
+    | {200: {"model": ErasureBody, "description": "Erased before."}},
+    openapi_extra=request_body(ErasureRequest),
+)
+def erase_federation(
+    federation_id: str, call: Administrator, value: JsonBody, answer: Response
+) -> Any:
+    """Remove the data about the federation's people, for good; spending and signatures stay.
+
+    Its data, profile and registration are removed, and of its experiments the models, record
+    tables, counts of groups and the names of clients. Budgets keep what was spent, for anyone who
+    registers the same content again. `remains` lists what stays and why.
+    """
+    asked = validated(ErasureRequest, value)
     with call.writing() as session:
         found = find_federation(session, call.caller, federation_id)
         erasures = ErasureRepository(session, call.project_id)
@@ -49,22 +67,24 @@ def erase(call: Call, federation_id: str, *, reference: str | None) -> tuple[Era
             raise not_found("federation")
         known = erasures.newest(locked.id)
         if locked.status == "erased" and known is not None:
-            return known, False
-        made = _erase(session, call.caller, locked, ledgers, reference=reference)
+            answer.status_code = 200
+            return ErasureBody.of(known)
+        made = _erase(session, call.caller, locked, ledgers, reference=asked.reference)
     call.resources.federations.forget()
     for ledger in ledgers:
         call.resources.ledgers.forget(ledger.id)
-    return made, True
+    return ErasureBody.of(made)
 
 
-def newest_erasure(call: Call, federation_id: str) -> Erasure:
-    """A federation's last erasure. Raises ProblemError where it has none."""
+@router.get("", responses=problems(404))
+def get_erasure(federation_id: str, call: FederationsReader) -> ErasureBody:
+    """The federation's last erasure: how far it is, and its signed receipt once it is done."""
     with call.reading() as session:
         found = find_federation(session, call.caller, federation_id)
         erasure = ErasureRepository(session, call.project_id).newest(found.id)
     if erasure is None:
         raise not_found("erasure of this federation")
-    return erasure
+    return ErasureBody.of(erasure)
 
 
 def _erase(
@@ -75,6 +95,9 @@ def _erase(
     *,
     reference: str | None,
 ) -> Erasure:
+    """One transaction takes the federation out of use, and removes all that the database holds but
+    names. The sweeper removes these and the files, however often it is stopped. Raises ProblemError
+    while anything needs the federation, and for synthetic data."""
     erasures = ErasureRepository(session, caller.project_id)
     leaving = erasures.leaving(federation, ledgers)
     _refuse(erasures, federation, leaving, ledgers)

@@ -1,21 +1,27 @@
-"""Say, before anybody trains, whether a declared ledger has room for a round, and for whom.
+"""Rounds of trainings that run elsewhere: declared, and reserved before anybody trains.
 
-A reservation counts until its round is declared, it is released or replaced by another of the same
-round, or a day has passed. Reservations and rounds of one ledger wait for each other: both book
-what the whole ledger holds of its federation's budget.
+A reservation says whether a declared ledger has room for a round, and for whom. It counts until its
+round is declared, it is released or replaced by another of the same round, or a day has passed.
+Reservations and rounds of one ledger wait for each other: both book what the whole ledger holds of
+its federation's budget.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from fastapi import APIRouter, Path, Response
 from numpy.typing import NDArray
 
+from api.http.answers import json_answer
+from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, not_found
-from api.schemas.experiment_tables import RefusedSubject, ReservationBody
+from api.openapi import problems, request_body
+from api.routers.ledgers import epsilon_bodies
+from api.schemas.experiment_tables import PostedRound, PostedRounds, RefusedSubject, ReservationBody
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_posting import (
     charge_event,
@@ -26,11 +32,12 @@ from api.services.ledgers.round_posting import (
     ledger_before,
     locked,
     open_beside,
+    post_rounds,
+    read_event,
 )
-from api.services.ledgers.stored_ledgers import epsilon_bodies
 from api.services.lookups import found_by
 from api.shared.ledger_states import LedgerState
-from api.shared.security import Call
+from api.shared.security import Call, ExperimentsWriter
 from fedaudit.privacy.declared.figures import SentReservation, clients_over
 from fedaudit.privacy.declared.histories import (
     Histories,
@@ -40,7 +47,13 @@ from fedaudit.privacy.declared.histories import (
     over_budget,
     renyi_epsilons,
 )
-from fedaudit.spec.declared_ledgers import AnyRelease, LedgerTerms, ReservationRequest
+from fedaudit.spec.declared_ledgers import (
+    MAX_ROUND,
+    AnyRelease,
+    LedgerTerms,
+    ReservationRequest,
+    RoundsRequest,
+)
 from fedaudit.spec.errors import InvalidInputError
 from models.clock import utc_now
 from models.repositories import (
@@ -49,9 +62,71 @@ from models.repositories import (
     DeclaredPartRepository,
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
-from models.tables.ledger import DeclaredReservation
+from models.tables.ledger import DeclaredReservation, DeclaredRoundRow
 
+router = APIRouter(prefix="/ledgers/{ledger_id}/rounds", tags=["ledgers"])
+
+Number = Annotated[int, Path(ge=1, le=MAX_ROUND, description="The round.")]
 RESERVATION_TTL = timedelta(days=1)
+
+
+@router.post("", responses=problems(404, 409, 415), openapi_extra=request_body(RoundsRequest))
+def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> PostedRounds:
+    """Declare rounds that ran: all of them are entered, or none.
+
+    Numbers ascend and may leave gaps, which stay on record. The same round with the same content
+    changes nothing and is answered alike; with another content it is refused.
+    """
+    terms, rows = post_rounds(call, ledger_id, value)
+    return PostedRounds(ledger_id=ledger_id, rounds=[_posted(terms, row) for row in rows])
+
+
+@router.post(
+    "/{number}/reservation",
+    response_model=ReservationBody,
+    responses=problems(404, 409, 415),
+    openapi_extra=request_body(ReservationRequest),
+)
+def reserve_declared_round(
+    ledger_id: str, number: Number, call: ExperimentsWriter, value: JsonBody
+) -> Response:
+    """Ask, before anybody trains, whether a round may run, and with whom.
+
+    What is admitted is held until the round is declared, for a day at most, and replaces what was
+    held for the same round.
+    """
+    return json_answer(_reserved(call, ledger_id, number, value))
+
+
+@router.delete("/{number}/reservation", status_code=204, responses=problems(404))
+def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter) -> None:
+    """Give back what is held for a round that will not run."""
+    with call.writing() as session:
+        lock = partial(DeclaredLedgerRepository(session, call.project_id).lock, later=True)
+        row = found_by(lock, ledger_id, "ledger")
+        parts = DeclaredPartRepository(session, call.project_id)
+        if not parts.end_reservations(ledger_id, [number], RELEASED):
+            raise not_found("open reservation")
+        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
+        if state is not None and row.federation_id is not None:
+            others = parts.open_reservations(ledger_id, utc_now())
+            held = held_by(state.terms, state.histories, others)
+            charge_federation(call.resources, session, row, state.terms, held=held)
+
+
+def _posted(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
+    """A stored round."""
+    everyone = charge_of(terms, read_event(row.event)).everyone
+    stored = ("round", "participants", "failures", "over_budget")
+    return PostedRound.model_validate(
+        {
+            **{name: getattr(row, name) for name in stored},
+            "charged": "population" if everyone else "participants",
+            "reservation": row.reserved,
+            "chain_head": row.head,
+            "alarm_round": (row.canaries or {}).get("alarm_round"),
+        }
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +138,7 @@ class _Answer:
     """What all reservations together would come to."""
 
 
-def reserve_round(call: Call, ledger_id: str, number: int, value: Any) -> ReservationBody:
+def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> ReservationBody:
     """Hold what a round may cost, for those who have room.
 
     Raises ProblemError without such a ledger and for a round that is in the chain already, and
@@ -183,21 +258,6 @@ def _no_less(name: str, mine: Any, before: Any) -> bool:
     if name == "noise_multiplier":
         return bool(mine <= before)
     return bool(mine == before)
-
-
-def release_round(call: Call, ledger_id: str, number: int) -> None:
-    """Give back what is held for a round. Raises ProblemError where nothing is."""
-    with call.writing() as session:
-        lock = partial(DeclaredLedgerRepository(session, call.project_id).lock, later=True)
-        row = found_by(lock, ledger_id, "ledger")
-        parts = DeclaredPartRepository(session, call.project_id)
-        if not parts.end_reservations(ledger_id, [number], RELEASED):
-            raise not_found("open reservation")
-        state = call.resources.ledgers.get(session, call.project_id, ledger_id)
-        if state is not None and row.federation_id is not None:
-            others = parts.open_reservations(ledger_id, utc_now())
-            held = held_by(state.terms, state.histories, others)
-            charge_federation(call.resources, session, row, state.terms, held=held)
 
 
 def _decide(terms: LedgerTerms, before: Histories, asked: ReservationRequest) -> _Answer:
