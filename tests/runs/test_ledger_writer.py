@@ -210,9 +210,12 @@ def test_totals_that_were_stored_are_taken_up() -> None:
     assert releases.tolist() == [3, 0, 1, 0]
 
 
-def test_rounds_counted_together_leave_what_they_leave_one_by_one() -> None:
-    random, training = np.random.default_rng(3), np.arange(9, dtype=np.int32)
-    together, apart = (Spending(np.zeros(CLIENTS, np.int32), training=training) for _ in range(2))
+@pytest.mark.parametrize("far", [5, 1 << 16])
+def test_rounds_counted_together_leave_what_they_leave_one_by_one(far: int) -> None:
+    random = np.random.default_rng(3)
+    training = np.array([*range(5), *range(far, far + 4)], np.int32)
+    none = np.zeros(far + CLIENTS, np.int32)
+    together, apart = (Spending(none, training=training) for _ in range(2))
     for rounds in (1, 5, 20):
         subjects = random.permuted(np.tile(training, (rounds, 1)), axis=1)[:, :4]
         outcomes = random.choice([0, 0, 1, 2], size=subjects.shape).astype(np.uint8)
