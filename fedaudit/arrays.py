@@ -1,5 +1,6 @@
 """Arrays by the type of their numbers, for signatures; what has one states its shape."""
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +13,11 @@ Ints = NDArray[np.int64]
 Ints16 = NDArray[np.int16]
 Ints32 = NDArray[np.int32]
 Number = TypeVar("Number", bound=np.generic)
+
+
+def finite(value: float | None) -> float | None:
+    """The number; None in place of NaN and infinities, and where there is none."""
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def renumbered(numbers: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:

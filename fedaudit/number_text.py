@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import Any
 
 NO_FIGURE = "–"
 UNBOUNDED = "unbounded"
@@ -35,6 +36,13 @@ def filled_columns(
         [tuple(row[place] for place in kept) for row in rows],
         f"Not known of any row: {named}." if named and rows else "",
     )
+
+
+def interval_text(interval: Mapping[str, Any] | None) -> str:
+    """From its low end to its high one; a dash where there is none."""
+    if interval is None:
+        return NO_FIGURE
+    return f"{figure_text(interval['low'])} to {figure_text(interval['high'])}"
 
 
 def bound_text(value: float | None) -> str:

@@ -9,13 +9,14 @@ better than any one of them, and still ignores the row that it predicts.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, assert_never
 
 import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
+from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.intervals import Clustered, Interval, gain_intervals
 from fedaudit.fairness.ranking import Ranking, ScoredOutcomes, rank_rows
 from fedaudit.judgement import Gained, Judgement, judge_model
@@ -526,3 +527,32 @@ def _intervals(
             shares = gained is not saved
             [intervals[name]] = gain_intervals(own, level=level, are_shares=shares)
     return intervals
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredFigures:
+    """What a run's best hypotheses score on all validation clients. Confidential."""
+
+    rounds: int
+    best_round: int
+    selection_loss: float | None
+    """The smallest over hypotheses; None, like the next two, where nothing was scored so."""
+    validation_loss: float | None
+    accuracy: float | None
+    fairness: Mapping[str, Ints]
+    """Attribute -> counts of each validation client: [validation clients, groups, 4]."""
+    single_row_clients: int = 0
+    """Validation clients with one row, scored with the largest hypothesis, or with the first if it
+    is secret which one is the largest."""
+    collapsed_rounds: int = 0
+    scores: Mapping[str, GroupScores] = field(default_factory=dict)
+    """Attribute -> loss and accuracy of each validation client's rows, by group."""
+    against_constant: ConstantComparison | None = None
+    """The same rows under the best prediction that looks at nothing; None where it was not handed
+    over."""
+    start_loss: float | None = None
+    """The selection loss of the hypotheses that training started from, on the same clients; None
+    where unknown."""
+    threshold: float | None = None
+    """The probability above which the second of two classes is predicted; None for other targets.
+    """

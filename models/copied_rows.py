@@ -2,11 +2,12 @@
 much as the database's work. Postgres gets them by COPY, several times as fast as by inserts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from psycopg import Cursor
 from psycopg.types.numeric import Int2, Int4, Int8
-from sqlalchemy import BigInteger, Connection, Dialect, Double, Integer, SmallInteger, Table
+from sqlalchemy import BigInteger, Connection, Dialect, Double, Insert, Integer, SmallInteger, Table
 from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.types import TypeEngine
 
@@ -25,7 +26,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
     """Insert one or more rows with the same columns. Of many no column may be left out that has a
     default in Python."""
     if len(rows) < _FEW:
-        connection.execute(table.insert(), rows)
+        connection.execute(_insert(table), rows)
         return
     names, dialect = ", ".join(rows[0]), connection.dialect
     columns = (_bound([row[name] for row in rows], table.c[name].type, dialect) for name in rows[0])
@@ -36,6 +37,12 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
         statement = f"INSERT INTO {table.name} ({names}) VALUES ({places})"
     options = {_COPIED: dialect.name == "postgresql"}
     connection.exec_driver_sql(statement, list(zip(*columns, strict=True)), options)
+
+
+@cache
+def _insert(table: Table) -> Insert:
+    """Kept: to build a statement costs more than to send it."""
+    return table.insert()
 
 
 def _bound(values: Sequence[Any], type_: TypeEngine[Any], dialect: Dialect) -> Iterator[Any]:

@@ -14,10 +14,10 @@ from api.services.report_evidence import evidence_of
 from api.shared.security import Call
 from fedaudit.ledger.bundle import stored_zip
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.charts.report_charts import Series, series_of
 from fedaudit.reports.dossier.dossier import dossier, dossier_files, dossier_page
+from fedaudit.reports.page.attack_tables import LaterAttempt, later_attempts
 from fedaudit.reports.page.html import Link, PageOptions, render, report_pictures, style_hash
-from fedaudit.reports.page.later_attempts import LaterAttempt, later_attempts
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.stored import FairnessRow, RoundRow
 from models.repositories import FairnessRepository, LaterAttacksRepository, RoundRepository

@@ -36,7 +36,7 @@ from benchmarks.reproductions.row_facts import (
 from benchmarks.reproductions.side_by_side import DOLLARS
 from fedaudit.reports.charts.answer_pictures import client_rows
 from fedaudit.reports.charts.drawing import Drawing, range_chart
-from fedaudit.reports.charts.line_chart import Line, LinePlot, line_chart
+from fedaudit.reports.charts.report_charts import Line, LinePlot, line_chart
 
 Rows = Sequence[KeptRow]
 _FIGURES = Path("docs/evidence/figures")

@@ -16,7 +16,7 @@ from scipy.stats import t
 from benchmarks.pages import add_write_option, tight, write
 from benchmarks.reproductions.runs import table
 from fedaudit.cli.run import run_locally
-from fedaudit.reports.charts.line_chart import Series
+from fedaudit.reports.charts.report_charts import Series
 from fedaudit.spec.parse import parse_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "income-intersections.yaml"

@@ -57,7 +57,8 @@ def gate(
         raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
     with connected() as client:
         results = _evaluated(client, experiment_id, file)
-    if results.outcome is None:
+    outcome = results.together.outcome
+    if outcome is None:
         raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
     if junit is not None:
         write_bytes(junit_of(results).encode(), junit, option="--junit")
@@ -72,7 +73,7 @@ def gate(
                 console.print(f"[bold]{escape(evaluation.policy)}[/bold]")
             for gate in evaluation.gates:
                 console.print(f"{condition_text(gate)}: {outcome_text(gate)}")
-    raise typer.Exit(gate_exit(results.outcome))
+    raise typer.Exit(gate_exit(outcome))
 
 
 def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) -> GateResults:

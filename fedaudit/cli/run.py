@@ -40,7 +40,7 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
-from fedaudit.reports.charts.line_chart import Series
+from fedaudit.reports.charts.report_charts import Series
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.fairness import FiguresDisagreeError

@@ -30,14 +30,15 @@ from fedaudit.ledger.run_log import tiles
 from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, REPORT, TEST_RESULT, VERIFICATION
-from fedaudit.reports.verification.dossier_checks import REWORDED, verify_folder
 from fedaudit.reports.verification.verification import (
     ALTERED,
+    REWORDED,
     UNTRUSTED,
     VALID,
     Verification,
     read_log,
     verify,
+    verify_folder,
 )
 from fedaudit.spec.canonical import canonical_json
 from fedaudit_client.client import Client

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.publishing.declared_ledgers import declared_facts, declared_figures
 from fedaudit.publishing.later_found import LaterFound, later_found
-from fedaudit.reports.charts.line_chart import FIGURES as BY_ROUND
+from fedaudit.reports.charts.report_charts import FIGURES as BY_ROUND
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
 from fedaudit.reports.page.html import render, render_declared
 from fedaudit.reports.readings import facts

@@ -132,7 +132,12 @@ _FAIRNESS_ALONE = (
 
 def _answer(report: Mapping[str, Any]) -> Answer:
     """Predictions may speak against a release, and never for one."""
-    if against := [*_of_predictions(report), *_of_gates(report)]:
+    failed_gates = [
+        reason("gates-failed", f"a gate failed: {one['figure']}: {one['reason']}")
+        for one in report["gates"]
+        if one["outcome"] == "fail"
+    ]
+    if against := [*_of_predictions(report), *failed_gates[:1]]:
         return Answer(outcome="do-not-release", reasons=against)
     return Answer(
         outcome="not-decided",
@@ -151,14 +156,6 @@ def _of_predictions(report: Mapping[str, Any]) -> list[AnswerReason]:
         words = f"the predictions decide nothing: {utility['reasons']['degenerate']}"
         return [reason("model-decides-nothing", words)]
     return []
-
-
-def _of_gates(report: Mapping[str, Any]) -> list[AnswerReason]:
-    failed = [one for one in report["gates"] if one["outcome"] == "fail"]
-    return [
-        reason("gates-failed", f"a gate failed: {worst['figure']}: {worst['reason']}")
-        for worst in failed[:1]
-    ]
 
 
 def _release(report: Mapping[str, Any]) -> Iterator[str]:

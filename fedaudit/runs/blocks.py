@@ -1,13 +1,12 @@
 """What a block of rounds leaves, and where it goes: ledger entries, figures, published counts."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 import numpy as np
 
-from fedaudit.arrays import Floats, Ints, Ints32
+from fedaudit.arrays import Floats, Ints, Ints32, finite
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps, gaps_between, scored_rows
 from fedaudit.fairness.noised_counts import (
@@ -27,7 +26,7 @@ from fedaudit.privacy.leakage import ClusterLeakage
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
-from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.charts.report_charts import Series, series_of
 from fedaudit.reports.sections.held_out_privacy import is_secret
 from fedaudit.reports.sections.noised_counts import WITHHELD
 from fedaudit.runs.ledger_writer import RecordedRounds
@@ -191,7 +190,7 @@ def figures_of_rounds(
             "selection_loss": _at(played.selection_losses, place),
             "validation_loss": _at(played.validation_losses, place),
             "accuracy": _at(played.accuracies, place),
-            "separation": _finite(separated[at]),
+            "separation": finite(separated[at]),
             "leakage_median": leakages[at][0],
             "leakage_max": leakages[at][1],
             "epsilon_max": run.ledger.largest_epsilon(most[at]),
@@ -258,11 +257,7 @@ def _why_no_cost(inputs: MechanismParameters) -> str:
 
 def _at(values: Floats | None, place: int) -> float | None:
     """The figure at a place; None where there is none, or none that is finite."""
-    return None if values is None or place < 0 else _finite(float(values[place]))
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    return None if values is None or place < 0 else finite(float(values[place]))
 
 
 _TOGETHER = 128

@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
-from fedaudit.reports.charts.line_chart import series_of
+from fedaudit.reports.charts.report_charts import series_of
 from fedaudit.spec.parse import parse_spec
 from infrastructure.queue import Queue
 from models.database import Database

@@ -80,7 +80,13 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
             if any(one in figures and figures[one].value is not None for figures in found)
         ]
         # Where no experiment has a value, a single row states every reason.
-        rows += [_row(one, reports, found) for one in valued or meanings[:1]]
+        for meaning in valued or meanings[:1]:
+            cells = [
+                _cell(meaning, report, figures)
+                for report, figures in zip(reports, found, strict=True)
+            ]
+            differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
+            rows.append(FigureRow(**meaning.model_dump(), cells=cells, differs=differs))
     return rows
 
 
@@ -97,18 +103,6 @@ def _meaning(report: Report, one: ReportFigure) -> FigureMeaning:
         guarantee=report.guarantee.kind if guaranteed else None,
         loss=text_at(report.spec, "training", "loss") if one.figure in _LOSSES else None,
     )
-
-
-def _row(
-    meaning: FigureMeaning,
-    reports: Sequence[Report],
-    found: Sequence[dict[FigureMeaning, ReportFigure]],
-) -> FigureRow:
-    cells = [
-        _cell(meaning, report, figures) for report, figures in zip(reports, found, strict=True)
-    ]
-    differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
-    return FigureRow(**meaning.model_dump(), cells=cells, differs=differs)
 
 
 def _cell(

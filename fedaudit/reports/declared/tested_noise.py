@@ -5,7 +5,7 @@ data were used and what else left the training remain as declared, and a test th
 no proof.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -34,14 +34,24 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
 )
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_epsilon
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
-from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, Alarm, CanaryBound
+from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, Alarm, BoundName, CanaryBound
 from fedaudit.reports.sections.part import Part, Section, Share
-from fedaudit.spec.declared_ledgers import LedgerTerms
 
 FigureStatus = Literal["declared", "tested", "contradicted"]
 _SIGNIFICANCE = 0.01
 _MOST_WEIGHT, _MOST_NUMBERS = 1e6, 10**8
-_SHARES = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
+_SHARES: Mapping[BoundName, float] = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
+_ASSUMPTIONS: Mapping[BoundName, str] = {
+    "known-noise": (
+        "the noise is Gaussian, alike and independent in every number that is released; what the "
+        "others sent is known to the adapter"
+    ),
+    "f-dp": (
+        "the mechanism is at most as revealing as Gaussian noise of some size; coins are fair and "
+        "independent"
+    ),
+    "one-run": "nothing but the definition of (epsilon, delta)-privacy and fair coins",
+}
 
 
 class TestedNoise(Part):
@@ -91,7 +101,10 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
     )
     fresh = len({one.shown for one in each}) == len(each)
     status, reason = _status(material, found, power, rounds=len(rounds), fresh=fresh)
-    law = _law(found, terms)
+    reach = 2 if terms.adjacency == "replace-one" else 1
+    law = ReleaseLaw(
+        ratio=ratio_of(found, reach=reach), rate=1.0, compositions=1, adjacency=terms.adjacency
+    )
     claim = gaussian_epsilon(law.mu, terms.delta)
     return TestedNoise(
         status=status,
@@ -158,16 +171,6 @@ def _alarm(found: CanaryEvidence) -> Alarm | None:
     )
 
 
-def _law(found: CanaryEvidence, terms: LedgerTerms) -> ReleaseLaw:
-    reach = 2 if terms.adjacency == "replace-one" else 1
-    return ReleaseLaw(
-        ratio=ratio_of(found, reach=reach),
-        rate=1.0,
-        compositions=1,
-        adjacency=terms.adjacency or "add-or-remove-one",
-    )
-
-
 def _bounds(
     found: CanaryEvidence, law: ReleaseLaw, *, delta: float, claim: float, power: float
 ) -> Iterator[CanaryBound]:
@@ -178,19 +181,6 @@ def _bounds(
     share = {name: part * _SIGNIFICANCE for name, part in _SHARES.items()}
     level = {name: one_look_level(part) for name, part in _SHARES.items()}
     ratio = _thinned(found.fit).least_ratio(share["known-noise"]) * law.ratio
-    yield CanaryBound(
-        name="known-noise",
-        epsilon_lower_bound=gaussian_epsilon(ratio, delta),
-        significance=share["known-noise"],
-        power=power,
-        assumption=(
-            "the noise is Gaussian, alike and independent in every number that is released; what "
-            "the others sent is known to the adapter"
-        ),
-        canaries=len(found.present),
-        all_clear=_no_all_clear(power),
-        e_value=found.e_value,
-    )
     scores, coins, curve = np.array(found.scores), found.coins, law.curve()
     by_curve = most_powerful_guesses(
         law,
@@ -199,24 +189,9 @@ def _bounds(
             curve, canaries=count, guesses=guesses, correct=correct, significance=level["f-dp"]
         ),
     )
-    yield CanaryBound(
-        name="f-dp",
-        epsilon_lower_bound=f_dp_epsilon(
-            law, delta, by_curve.counts(scores, coins), significance=share["f-dp"]
-        ),
-        significance=share["f-dp"],
-        power=by_curve.power,
-        assumption=(
-            "the mechanism is at most as revealing as Gaussian noise of some size; coins are fair "
-            "and independent"
-        ),
-        canaries=by_curve.canaries,
-        all_clear=_no_all_clear(by_curve.power),
-    )
-    few = max(2, min(len(coins), most_canaries(delta) or len(coins)))
     by_epsilon = most_powerful_guesses(
         law,
-        few,
+        max(2, min(len(coins), most_canaries(delta) or len(coins))),
         lambda count, guesses, correct: (
             one_run_p_value(
                 canaries=count, guesses=guesses, correct=correct, epsilon=claim, delta=delta
@@ -224,17 +199,25 @@ def _bounds(
             <= level["one-run"]
         ),
     )
-    yield CanaryBound(
-        name="one-run",
-        epsilon_lower_bound=one_run_epsilon(
-            **by_epsilon.counts(scores, coins), delta=delta, significance=share["one-run"]
-        ),
-        significance=share["one-run"],
-        power=by_epsilon.power,
-        assumption="nothing but the definition of (epsilon, delta)-privacy and fair coins",
-        canaries=by_epsilon.canaries,
-        all_clear=_no_all_clear(by_epsilon.power),
-    )
+    of_curve, of_epsilon = (one.counts(scores, coins) for one in (by_curve, by_epsilon))
+    by_guess = f_dp_epsilon(law, delta, of_curve, significance=share["f-dp"])
+    by_run = one_run_epsilon(**of_epsilon, delta=delta, significance=share["one-run"])
+    bounds: dict[BoundName, tuple[float, float, int]] = {
+        "known-noise": (gaussian_epsilon(ratio, delta), power, len(found.present)),
+        "f-dp": (by_guess, by_curve.power, by_curve.canaries),
+        "one-run": (by_run, by_epsilon.power, by_epsilon.canaries),
+    }
+    for name, (epsilon, its_power, canaries) in bounds.items():
+        yield CanaryBound(
+            name=name,
+            epsilon_lower_bound=epsilon,
+            significance=share[name],
+            power=its_power,
+            assumption=_ASSUMPTIONS[name],
+            canaries=canaries,
+            all_clear=_no_all_clear(its_power),
+            e_value=found.e_value if name == "known-noise" else None,
+        )
 
 
 def chance_words(power: float) -> str:

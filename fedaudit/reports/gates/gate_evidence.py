@@ -37,16 +37,27 @@ def doubt(gate: Gate, figure: GateFigure, report: Report) -> str | None:
         return None
     kind = known_guarantee_kind(report["guarantee"]["kind"])
     match kind:
-        case None:
-            return "the report names no known kind of guarantee, so the figure bounds nothing"
-        case "none":
-            return "there is no guarantee, so the figure bounds nothing"
+        case None | "none":
+            none = (
+                "there is no guarantee" if kind else "the report names no known kind of guarantee"
+            )
+            return f"{none}, so the figure bounds nothing"
         case "declared":
             # `declared_doubt` asks for trust in the trainer; this asks what the declaration bounds.
-            return _beyond_radius(gate, report) or _untested(gate, report)
-        case "heuristic" | "formal":
-            proof = _heuristic(gate, figure) if kind == "heuristic" else _conditional(gate, report)
-            return _not_in_force(gate, report) or proof
+            return None if gate.allow_conditional else _declared_condition(gate, report)
+        case "heuristic" | "formal" if not (gate.allow_simulation or is_in_force(report)):
+            return (
+                "the noise was simulated, so the guarantee is not in force and this run protects "
+                "no one; use `noise: release`, or set allow_simulation for research"
+            )
+        case "heuristic":
+            why = (
+                "the guarantee is heuristic and the gate does not allow that; set allow_heuristic, "
+                f"or {_PROVEN[figure.proof]}"
+            )
+            return None if gate.allow_heuristic else why
+        case "formal":
+            return None if gate.allow_conditional else _condition(gate, report)
         case _:
             assert_never(kind)
 
@@ -187,48 +198,22 @@ def personal_doubt(gate: Gate, report: Report) -> str | None:
     )
 
 
-def _not_in_force(gate: Gate, report: Report) -> str | None:
-    if gate.allow_simulation or is_in_force(report):
-        return None
-    return (
-        "the noise was simulated, so the guarantee is not in force and this run protects no one; "
-        "use `noise: release`, or set allow_simulation for research"
-    )
-
-
-def _beyond_radius(gate: Gate, report: Report) -> str | None:
-    """A declared leakage bounds some datasets only, by its own figures."""
-    if gate.figure not in ("leakage_max", "leakage_median") or gate.allow_conditional:
-        return None
+def _declared_condition(gate: Gate, report: Report) -> str | None:
+    """A declared leakage bounds some datasets only, by its own figures; others rest on something
+    untested."""
     why = beyond_radius(report["privacy"])
-    if why is None:
-        return None
-    return (
-        f"{why}; use a gate on log_ratio_max, which needs a fixed radius and a clip, or set "
-        "allow_conditional"
-    )
-
-
-def _untested(gate: Gate, report: Report) -> str | None:
-    """A declared figure rests on something untested."""
+    if why is not None and gate.figure in ("leakage_max", "leakage_median"):
+        return (
+            f"{why}; use a gate on log_ratio_max, which needs a fixed radius and a clip, or set "
+            "allow_conditional"
+        )
     found = (report["guarantee"].get("conditions") or {}).get(gate.figure)
-    if gate.allow_conditional or found is None:
-        return None
-    return f"{found}; name participants, or set allow_conditional"
+    return None if found is None else f"{found}; name participants, or set allow_conditional"
 
 
-def _heuristic(gate: Gate, figure: GateFigure) -> str | None:
-    if gate.allow_heuristic:
-        return None
-    return (
-        "the guarantee is heuristic and the gate does not allow that; set allow_heuristic, "
-        f"or {_PROVEN[figure.proof]}"
-    )
-
-
-def _conditional(gate: Gate, report: Report) -> str | None:
+def _condition(gate: Gate, report: Report) -> str | None:
     condition = condition_of(report, gate.figure)
-    if gate.allow_conditional or condition is None:
+    if condition is None:
         return None
     # With several hypotheses log_ratio_max is no better evidence.
     remedy = "use one hypothesis"

@@ -70,26 +70,18 @@ class GateResults:
     evaluations: tuple[Evaluation, ...]
 
     @property
-    def gates(self) -> tuple[Mapping[str, Any], ...]:
-        """All gates, policy by policy."""
-        return tuple(gate for one in self.evaluations for gate in one.gates)
-
-    @property
-    def outcome(self) -> GateOutcome | None:
-        """The worst outcome; None without gates."""
-        return overall(self.gates)
-
-    def count(self, outcome: GateOutcome) -> int:
-        """The number of gates with this outcome."""
-        return sum(one.count(outcome) for one in self.evaluations)
+    def together(self) -> Evaluation:
+        """All gates, policy by policy, as of one policy."""
+        return Evaluation(None, tuple(gate for one in self.evaluations for gate in one.gates))
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able: all gates in `gates`, each with its policy, and by policy in `evaluations`."""
         each = [(one, [dict(gate) for gate in one.gates]) for one in self.evaluations]
+        outcome = self.together.outcome
         return {
             "experiment_id": self.experiment_id,
-            "outcome": self.outcome,
-            "reason": None if self.outcome else "no gate was given",
+            "outcome": outcome,
+            "reason": None if outcome else "no gate was given",
             "gates": [{"policy": one.policy, **gate} for one, gates in each for gate in gates],
             "evaluations": [
                 {"policy": one.policy, "outcome": one.outcome, "gates": gates}
@@ -107,7 +99,7 @@ def condition(gate: Mapping[str, Any]) -> str:
 def junit(results: GateResults) -> str:
     """JUnit XML, valid against the schema of Jenkins' xUnit plugin: a suite per policy, a case per
     gate."""
-    root = Element("testsuites", {"name": "fedaudit", **_counts(results)})
+    root = Element("testsuites", {"name": "fedaudit", **_counts(results.together)})
     for one in results.evaluations:
         policy = one.policy or "gates"
         named = {"name": policy, **_counts(one), "skipped": "0"}
@@ -133,7 +125,7 @@ def _add_case(suite: Element, gate: Mapping[str, Any], policy: str) -> None:
         SubElement(case, element, {"type": gate["outcome"], "message": reason}).text = reason
 
 
-def _counts(counted: GateResults | Evaluation) -> dict[str, str]:
+def _counts(counted: Evaluation) -> dict[str, str]:
     return {
         "tests": str(len(counted.gates)),
         "failures": str(counted.count(FAIL)),
@@ -151,9 +143,10 @@ def markdown(results: GateResults) -> str:
 
 
 def _lines(results: GateResults) -> Iterator[str]:
-    yield f"## {'No gate was given' if results.outcome is None else _TITLES[results.outcome]}"
+    every = results.together
+    yield f"## {'No gate was given' if every.outcome is None else _TITLES[every.outcome]}"
     yield ""
-    counts = [f"{results.count(one)} {word}" for one, word in OUTCOME_WORDS.items()]
+    counts = [f"{every.count(one)} {word}" for one, word in OUTCOME_WORDS.items()]
     yield f"Experiment {_shown(results.experiment_id)}: {', '.join(counts)}."
     for evaluation in results.evaluations:
         yield ""
@@ -161,7 +154,7 @@ def _lines(results: GateResults) -> Iterator[str]:
             yield f"### {_shown(evaluation.policy)}"
             yield ""
         yield from table(("Outcome", "Gate", "Figure", "Why"), map(_row, evaluation.gates))
-    if results.count(INSUFFICIENT):
+    if every.count(INSUFFICIENT):
         yield ""
         yield "A gate without enough evidence has neither passed nor failed."
 

@@ -1,11 +1,15 @@
-"""The figures of attacks as tables for people, whatever the kind: its names become the labels."""
+"""Attacks on the page of a report: their figures as tables, whatever the kind, whose names become
+the labels, and those that came after it was signed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.number_text import figure_text
+from fedaudit.number_text import figure_text, interval_text
+from fedaudit.reports.later import Basis, judged_later
 from fedaudit.reports.sections.attacks import AttackSection
+from fedaudit.reports.sections.part import Answer
+from fedaudit.reports.verdict.release import answer_of
 from fedaudit.spec.attacks.attack_spec import attack_titles
 
 _LABELS = {
@@ -71,16 +75,13 @@ class ShownAttack:
 
 def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
     """The attacks of a report; those of a kind that this version does not know have its name."""
-    titles = attack_titles()
-    return [
-        ShownAttack(
-            _title(titles.get(attack["kind"], str(attack["kind"])), attack),
-            attack,
-            list(_figures(attack)),
-            list(_tables(attack)),
-        )
-        for attack in attacks
-    ]
+    titles, found = attack_titles(), []
+    for attack in attacks:
+        title, method = titles.get(attack["kind"], str(attack["kind"])), attack.get("method")
+        if isinstance(method, str):  # since a report may have several attacks of one kind
+            title = f"{title} ({method})"
+        found.append(ShownAttack(title, attack, list(_figures(attack)), list(_tables(attack))))
+    return found
 
 
 def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
@@ -90,12 +91,6 @@ def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
     together = max((level for level, e_value in levels if e_value is not None), default=0.0)
     total = min(1.0, together + sum(level for level, e_value in levels if e_value is None))
     return f"{total:.2g}" if total else None
-
-
-def _title(title: str, attack: Section) -> str:
-    """With the method, since a report may have several attacks of one kind."""
-    method = attack.get("method")
-    return f"{title} ({method})" if isinstance(method, str) else title
 
 
 def _own(attack: Section) -> Iterator[tuple[str, Any]]:
@@ -190,7 +185,8 @@ def _is_interval(value: object) -> bool:
 
 def _text(value: object) -> str:
     if isinstance(value, Mapping):
-        return _interval_text(value) if _is_interval(value) else _parts_text(value)
+        level = f" ({value['level'] * 100:g} %)" if "level" in value else ""
+        return f"{interval_text(value)}{level}" if _is_interval(value) else _parts_text(value)
     if isinstance(value, list):
         return ", ".join(_text(one) for one in value) or _NOTHING
     if isinstance(value, bool):
@@ -201,11 +197,6 @@ def _text(value: object) -> str:
     return _NOTHING if value is None else str(value)
 
 
-def _interval_text(interval: Section) -> str:
-    level = f" ({interval['level'] * 100:g} %)" if "level" in interval else ""
-    return f"{figure_text(interval['low'])} to {figure_text(interval['high'])}{level}"
-
-
 def _parts_text(parts: Section) -> str:
     if "value" in parts:
         value, interval = parts["value"], parts.get("interval")
@@ -214,3 +205,67 @@ def _parts_text(parts: Section) -> str:
         beside = f" ({_text(interval)})" if interval is not None else ""
         return f"{_text(value)}{beside}"
     return ", ".join(f"{_label(name).lower()} {_text(one)}" for name, one in parts.items())
+
+
+BASIS_WORDS: dict[Basis, str] = {
+    "repeated": "The run was repeated from its spec, and its ledger came out the same.",
+    "stored-model": "The stored hypotheses of the run were attacked.",
+    "companions": "Runs beside it were attacked, by the code of that day: its noise cannot be "
+    "drawn again.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterAttempt:
+    """One request for attacks."""
+
+    number: int
+    status: str
+    reason: str | None
+    """Why nothing was tried, or not everything."""
+    kinds: Sequence[str]
+    asked_by: str
+    asked_at: str
+    finished_at: str | None
+    basis: Basis | None
+    sections: Sequence[Mapping[str, Any]]
+    """What became of each attack; empty where nothing was tried."""
+
+    @property
+    def attacks(self) -> Sequence[ShownAttack]:
+        """The same as tables."""
+        return attack_tables(self.sections)
+
+
+@dataclass(frozen=True)
+class LaterAttempts:
+    """All requests, and how the report has to be judged after them."""
+
+    attempts: Sequence[LaterAttempt]
+    alarms: int
+    answer: Answer
+    """Whether the model may be released now."""
+    release: str | None
+    """What the verdict says of releasing the model now; None where the report cannot be judged."""
+    gates: Sequence[Mapping[str, Any]]
+    """Those that are judged otherwise than in the report."""
+    false_alarm_chance: str | None
+    """Of any alarm, of the report's attacks and of all these."""
+
+
+def later_attempts(
+    report: Mapping[str, Any], attempts: Sequence[LaterAttempt]
+) -> LaterAttempts | None:
+    """What the page shows; None where no one asked for attacks."""
+    if not attempts:
+        return None
+    sections = [section for one in attempts for section in one.sections]
+    judged = judged_later(report, sections)
+    return LaterAttempts(
+        attempts,
+        sum(section.get("alarm") is not None for section in sections),
+        answer_of(judged),
+        (judged.get("verdict_parts") or {}).get("release"),
+        [gate for gate in judged["gates"] if gate not in report["gates"]],
+        false_alarm_chance(judged.get("attacks") or []),
+    )

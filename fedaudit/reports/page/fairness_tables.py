@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.fairness.gaps import OF_SELECTION
-from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns
+from fedaudit.number_text import NO_FIGURE, figure_text, filled_columns, interval_text
 from fedaudit.reports.sections.fairness import few_words, rests_on_few
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
@@ -100,7 +100,7 @@ def _gaps(section: Section, *, said: bool) -> PageTable:
     rows = []
     for name, metric in section["metrics"].items():
         row = [name.replace("_", " "), figure_text(metric["value"])]
-        row += [_interval(metric["interval"])] if levels else []
+        row += [interval_text(metric["interval"])] if levels else []
         reasons = [metric["reason"]]
         if metric["value"] is not None:
             reasons.append(metric["interval_reason"])
@@ -122,15 +122,10 @@ def _remarks(section: Section) -> list[str]:
     ]
 
 
-def _interval(interval: Mapping[str, Any] | None) -> str:
-    if interval is None:
-        return NO_FIGURE
-    low, high = figure_text(interval["low"]), figure_text(interval["high"])
-    return f"{low} to {high}"
-
-
 def _rates(section: Section, *, least: int | None) -> PageTable:
-    scores = [name for name in _SCORES if _some(section["groups"], name)]
+    scores = [
+        name for name in _SCORES if any(one.get(name) is not None for one in section["groups"])
+    ]
     head = ["Group", *(rate.label for rate in RATES.values())]
     head += [_SCORES[name] for name in scores]
     sized = any(group.get("rows") is not None for group in section["groups"])
@@ -180,11 +175,7 @@ def _rates(section: Section, *, least: int | None) -> PageTable:
 def _with_interval(group: Mapping[str, Any], rate: str) -> str:
     interval = (group.get("rate_intervals") or {}).get(rate)
     shown = figure_text(group[rate])
-    return shown if interval is None else f"{shown} ({_interval(interval)})"
-
-
-def _some(groups: Sequence[Mapping[str, Any]], name: str) -> bool:
-    return any(group.get(name) is not None for group in groups)
+    return shown if interval is None else f"{shown} ({interval_text(interval)})"
 
 
 def _joined(reasons: Any) -> str:

@@ -16,16 +16,18 @@ from markupsafe import Markup, escape
 
 from fedaudit.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_picture
 from fedaudit.reports.charts.drawing import Chart
-from fedaudit.reports.charts.line_chart import Series
-from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.charts.report_charts import Series, charts_of
 from fedaudit.reports.gates.gate_results import COSTS
-from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
+from fedaudit.reports.page.attack_tables import (
+    BASIS_WORDS,
+    LaterAttempts,
+    attack_tables,
+    false_alarm_chance,
+)
 from fedaudit.reports.page.fairness_tables import fairness_tables
-from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.pdf import APPENDIX_BEGINS, APPENDIX_ENDS
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.report import section_rows
@@ -213,7 +215,6 @@ def page_environment() -> Environment:
     environment.filters["whole"] = whole_text
     environment.filters["adjacency"] = adjacency_words
     environment.filters["observer"] = observer_words
-    environment.filters["level"] = level_words
     environment.filters["guarantee_words"] = guarantee_words
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(

@@ -70,14 +70,10 @@ _FEW = (
     "norm of one client's update"
 )
 _NO_ROUND = "no round was validated, so there is no best one"
-_FIGURES = (
-    "epsilon",
-    "epsilon_median",
-    "epsilon_max",
-    "indistinguishability_median",
-    "indistinguishability",
-    "worst_case",
-)
+_OF_ONE_NOISE = ("epsilon", "epsilon_median", "epsilon_max")
+"""Figures that do not exist with noise layer by layer."""
+_EXPONENTS = ("indistinguishability_median", "indistinguishability")
+_FIGURES = (*_OF_ONE_NOISE, *_EXPONENTS, "worst_case")
 
 
 @dataclass(frozen=True)
@@ -186,7 +182,7 @@ def _pair(run: _Run, pair: tuple[int, int], by_part: Floats) -> HypothesisPair:
     elif inputs.clip is None:
         reasons["worst_case"] = _NO_CLIP
     if rates is not None and len(by_part) > 1:
-        reasons |= dict.fromkeys(("epsilon", "epsilon_median", "epsilon_max"), _BY_LAYER)
+        reasons |= dict.fromkeys(_OF_ONE_NOISE, _BY_LAYER)
     elif inputs.radius is None:
         reasons["epsilon"] = _SECRET_RATE
     return HypothesisPair(
@@ -269,8 +265,6 @@ def _bound_any_two(run: _Run, by_part: Floats) -> str:
 
 _MAX_VALUE = 1e300
 _ROUNDING = 1e-9
-_OF_ONE_NOISE = ("epsilon", "epsilon_median", "epsilon_max")
-"""Figures that do not exist with noise layer by layer."""
 _PAIRS = "privacy.between_hypotheses"
 
 
@@ -326,15 +320,14 @@ def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: floa
     """
     if any(value_at(pair, name) is not None for name in _OF_ONE_NOISE):
         return False
-    names = ("indistinguishability_median", "indistinguishability")
-    said = {name: value_at(pair, name) for name in (*names, "worst_case")}
+    said = {name: value_at(pair, name) for name in (*_EXPONENTS, "worst_case")}
     if rates is None:
         return all(value is None for value in said.values())
-    if not all(type(said[name]) in (int, float) for name in names):
+    if not all(type(said[name]) in (int, float) for name in _EXPONENTS):
         return False
     least = rates.values.min(axis=1) * distance
     most = np.linalg.norm(rates.values, axis=1) * distance
-    for name, stated in zip(names, (rates.median, rates.largest), strict=True):
+    for name, stated in zip(_EXPONENTS, (rates.median, rates.largest), strict=True):
         if not stated(least) * (1 - _ROUNDING) <= said[name] <= stated(most) * (1 + _ROUNDING):
             return False
     worst = None

@@ -32,7 +32,7 @@ from fairlearn.metrics._disaggregated_result import DisaggregatedResult
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score
 
-from fedaudit.arrays import Floats, Ints
+from fedaudit.arrays import Floats, Ints, finite
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.reports.sections.fairness import CrossCheck, FiguresDisagreeError
@@ -151,7 +151,7 @@ class SecondFigures:
         for metric, rates in self._by_group.items():
             for place, theirs in rates.items():
                 group = self._section["groups"][place]
-                yield str(metric), group["value"], group[metric], _known(theirs)
+                yield str(metric), group["value"], group[metric], finite(theirs)
         metrics = self._section["metrics"]
         for family in FAMILIES:
             for kind, gap in zip(KINDS, self._gap(family.rates), strict=True):
@@ -174,7 +174,7 @@ class SecondFigures:
                 return None, None
             differences, ratios = _against(values.to_numpy(), values.loc[place].to_numpy())
         # A ratio of 0/0 is NaN and remains NaN.
-        return _known(np.max(differences)), _known(np.min(ratios))
+        return finite(np.max(differences)), finite(np.min(ratios))
 
     @cached_property
     def _spreads(self) -> "tuple[pd.Series[float], pd.Series[float]]":
@@ -223,7 +223,3 @@ def _against(rates: Floats, base: Floats) -> tuple[Floats, Floats]:
     with np.errstate(invalid="ignore"):
         ratios = np.where(high > 0, low / high, np.inf).min(axis=0)
     return np.abs(rates - base).max(axis=0), np.where(np.isinf(ratios), np.nan, ratios)
-
-
-def _known(value: Any) -> float | None:
-    return float(value) if np.isfinite(value) else None

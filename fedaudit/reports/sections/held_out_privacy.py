@@ -1,7 +1,6 @@
 """The section `fairness_privacy`: what counts with noise may reveal of held-out people."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, assert_never
@@ -19,7 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import (
 )
 from fedaudit.privacy.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.checks import Check, agrees, check, failed, value_at
+from fedaudit.reports.checks import Check, agrees, check, failed, same, value_at
 from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.material import ReportMaterial
 from fedaudit.reports.sections.part import Part, Section, no_limits
@@ -238,17 +237,9 @@ def _alike(inputs: MechanismParameters, expected: MechanismParameters) -> bool:
     )
     return (
         as_calibrated == expected
-        and _close(event, other)
-        and _close(inputs.noise_multiplier, expected.noise_multiplier)
+        and same(event, other, digits=_DIGITS)
+        and same(inputs.noise_multiplier, expected.noise_multiplier, digits=_DIGITS)
     )
-
-
-def _close(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_close(one[name], other[name]) for name in one)
-    if isinstance(one, float) and isinstance(other, float | int):
-        return math.isclose(one, other, rel_tol=_DIGITS)
-    return bool(one == other)
 
 
 def _published_counts(report: Mapping[str, Any]) -> int:

@@ -6,9 +6,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32
+from fedaudit.arrays import Floats, Floats32, Ints16, Ints32
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import GroupScores
 from fedaudit.fairness.noised_counts import ExactCounts, PublishedCounts
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
@@ -17,7 +16,7 @@ from fedaudit.reports.sections.other_runs import ModelSection, RepeatsSection, S
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
-from fedaudit.utility import ConstantComparison
+from fedaudit.utility import ScoredFigures
 
 Progressed = Callable[[], None]
 """Called between the parts of a report. What it raises ends the report."""
@@ -46,31 +45,11 @@ class FederationFacts:
     """The values of each sensitive attribute, in the order of the counts."""
 
 
-@dataclass(frozen=True)
-class FinalFigures:
+@dataclass(frozen=True, kw_only=True)
+class FinalFigures(ScoredFigures):
     """The results of training, for the best hypotheses."""
 
     stopped_by: StoppedBy
-    rounds: int
-    best_round: int
-    selection_loss: float | None
-    validation_loss: float | None
-    accuracy: float | None
-    fairness: Mapping[str, Ints]
-    """Per attribute, counts of each validation client: [validation clients, groups, 4]."""
-    single_row_clients: int = 0
-    """Validation clients with one row, scored with the largest hypothesis."""
-    collapsed_rounds: int = 0
-    scores: Mapping[str, GroupScores] = field(default_factory=dict)
-    """Per attribute, loss and accuracy of each validation client's rows, by group."""
-    against_constant: ConstantComparison | None = None
-    """The rows under the best constant prediction; None where it was not handed
-    over."""
-    start_loss: float | None = None
-    """The selection loss of the hypotheses that training started from; None where unknown."""
-    threshold: float | None = None
-    """The probability above which the second of two classes is predicted; None for other targets.
-    """
 
 
 @dataclass(frozen=True)

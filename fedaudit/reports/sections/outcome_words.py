@@ -98,7 +98,7 @@ def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None
 
 def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
     """A group in a sentence: `male`, or `SEX 1` for a code without a label."""
-    labels = _labels_of_report(report)
+    labels = labels_of_spec(value_at(report, "spec"))
     combined = _combinations(report, attribute).get(value)
     if combined is None:
         return group_in_words(attribute, value, labels=labels)
@@ -191,10 +191,6 @@ def _traits(spec: Any) -> SourceTraits | None:
     return source.traits
 
 
-def _labels_of_report(report: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
-    return labels_of_spec(value_at(report, "spec"))
-
-
 def _section_of(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
     sections = value_at(report, "fairness")
     for section in sections if isinstance(sections, list) else []:
@@ -215,7 +211,7 @@ def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[t
 
 def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
     """The label of each group that has one; in a combination the parts without have their codes."""
-    labels = _labels_of_report(report)
+    labels = labels_of_spec(value_at(report, "spec"))
     found = {}
     for group in _section_of(report, attribute).get("groups", []):
         label = label_of(labels.get(attribute, {}), group["value"])

@@ -318,6 +318,22 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
             "Rows without a value of an attribute are in no group, and count for the accuracy of "
             "everybody alone."
         )
+    drawn = "Intervals count clients, whose rows belong together, and take the model as it is."
+    if material.client_count is None:
+        drawn = (
+            "Intervals count rows one by one, as if no two belonged to the same person or "
+            "institution: where several do, they are too narrow. Name a client key then."
+        )
+    base = audit.fairness.rounded_to
+    counts = (
+        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}; "
+        "accuracy over all rows is exact. This is rounding and no noise with an epsilon."
+    )
+    if base is None:
+        counts = (
+            "Rates of larger groups are exact: the counts behind them can be worked out, and what "
+            "remains of the total bounds the counts of the suppressed groups."
+        )
     return [
         *found,
         "The figures say how truth and prediction compare, group by group. They do not say why, "
@@ -325,30 +341,9 @@ def _fairness_limits(material: AuditMaterial) -> list[str]:
         "Among many groups the largest gap is wide by chance alone; its interval holds for all "
         "pairs together.",
         *comparison_limits(audit.fairness),
-        _drawn_limit(material),
-        _counts_limit(material.audit.fairness.rounded_to),
+        drawn,
+        counts,
     ]
-
-
-def _drawn_limit(material: AuditMaterial) -> str:
-    if material.client_count is None:
-        return (
-            "Intervals count rows one by one, as if no two belonged to the same person or "
-            "institution: where several do, they are too narrow. Name a client key then."
-        )
-    return "Intervals count clients, whose rows belong together, and take the model as it is."
-
-
-def _counts_limit(base: int | None) -> str:
-    if base is None:
-        return (
-            "Rates of larger groups are exact: the counts behind them can be worked out, and what "
-            "remains of the total bounds the counts of the suppressed groups."
-        )
-    return (
-        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}; "
-        "accuracy over all rows is exact. This is rounding and no noise with an epsilon."
-    )
 
 
 def _data(material: AuditMaterial) -> AuditData:

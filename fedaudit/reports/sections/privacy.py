@@ -185,16 +185,7 @@ def _epsilon_figures(material: ReportMaterial) -> tuple[dict[str, Any], dict[str
         **dict.fromkeys(_LEAKAGE),
         "participations_max": int(seen.max(initial=0)),
         "epsilon_max": max(one.value for one in found),
-        "epsilon": [
-            EpsilonSection(
-                observer=one.observer,
-                delta=one.delta,
-                adjacency=one.adjacency,
-                accountant=plan.accountant,
-                value=one.value,
-            )
-            for one in found
-        ],
+        "epsilon": [EpsilonSection(accountant=plan.accountant, **vars(one)) for one in found],
         "epsilon_planned": max((one.value for one in planned(material)), default=None),
         "records": None if plan.records is None else records_section(material, plan.records),
     }, reasons

@@ -12,7 +12,7 @@ from fedaudit.fairness.noised_counts import (
     outward,
     step_of,
 )
-from fedaudit.fairness.ranking import METHOD, TOO_FEW, Ordering
+from fedaudit.fairness.ranking import METHOD, TOO_FEW
 from fedaudit.judgement import NEARLY_CONSTANT
 from fedaudit.reports.sections.fairness import no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
@@ -128,30 +128,24 @@ def ranking_figures(
 ) -> _Found:
     """The figures from whatever is published of the held-out people; `compared`: or why there is
     no figure. `noised`: what counts with noise say, where they are published."""
-    values, reasons = _published(material, compared, noised)
+    published = material.published
+    match published:
+        case NoisedCounts():
+            values, reasons = _from_noise(noised)
+        case ExactCounts() | RoundedCounts() if isinstance(compared, str):
+            names = (*_DECIDED, *_SCORED)
+            values, reasons = dict.fromkeys(names), dict.fromkeys(names, compared)
+        case ExactCounts():
+            values, reasons = _exact(material, compared)
+        case RoundedCounts():
+            values, reasons = _exact(material, compared)
+            _coarsen(values, reasons, compared, base=published.rounder.base)
+        case _:
+            assert_never(published)
     values["threshold"] = material.result.threshold
     if values["threshold"] is None:
         reasons["threshold"] = "nothing is decided by a threshold"
     return values, reasons
-
-
-def _published(
-    material: ScoredMaterial, compared: ConstantComparison | str, noised: NoisedGain | None
-) -> _Found:
-    published = material.published
-    match published:
-        case NoisedCounts():
-            return _from_noise(noised)
-        case ExactCounts() | RoundedCounts():
-            if isinstance(compared, str):
-                names = (*_DECIDED, *_SCORED)
-                return dict.fromkeys(names), dict.fromkeys(names, compared)
-            values, reasons = _exact(material, compared)
-            if isinstance(published, RoundedCounts):
-                _coarsen(values, reasons, compared, base=published.rounder.base)
-            return values, reasons
-        case _:
-            assert_never(published)
 
 
 def _from_noise(noised: NoisedGain | None) -> _Found:
@@ -190,7 +184,10 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
         return values, {**reasons, **few, "auc_interval": _NOT_ASKED}
     asked = material.spec.fairness.intervals
     values["auc"] = ranking.ordering.auc
-    values["ranks_above_chance"] = _is_above_chance(ranking.ordering, ranking.within)
+    values["ranks_above_chance"] = all(
+        one is not None and one.interval(_JUDGED_AT)[0] > 0.5
+        for one in (ranking.ordering, ranking.within)
+    )
     if asked is None:
         reasons["auc_interval"] = NO_INTERVALS
         return values, reasons
@@ -204,11 +201,6 @@ def _weighted(compared: ConstantComparison) -> float | None:
     if gain is None or compared.threshold == 0.5:
         return None
     return float(gain.sum() / compared.decided.sum())
-
-
-def _is_above_chance(*orderings: Ordering | None) -> bool:
-    """Whether the intervals of all of them, at 95 %, lie above 0.5."""
-    return all(one is not None and one.interval(_JUDGED_AT)[0] > 0.5 for one in orderings)
 
 
 def _decided(true: int, false: int, true_negative: int, false_negative: int) -> _Figures:

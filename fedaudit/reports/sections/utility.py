@@ -1,9 +1,9 @@
 """The section `utility`: how well the model predicts, beside a constant prediction."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, assert_never, get_args
 
+from fedaudit.arrays import finite
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD
 from fedaudit.fairness.noised_counts import (
@@ -350,10 +350,10 @@ def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
 def _exact(material: ScoredMaterial) -> dict[str, Any]:
     result = material.result
     values: dict[str, Any] = {
-        "validation_loss": _finite(result.validation_loss),
-        "selection_loss": _finite(result.selection_loss),
-        "accuracy": _finite(result.accuracy),
-        "start_loss": _finite(result.start_loss),
+        "validation_loss": finite(result.validation_loss),
+        "selection_loss": finite(result.selection_loss),
+        "accuracy": finite(result.accuracy),
+        "start_loss": finite(result.start_loss),
     }
     reasons = {name: _NOT_FINITE for name, value in values.items() if value is None}
     values["prediction_share_interval"] = None
@@ -397,7 +397,7 @@ def _compared(material: ScoredMaterial) -> ConstantComparison | str:
     found = material.result.against_constant
     if found is None:
         return _NOT_SCORED
-    return _NOT_FINITE if _finite(material.result.validation_loss) is None else found
+    return _NOT_FINITE if finite(material.result.validation_loss) is None else found
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
@@ -473,10 +473,6 @@ def _judgement(
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)
     return judged
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _utility_checks(found: RunEvidence) -> Iterator[Check]:

@@ -69,7 +69,10 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             low = interval["low"]
         elif not counts_doubts(report) or not _asks_for_none(report):
             continue
-        if low is None or low <= size or _was_by_chance(gap):
+        if low is None or low <= size:
+            continue
+        # A report of an earlier version was signed with whether chance gives a gap as wide.
+        if (null := gap.get("null")) is not None and null["p_value"] > 0.05:
             continue
         if words := gap_size(metric, gap["value"]):
             ends = "without an interval, which was not asked for, and"
@@ -117,13 +120,6 @@ def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping
 
 _OF_AUDITS = {"intervals": "always"}
 """The spec of an audit has no such part."""
-
-
-def _was_by_chance(gap: Mapping[str, Any]) -> bool:
-    """Whether a report of an earlier version says that chance gives a gap as wide: its answer was
-    signed with that."""
-    null = gap.get("null")
-    return null is not None and bool(null["p_value"] > 0.05)
 
 
 def headline_metric(section: Mapping[str, Any]) -> str:

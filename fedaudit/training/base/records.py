@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import renumbered
+from fedaudit.arrays import finite, renumbered
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out, scored_rows, split_clients, training_clients
@@ -249,7 +249,7 @@ class RecordTable:
         """
         for place in range(len(self.client)):
             spent = {
-                f"epsilon_{observer}": _finite(values[place])
+                f"epsilon_{observer}": finite(values[place])
                 for observer, values in self.spent.items()
             }
             yield {
@@ -306,7 +306,3 @@ def record_table(
             for observer in RECORD_OBSERVERS
         },
     )
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Ints32
-from fedaudit.fairness.gaps import ClientScores, GroupScores
+from fedaudit.fairness.gaps import ClientScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 from fedaudit.training.base.records import RecordTable
-from fedaudit.utility import ConstantComparison
+from fedaudit.utility import ScoredFigures
 
 NEVER = 1 << 62
 """A round that none is beyond."""
@@ -363,38 +363,19 @@ class PlannedRound:
     subjects: Ints32
 
 
-@dataclass(frozen=True)
-class FinalResult:
+@dataclass(frozen=True, kw_only=True)
+class FinalResult(ScoredFigures):
     """The results of a finished run, at its best hypotheses and on all validation clients."""
 
     stopped_by: RunEnd
-    rounds: int
-    best_round: int
-    hypotheses: Floats32
-    """[k, n], those with the smallest selection loss."""
     selection_loss: float
     validation_loss: float
-    accuracy: float | None
-    fairness: dict[str, Ints]
-    """Attribute -> [validation clients, groups, 4], counts as in RoundRecord."""
-    single_row_clients: int
-    """Validation clients with one row, scored with the largest hypothesis, or with the first if it
-    is secret which one is the largest."""
-    collapsed_rounds: int
-    scores: Mapping[str, GroupScores] = field(default_factory=dict)
-    """Attribute -> loss and accuracy of each validation client's rows, by group."""
+    hypotheses: Floats32
+    """[k, n], those with the smallest selection loss."""
     predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
     """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
     records: RecordTable | None = None
     """Of `record-personalised`: every record's own figures. Confidential."""
-    against_constant: ConstantComparison | None = None
-    """The same rows under the best prediction that looks at nothing; None for a run that has not
-    been scored. Confidential."""
-    start_loss: float | None = None
-    """The selection loss of the hypotheses that training started from, on the same clients."""
-    threshold: float | None = None
-    """The probability above which the second of two classes is predicted; None for other targets.
-    """
     by_client: ClientScores | None = None
     """The same rows by their clients; None for a run that has not been scored."""
 

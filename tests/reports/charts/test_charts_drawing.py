@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.reports.charts.drawing import WIDTH, Row, range_chart, round_scale, value_scale
-from fedaudit.reports.charts.line_chart import Line, LinePlot, kept_places, line_chart, segments
+from fedaudit.reports.charts.report_charts import Line, LinePlot, kept_places, line_chart, segments
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NAME = st.text(max_size=60)

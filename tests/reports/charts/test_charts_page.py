@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from fedaudit.reports.charts.answer_pictures import answer_pictures
-from fedaudit.reports.charts.line_chart import series_of
-from fedaudit.reports.charts.report_charts import charts_of
+from fedaudit.reports.charts.report_charts import charts_of, series_of
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.spec.metrics import METRICS

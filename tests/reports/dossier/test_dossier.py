@@ -20,7 +20,7 @@ from fedaudit.reports.readings.readings import READINGS
 from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verdict.release import answer_of
-from fedaudit.reports.verification.dossier_checks import verify_folder
+from fedaudit.reports.verification.verification import verify_folder
 from fedaudit.spec.canonical import canonical_json
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.reports.charts.line_chart import Series, series_of
+from fedaudit.reports.charts.report_charts import Series, series_of
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.material import HypothesesFacts, ReportMaterial
 from tests.fairness.disclosures import with_disclosures
