@@ -160,7 +160,9 @@ def _cost_words(report: Report, exponent: float) -> str:
     start += f" spent at most {bound_text(exponent)}"
     charged = report["privacy"].get("leakage_max")
     start += ": " if charged is None else f" (by the convention n/nu {bound_text(charged)}): "
-    if raised_alarms(report):
+    if report.get("contradictions"):
+        return f"{start}what was declared contradicts itself, so it bounds nothing."
+    if raised_alarms(report) or (report.get("tests") or {}).get("alarm"):
         return f"{start}an attack contradicts that, so it bounds nothing."
     if delta_gives_data_away(report):
         return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
