@@ -36,6 +36,7 @@ from fedaudit.privacy.mechanisms.registry import MECHANISMS, mechanism_of
 from fedaudit.reports.figures import LargestGap, largest_gap
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.metrics import METRICS
+from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_admitted
 from models.repositories import AuditRepository, ReportListRepository
 from models.vocabulary import ENDED
@@ -160,6 +161,8 @@ def _cost(experiment: ExperimentBody, mechanism: PrivacyMechanism) -> Shown | No
             kind=mechanism.guarantee_kind,
             in_force=mechanism.noise_is_secret,
         )
+        if isinstance(mechanism.spec.model.start, ArtifactStart):
+            words = f"of what it adds alone: {words}"
         remark = f"at δ = {small_number(figures.delta)}; {words}"
         return Shown(f"ε ≤ {cost(figures.epsilon_max)}", remark)
     if figures.leakage_max is not None:

@@ -31,7 +31,14 @@ from api.services.admission import not_registered
 from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
 from api.services.dispatch import Accepting, IdempotentRequest, Queued
 from api.services.lookups import found_by, list_page, note
-from api.services.report_evidence import checks_of, leaked_keys, readable_keys, signature_in
+from api.services.report_evidence import (
+    checks_of,
+    leaked_keys,
+    readable_keys,
+    signature_in,
+    stored_report_check,
+    stored_spec_check,
+)
 from api.services.report_pages import page_response
 from api.shared.data_faults import reads_data, shown_faults
 from api.shared.federation_data import ready_federation
@@ -39,7 +46,7 @@ from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWrit
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
 from fedaudit.reports.checks import Check as Found
-from fedaudit.reports.checks import canonical_hash, check, value_at
+from fedaudit.reports.checks import check, value_at
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
@@ -336,18 +343,8 @@ def _evidence(session: Session, row: PredictionAudit) -> Evidence:
 
 def _columns(row: PredictionAudit) -> Iterator[Found]:
     """The checks that only the database's own columns allow."""
-    yield check(
-        "report.hash",
-        canonical_hash(row.report) == row.report_hash,
-        good="the report is the one that was stored",
-        bad="the report was altered after it was stored",
-    )
-    yield check(
-        "audit.spec_hash",
-        canonical_hash(row.spec) == row.spec_hash,
-        good="the stored spec is the one that was asked for",
-        bad="the stored spec was altered after it was asked for",
-    )
+    yield stored_report_check(row.report or {}, row.report_hash)
+    yield stored_spec_check("audit", row)
     fingerprint = value_at(row.report, "provenance", "data_fingerprint")
     shown = {
         "data_fingerprint": row.fingerprint == fingerprint,

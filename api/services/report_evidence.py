@@ -19,7 +19,6 @@ from fedaudit.ledger.statements import SignOff as Statement
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import canonical_hash, check, unchecked, value_at
 from fedaudit.reports.later import LaterStatement
-from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import Verification as Verified
@@ -37,7 +36,7 @@ from models.repositories import (
     SignOffRepository,
 )
 from models.repositories.ledger import stored_rows
-from models.tables.experiments import Experiment, LaterAttacks, SignOff
+from models.tables.experiments import Experiment, LaterAttacks, PredictionAudit, SignOff
 from models.tables.ledger import DeclaredLedger, RunLogEntry, SigningKey
 from models.vocabulary import ENDED
 
@@ -217,17 +216,23 @@ def checks_of(found: Verified) -> list[Check]:
     return [Check(name=one.name, outcome=one.outcome, detail=one.detail) for one in found.checks]
 
 
-def stored_report_check(report: Mapping[str, Any], stored_hash: str) -> Found:
+def stored_report_check(report: Mapping[str, Any], stored_hash: str | None) -> Found:
     """Whether the report is the one that has this hash."""
-    try:
-        present_hash = report_hash(report)
-    except ValueError:
-        present_hash = ""
     return check(
         "report.hash",
-        present_hash != "" and present_hash == stored_hash,
+        stored_hash is not None and canonical_hash(report) == stored_hash,
         good="the report is the one that was stored",
         bad="the report was altered after it was stored",
+    )
+
+
+def stored_spec_check(what: str, row: Experiment | PredictionAudit) -> Found:
+    """Whether the spec of an experiment or audit is the one that has its hash."""
+    return check(
+        f"{what}.spec_hash",
+        canonical_hash(row.spec) == row.spec_hash,
+        good="the stored spec is the one that was submitted",
+        bad="the stored spec was altered after it was submitted",
     )
 
 
@@ -237,12 +242,7 @@ def _check_columns(
     """The checks that only the database's own columns allow: of report, spec, and what is shown of
     signed statements."""
     yield stored_report_check(report, stored_hash)
-    yield check(
-        "experiment.spec_hash",
-        canonical_hash(experiment.spec) == experiment.spec_hash,
-        good="the stored spec is the one that was submitted",
-        bad="the stored spec was altered after it was submitted",
-    )
+    yield stored_spec_check("experiment", experiment)
     with database.read() as session:
         sign_offs: Sequence[SignOff] = ()
         later: Sequence[LaterAttacks] = ()

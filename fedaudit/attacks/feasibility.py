@@ -7,7 +7,6 @@ from typing import assert_never
 
 import numpy as np
 
-from fedaudit.arrays import Ints
 from fedaudit.attacks.canaries import canary_pool
 from fedaudit.attacks.membership import shadow_design
 from fedaudit.federations.federation import ClientRows
@@ -20,7 +19,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.spec.errors import FieldError, of_spec, pointer, raise_errors
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.records import split_of, training_records
+from fedaudit.training.base.records import training_records
 
 LEAST_CLIENTS = 5
 """On either side of `client-inference`: among fewer an AUC is chance."""
@@ -96,8 +95,3 @@ def _gradient_leakage_faults(spec: GradientLeakageSpec, cell: Cell, *, at: str) 
         message = f"{spec.images} images are more than the training clients have; attack fewer"
         found.append(FieldError(f"{at}/images", message))
     return found
-
-
-def attackable_clients(cell: Cell) -> Ints:
-    """The clients that train, whose updates a server sees: indices, ascending."""
-    return split_of(cell.spec, cell.federation)[0]

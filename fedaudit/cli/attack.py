@@ -33,7 +33,9 @@ from fedaudit.cli.output import (
 )
 from fedaudit.cli.remote import connected, is_id
 from fedaudit.cli.summary import show_attacks
+from fedaudit.privacy.mechanisms.registry import bounds_nothing, mechanism_of
 from fedaudit.runs.run import MissingLibraryError, import_worker_extra
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
@@ -200,10 +202,6 @@ def _exit_later(found: Mapping[str, Any]) -> ExitCode:
     return ExitCode.DONE if is_done else ExitCode.NO_EVIDENCE
 
 
-_UNPROTECTED = "none"
-"""The mechanism that promises nothing."""
-
-
 @app.command()
 def replay(
     spec: Spec,
@@ -232,21 +230,26 @@ def replay(
         rounds=rounds,
         open_artifact=named_contents(artifact or []).get,
     )
+    guaranteed = _is_guaranteed(asked)
     if as_json:
         write_json(found.as_dict())
     else:
-        _show(found)
+        _show(found, guaranteed=guaranteed)
     if found.findings:
         raise typer.Exit(ExitCode.FOUND)
-    raise typer.Exit(ExitCode.DONE if _is_evidence(found) else ExitCode.NO_EVIDENCE)
+    # Finding nothing means something where there was something to break.
+    evidence = guaranteed and found.rounds > 0
+    raise typer.Exit(ExitCode.DONE if evidence else ExitCode.NO_EVIDENCE)
 
 
-def _is_evidence(found: "ReplayReport") -> bool:
-    """Whether finding nothing means something: where there was something to break."""
-    return found.rounds > 0 and found.mechanism != _UNPROTECTED
+def _is_guaranteed(spec: ExperimentSpec) -> bool:
+    """Whether a run states a guarantee that bounds something: some mechanisms have a setting
+    without noise, or bound nothing by theirs."""
+    kind = mechanism_of(spec).guarantee_kind
+    return kind != "none" and not bounds_nothing(spec.privacy.mechanism)
 
 
-def _show(found: "ReplayReport") -> None:
+def _show(found: "ReplayReport", *, guaranteed: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -263,7 +266,7 @@ def _show(found: "ReplayReport") -> None:
             told = (one.stage, one.check, round_, str(one.times), one.allowed, one.measured)
             table.add_row(*map(escape, told))
         console.print(table)
-    elif not _is_evidence(found):
+    elif not (guaranteed and found.rounds):
         console.print(
             "No round releases anything."
             if found.rounds == 0

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.box import HORIZONTALS
 from rich.markup import escape
-from rich.table import Table
 
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value, readable
 from fedaudit.cli.output import (
     ExitCode,
-    print_records,
+    print_columns,
     say,
     sections_table,
     standard_output,
@@ -134,13 +132,7 @@ def _show_budgets(budgets: Sequence[Json]) -> None:
             for one in budgets
         ],
     }
-    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
-    shown = {head: cells for head, cells in columns.items() if any(cells)}
-    for head in shown:
-        table.add_column(head)
-    for cells in zip(*shown.values(), strict=True):
-        table.add_row(*map(escape, cells))
-    print_records(table)
+    print_columns({head: [*map(escape, cells)] for head, cells in columns.items() if any(cells)})
     standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
 
 

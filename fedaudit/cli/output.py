@@ -89,6 +89,18 @@ def print_records(table: "Table") -> None:
             console.print(_block(table, record))
 
 
+def print_columns(columns: "Mapping[str, Sequence[str]]") -> None:
+    """The same of columns by their heads, which are plain text; cells may have markup of rich."""
+    from rich.box import HORIZONTALS
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*map(escape, columns), box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    print_records(table)
+
+
 def sections_table(
     heads: "Sequence[str]", columns: "Sequence[Mapping[str, Mapping[str, str]]]"
 ) -> "Table":

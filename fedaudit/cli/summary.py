@@ -1,7 +1,7 @@
 """Reports of runs and of audits for people: their main figures in tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from rich.box import HORIZONTALS
 from rich.markup import escape
@@ -15,10 +15,16 @@ from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
+from fedaudit.reports.sections.guarantee import (
+    condition_of,
+    delta_gives_data_away,
+    guarantee_words,
+    is_unbounded,
+)
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.utility import ENDING_WORDS
+from fedaudit.reports.verdict.release import bounding_exponent
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
@@ -98,13 +104,23 @@ def _costs(report: Report) -> dict[str, str]:
     costs = {"guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"}
     if privacy["epsilon"]:
         costs["epsilon"] = "\n".join(map(_epsilon, privacy["epsilon"]))
-        costs["a guess"] = level_words(
-            privacy["epsilon_max"],
-            delta=guarantee["delta"] or 0.0,
-            kind=guarantee["kind"],
-            in_force=guarantee.get("in_force"),
-        )
+        costs["a guess"] = _guess(report)
     return costs
+
+
+def _guess(report: Report) -> str:
+    """What the bound keeps uncertain, as the verdict has it."""
+    guarantee = report["guarantee"]
+    if delta_gives_data_away(report):
+        return "nothing is kept from it: delta allows one person's data to be handed over whole"
+    words = level_words(
+        cast(float, bounding_exponent(report)),
+        delta=guarantee["delta"] or 0.0,
+        kind=guarantee["kind"],
+        in_force=guarantee.get("in_force"),
+    )
+    added = condition_of(report, "epsilon_max") is not None
+    return f"of what this run adds alone: {words}" if added else words
 
 
 _NAMES = ("AUC", "Brier")

@@ -7,14 +7,12 @@ from itertools import groupby
 from typing import Annotated, Any, cast
 
 import typer
-from rich.box import HORIZONTALS
 from rich.markup import escape
-from rich.table import Table
 
 from fedaudit.cli.options import AsJson, IdempotencyKey, read_value
 from fedaudit.cli.output import (
     ExitCode,
-    print_records,
+    print_columns,
     progress_bars,
     say,
     show_warnings,
@@ -124,13 +122,7 @@ def _item(text: str) -> None:
 
 
 def _print(columns: Mapping[str, Cells]) -> None:
-    """Heads are plain text; cells may have markup of rich."""
-    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
-    for head in columns:
-        table.add_column(escape(_broken(head)))
-    for cells in zip(*columns.values(), strict=True):
-        table.add_row(*cells)
-    print_records(table)
+    print_columns({_broken(head): cells for head, cells in columns.items()})
 
 
 def _broken(head: str) -> str:

@@ -43,17 +43,11 @@ class UpdateMechanism(MechanismPart):
     """Whether secret coins for clients lower the cost of a round."""
     hides_choices: ClassVar[bool]
     """Whether its figures hold where clients choose from several hypotheses."""
+    budget_column: ClassVar[None] = None
+    draws_by_record: ClassVar[bool] = False
 
     @property
     def has_noise_per_layer(self) -> bool:
-        return False
-
-    @property
-    def budget_column(self) -> None:
-        return None
-
-    @property
-    def draws_by_record(self) -> bool:
         return False
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:

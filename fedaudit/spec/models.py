@@ -404,13 +404,10 @@ class CnnFemnist(Model):
 
     output = "either"
     has_hidden_layers = True
+    image: ClassVar[tuple[int, int, int]] = FEMNIST_IMAGE
     kind: Literal["cnn-femnist"]
     intercept: Literal[True] = True
     start: UniformUnlessNamed = "uniform"
-
-    @property
-    def image(self) -> tuple[int, int, int]:
-        return FEMNIST_IMAGE
 
 
 class Layers(Model):

@@ -3,7 +3,7 @@
 A figure is for one kind of sampling, one unit and one form of update; a pair that no accountant
 covers is refused, with the pair that would fit."""
 
-from typing import Annotated, Any, Literal, Self, assert_never
+from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -429,6 +429,8 @@ class RecordPersonalised(MechanismPart):
     public numbers alone; the records' rates follow from their budgets.
     """
 
+    has_noise_per_layer: ClassVar[bool] = False
+    draws_by_record: ClassVar[bool] = True
     mechanism: Literal["record-personalised"]
     budgets: Annotated[RecordBudgets, AfterValidator(_one_origin)]
     epsilon_min: Annotated[Epsilon, InForm("Smallest budget", "0.1")] = 0.1
@@ -470,16 +472,8 @@ class RecordPersonalised(MechanismPart):
         return self
 
     @property
-    def has_noise_per_layer(self) -> bool:
-        return False
-
-    @property
     def budget_column(self) -> str | None:
         return self.budgets.column
-
-    @property
-    def draws_by_record(self) -> bool:
-        return True
 
     def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         cohort = training.cohort

@@ -44,6 +44,27 @@ def test_a_spec_without_a_fault_is_replayed_and_nothing_is_found(command: Comman
     assert "Nothing found" in said
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": {"mechanism": "gaussian-distance", "noise_multiplier": 1, "clip": 1.0}},
+        {
+            "privacy": {
+                **{"mechanism": "record-personalised", "baseline": "privacy-free", "delta": 1e-3},
+                "budgets": {"distribution": "three-levels"},
+            },
+            "training__loss": "mse",
+            "training__cohort": {"sampling": "poisson", "rate": 0.5},
+            "training__local": {"steps": 2, "batch_size": 3},
+        },
+    ],
+)
+def test_nothing_found_is_no_evidence_where_nothing_is_bounded(command: Command, changes) -> None:
+    done = command("replay", "-", "--rounds", "2", stdin=small(training__hypotheses=1, **changes))
+    assert done.returncode == ExitCode.NO_EVIDENCE, done.stderr
+    assert "There is no guarantee that a round could break." in done.stdout
+
+
 def test_a_finding_has_an_exit_code_of_its_own(monkeypatch, capsys, tmp_path):
     from fedaudit.attacks.replay import replay as replays
     from fedaudit.cli.attack import replay as replay_command

@@ -11,7 +11,6 @@ from torch import Tensor
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress, source_of
 from fedaudit.attacks.attack_files import csv_table
-from fedaudit.attacks.feasibility import attackable_clients
 from fedaudit.attacks.gradient_leakage.reconstruction import Reconstruction
 from fedaudit.attacks.gradient_leakage.update_match import (
     RECOVERED_BELOW,
@@ -37,7 +36,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, first_hypotheses
-from fedaudit.training.base.records import training_records
+from fedaudit.training.base.records import split_of, training_records
 from fedaudit.training.mechanisms.base import ClientProtection
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.one_by_one import ClientData, ClientScorer, ClientUpdate
@@ -88,7 +87,7 @@ def draw_images(cell: Cell, spec: GradientLeakageSpec, source: Source) -> Attack
         raise ValueError("these rows are no images")
     turns = []
     trains = training_records(cell.spec, federation).place
-    for client in attackable_clients(cell).tolist():
+    for client in split_of(cell.spec, federation)[0].tolist():
         own = federation.own(client)
         words = source.wide_words(
             purpose=Purpose.ATTACK, round_=0, counters=client, count=own.stop - own.start + 1

@@ -427,10 +427,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
 
     privacy: NoMechanism
 
-    @property
-    def guarantee_kind(self) -> GuaranteeKind:
-        """No guarantee."""
-        return "none"
+    guarantee_kind: ClassVar[GuaranteeKind] = "none"
 
     @property
     def uncovered_model(self) -> str | None:

@@ -117,15 +117,9 @@ class _GaussianMechanism(EpsilonMechanism):
 
     privacy: GaussianCentral | GaussianLocal
 
-    @property
-    def guarantee_kind(self) -> GuaranteeKind:
-        """Always formal."""
-        return "formal"
-
-    @property
-    def uncovered_model(self) -> str | None:
-        """None: models are, or follow from, what has noise."""
-        return None
+    guarantee_kind: ClassVar[GuaranteeKind] = "formal"
+    uncovered_model: ClassVar[None] = None
+    """Models are, or follow from, what has noise."""
 
     @property
     def epsilon_budget(self) -> float | None:
@@ -249,10 +243,10 @@ class GaussianCentralMechanism(_GaussianMechanism):
 
     privacy: GaussianCentral
 
-    @property
-    def no_client_costs(self) -> str | None:
-        """Ledger and report do not tell who took part."""
-        return "who takes part in a round is secret, so everybody is charged for all of them"
+    no_client_costs: ClassVar[str] = (
+        "who takes part in a round is secret, so everybody is charged for all of them"
+    )
+    """Ledger and report do not tell who took part."""
 
     @property
     def adjacency(self) -> Adjacency:
@@ -380,10 +374,8 @@ class GaussianLocalMechanism(_GaussianMechanism):
 
     privacy: GaussianLocal
 
-    @property
-    def adjacency(self) -> Adjacency:
-        """Any two datasets that a client may hold are neighbours."""
-        return "replace-one"
+    adjacency: ClassVar[Adjacency] = "replace-one"
+    """Any two datasets that a client may hold are neighbours."""
 
     @property
     def shared_noise(self) -> tuple[float | None, float | None]:
@@ -452,20 +444,14 @@ class GaussianDistanceMechanism(PrivacyMechanism):
 
     privacy: GaussianDistance
 
-    @property
-    def guarantee_kind(self) -> GuaranteeKind:
-        """Never formal."""
-        return "heuristic"
+    guarantee_kind: ClassVar[GuaranteeKind] = "heuristic"
 
     @property
     def uncovered_model(self) -> str | None:
         """Every model is."""
         return f"{_WHY}; use the mechanism gaussian-central"
 
-    @property
-    def no_client_costs(self) -> str | None:
-        """No client has a cost."""
-        return _WHY
+    no_client_costs: ClassVar[str] = _WHY
 
     def noise_multiplier(self) -> float | str:
         """Of the sum at a distance of 1."""

@@ -58,7 +58,7 @@ from fedaudit.privacy.planning.cost_projection import (
     epsilon_entry,
     unbounded_projection,
 )
-from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, plan_of_records
+from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan
 from fedaudit.privacy.records.record_plans import TREATED_AS_PUBLIC
 from fedaudit.privacy.records.record_use import (
     RECORD_ADJACENCY,
@@ -149,10 +149,8 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """Records pay, and clients do not; without noise nobody pays."""
         return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
 
-    @property
-    def adjacency(self) -> Adjacency:
-        """Neighbours differ by the presence of one record."""
-        return RECORD_ADJACENCY
+    adjacency: ClassVar[Adjacency] = RECORD_ADJACENCY
+    """Neighbours differ by the presence of one record."""
 
     def noise_multiplier(self) -> float | str:
         """The noise that a record in every batch requires to stay within `epsilon_max`.
@@ -182,10 +180,8 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
         return super().inputs(n=n, plan=plan)
 
-    @property
-    def accountant(self) -> PlanAccountant:
-        """That of both coins."""
-        return "two-stage"
+    accountant: ClassVar[PlanAccountant] = "two-stage"
+    """That of both coins."""
 
     @property
     def shared_noise(self) -> tuple[float | None, float | None]:
@@ -204,7 +200,16 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         found = record_spending(records, rounds=rounds, delta=self.privacy.delta)
         if self._keeps_budgets and found.overspent(rounds):
             raise RuntimeError(f"{found.overspent(rounds)} records would pass their budgets")
-        return plan_of_records(found, rounds=rounds, delta=self.privacy.delta)
+        return SpendingPlan(
+            subject_kind=self.facts.subject_kind,
+            subjects=tuple(group.name for group in found.groups),
+            delta=self.privacy.delta,
+            adjacency=self.adjacency,
+            accountant=self.accountant,
+            steps=rounds,
+            lines=found.lines(),
+            records=found,
+        )
 
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None, layers: Sizes = ()

@@ -28,7 +28,7 @@ from fedaudit.privacy.accounting.accountant import Accountant, RdpAccountant
 from fedaudit.privacy.accounting.epsilon_tables import EpsilonCurve
 from fedaudit.privacy.accounting.privacy_events import BLOCKS, Adjacency, Observer, TwoStage
 from fedaudit.privacy.accounting.two_stage import TwoStageAccountant
-from fedaudit.privacy.records.record_use import RECORD_ADJACENCY, RecordSpending
+from fedaudit.privacy.records.record_use import RecordSpending
 from fedaudit.spec.canonical import canonical_json
 
 SubjectKind = Literal["client", "population", "record_group"]
@@ -162,20 +162,6 @@ class SpendingPlan:
                 for name, line in zip(self.subjects, lines, strict=True)
             }
         )
-
-
-def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> SpendingPlan:
-    """A plan for records of different budgets, by groups of budgets."""
-    return SpendingPlan(
-        subject_kind="record_group",
-        subjects=tuple(group.name for group in found.groups),
-        delta=delta,
-        adjacency=RECORD_ADJACENCY,
-        accountant="two-stage",
-        steps=rounds,
-        lines=found.lines(),
-        records=found,
-    )
 
 
 def _canonical(value: Any) -> str:

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 
 from fedaudit.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.answer_pictures import answer_pictures, treated_picture
 from fedaudit.reports.charts.drawing import Chart
@@ -216,7 +215,6 @@ def page_environment() -> Environment:
     environment.filters["whole"] = whole_text
     environment.filters["adjacency"] = adjacency_words
     environment.filters["observer"] = observer_words
-    environment.filters["level"] = level_words
     environment.filters["guarantee_words"] = guarantee_words
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(

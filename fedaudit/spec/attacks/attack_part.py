@@ -37,11 +37,8 @@ class AttackPart(SpecPart):
     tells_of_people: ClassVar[bool] = True
     """Whether what it finds follows from people's data, which no noise then protects. One that
     finds out about the noise alone has to say so."""
-
-    @property
-    @abstractmethod
-    def needs_hypotheses(self) -> bool:
-        """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
+    needs_hypotheses: ClassVar[bool]
+    """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
 
     def retired(self, pointer: str) -> Refusals:
         """What stored attacks may ask for, and none is carried out with any more."""

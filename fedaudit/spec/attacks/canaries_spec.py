@@ -23,6 +23,7 @@ class CanariesSpec(AttackPart):
     """Bounds the privacy loss of the run's mechanism from below."""
 
     question = "Canaries: is the noise as large as claimed?"
+    needs_hypotheses = False
     tells_of_people = False  # what clients sent is taken off before anything is looked at
     kind: Literal["canaries"] = "canaries"
     unit: CanaryUnit
@@ -34,10 +35,6 @@ class CanariesSpec(AttackPart):
     stop: Annotated[bool, Field(exclude_if=lambda stop: not stop)] = False
     """Whether the companion is played beside the run, and ends it in the round in which the
     evidence against its noise is enough."""
-
-    @property
-    def needs_hypotheses(self) -> bool:
-        return False
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         privacy, method = attacked.privacy, attacked.training.method

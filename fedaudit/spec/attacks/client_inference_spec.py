@@ -13,6 +13,7 @@ class ClientInferenceSpec(AttackPart):
     """Guesses by a client which others took part (Sainz-Pardo Diaz et al. 2026, section 5)."""
 
     question = "Client inference: can a client infer that another one took part?"
+    needs_hypotheses = True
     kind: Literal["client-inference"] = "client-inference"
     shadow_share: Annotated[float, Field(gt=0, le=1)] = 0.1
     """The share of each client's rows that the attacker has, at least one: a tenth in section
@@ -20,10 +21,6 @@ class ClientInferenceSpec(AttackPart):
     shadows: Annotated[int, Field(ge=LEAST_SHADOWS, le=4096)] | None = None
     """Models trained alike on random halves of all clients, that show what a loss means; without
     any the attacker has the loss of all clients that the server announces, as in the paper."""
-
-    @property
-    def needs_hypotheses(self) -> bool:
-        return True
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         yield from check_common_model(attacked, pointer=pointer)

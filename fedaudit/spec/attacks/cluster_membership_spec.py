@@ -17,16 +17,13 @@ class ClusterMembershipSpec(AttackPart):
     """Counts how often the server names the hypothesis that a client started from."""
 
     question = "Hypothesis membership: does an upload show its client's choice?"
+    needs_hypotheses = True
     kind: Literal["cluster-membership"] = "cluster-membership"
     noise_multipliers: (
         Annotated[list[TriedMultiplier], Field(min_length=1, max_length=32)] | None
     ) = None
     """At which nu it is tried; null tries the run's own, and a tenth, a third, three and ten times
     of it."""
-
-    @property
-    def needs_hypotheses(self) -> bool:
-        return True
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         mechanism = attacked.privacy.mechanism

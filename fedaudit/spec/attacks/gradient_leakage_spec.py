@@ -34,6 +34,7 @@ class GradientLeakageSpec(AttackPart):
     """Reconstructs images from noised updates, at several noise multipliers (Galli et al., 5.3)."""
 
     question = "Gradient leakage: can an image be reconstructed from an update?"
+    needs_hypotheses = False
     kind: Literal["gradient-leakage"] = "gradient-leakage"
     images: Annotated[int, Field(ge=1, le=1024)] = 16
     """How many images of training clients are attacked."""
@@ -90,10 +91,6 @@ class GradientLeakageSpec(AttackPart):
     def compares_updates(self) -> bool:
         """Whether images are searched for by their updates, for which their labels are needed."""
         return _COMPARES_UPDATES[self.method]
-
-    @property
-    def needs_hypotheses(self) -> bool:
-        return False
 
     def retired(self, pointer: str) -> Refusals:
         for name, usual in _RETIRED.items():

@@ -31,6 +31,7 @@ class MembershipSpec(AttackPart):
     """Guesses from the trained hypotheses which records were trained on."""
 
     question = "Membership: can a record be recognised as one of training?"
+    needs_hypotheses = True
     kind: Literal["membership"] = "membership"
     method: MembershipMethod = "threshold"
     """`threshold`: by the loss alone; `likelihood-ratio`: LiRA (Carlini et al. 2022); `relative` is
@@ -42,10 +43,6 @@ class MembershipSpec(AttackPart):
     """`online` compares shadow runs with and without the record; `offline` is retired."""
     variance: ScoreVariance = "per-record"
     """Each record's scores have a separate variance; `global` is retired."""
-
-    @property
-    def needs_hypotheses(self) -> bool:
-        return True
 
     def retired(self, pointer: str) -> Refusals:
         for name, usual in _USUAL.items():

@@ -195,11 +195,6 @@ def charges_population(cell: Cell) -> bool:
             assert_never(kind)
 
 
-def ledger_subjects(cell: Cell) -> int:
-    """Number of subjects in the ledger of this cell: the population as one, or every client."""
-    return 1 if charges_population(cell) else cell.federation.clients
-
-
 def draws_in_secret(cell: Cell) -> bool:
     """Whether coins and noise come from the operating system's entropy, and not from the seed."""
     return mechanism_of(cell.spec).noise_is_secret

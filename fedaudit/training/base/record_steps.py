@@ -8,9 +8,10 @@ parameters and written as single products, sums, quotients and roots, so that a 
 cell's round, do not depend on what they are stacked with.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, Self, assert_never
+from typing import ClassVar, Self, assert_never
 
 import numpy as np
 import torch
@@ -49,12 +50,20 @@ class OptimiserState:
         return OptimiserState(moments, left)
 
 
-class Optimiser(Protocol):
+@dataclass(frozen=True)
+class Optimiser(ABC):
     """Turns a gradient into the next parameters, as a pure function."""
+
+    step_size: float | Tensor
+    """A tensor is float32 and broadcasts to the parameters."""
+    moments: ClassVar[int]
+    """How many tensors like the parameters are remembered."""
 
     def start(self, theta: Tensor, *, axis: int = -1) -> OptimiserState:
         """The state before the first step of parameters along an axis of `theta`."""
+        return OptimiserState(tuple(torch.zeros_like(theta) for _ in range(self.moments)))
 
+    @abstractmethod
     def step(
         self, theta: Tensor, gradient: Tensor, state: OptimiserState
     ) -> tuple[Tensor, OptimiserState]:
@@ -62,18 +71,7 @@ class Optimiser(Protocol):
 
 
 @dataclass(frozen=True)
-class _WithMoments:
-    step_size: float | Tensor
-    """A tensor is float32 and broadcasts to the parameters."""
-    moments: ClassVar[int]
-    """How many tensors like the parameters are remembered."""
-
-    def start(self, theta: Tensor, *, axis: int = -1) -> OptimiserState:
-        return OptimiserState(tuple(torch.zeros_like(theta) for _ in range(self.moments)))
-
-
-@dataclass(frozen=True)
-class Sgd(_WithMoments):
+class Sgd(Optimiser):
     """Plain gradient descent."""
 
     moments = 0
@@ -85,7 +83,7 @@ class Sgd(_WithMoments):
 
 
 @dataclass(frozen=True)
-class Momentum(_WithMoments):
+class Momentum(Optimiser):
     """Polyak 1964, as in torch: the step size multiplies the whole direction."""
 
     moments = 1
@@ -99,7 +97,7 @@ class Momentum(_WithMoments):
 
 
 @dataclass(frozen=True)
-class Adam(_WithMoments):
+class Adam(Optimiser):
     """Kingma and Ba 2015, as in torch: epsilon is added to the corrected root."""
 
     moments = 2
@@ -124,7 +122,7 @@ class Adam(_WithMoments):
 
 
 @dataclass(frozen=True)
-class RmsProp(_WithMoments):
+class RmsProp(Optimiser):
     """Tieleman and Hinton 2012, as in torch: not centred, no momentum."""
 
     moments = 1

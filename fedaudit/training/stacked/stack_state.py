@@ -21,7 +21,7 @@ from fedaudit.spec.privacy import (
     NoMechanism,
     RecordPersonalised,
 )
-from fedaudit.training.base.cell import Cell, first_hypotheses, ledger_subjects
+from fedaudit.training.base.cell import Cell, charges_population, first_hypotheses
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import RecordTable, spending_of
 from fedaudit.training.base.rounds import FinalResult, Progress, RoundColumns, RunEnd
@@ -113,7 +113,7 @@ def first_state(cell: Cell) -> CellState:
     """The state before the first round."""
     k = cell.spec.training.hypotheses
     hypotheses = first_hypotheses(cell)
-    subjects = ledger_subjects(cell)
+    subjects = 1 if charges_population(cell) else cell.federation.clients
     return CellState(
         round=0,
         release=0,

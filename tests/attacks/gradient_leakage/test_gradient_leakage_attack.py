@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.attacks.feasibility import attackable_clients, faults
+from fedaudit.attacks.feasibility import faults
 from fedaudit.attacks.gradient_leakage.gradient_leakage_attack import (
     attack_gradient_leakage,
     draw_images,
 )
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
+from fedaudit.training.base.records import split_of
 from tests.attacks.gradient_leakage.small_images import (
     CONVOLUTIONAL,
     SMOOTH,
@@ -81,7 +82,7 @@ def test_what_is_attacked_belongs_to_training_clients() -> None:
     cell = small_cell()
     images = draw_images(cell, GradientLeakageSpec(images=12), CounterSource(3))
     owners = cell.federation.client_of[images.rows.ravel()]
-    assert set(owners) == set(attackable_clients(cell))
+    assert set(owners) == set(split_of(cell.spec, cell.federation)[0])
     assert len(set(images.rows.ravel())) == 12
     assert np.bincount(owners).max() == 3
     place = cell.federation.target[images.rows]

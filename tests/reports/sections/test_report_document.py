@@ -21,6 +21,7 @@ from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 from fedaudit.spec.parse import parse_spec
+from tests.reports.reading_documents import gaussian
 from tests.spec.documents import HOSPITAL, changed
 
 SECTIONS = ("experiment", "guarantee", "privacy", "utility", "provenance", "integrity")
@@ -289,3 +290,18 @@ def test_without_public_rates_or_a_clip_there_is_none(material, privacy, why):
     found = section(material, **privacy)
     assert found["log_ratio_max"] is None
     assert why in found["reasons"]["log_ratio_max"]
+
+
+def test_the_command_line_says_of_a_guess_what_the_verdict_says(material):
+    def guess(**parts):
+        changed = {name: {**document[name], **part} for name, part in parts.items()}
+        return dict(_sections({**document, **changed}))["privacy"]["a guess"]
+
+    document = gaussian(material)
+    # Losses ended it early: the epsilon of all planned rounds is proven.
+    assert guess() == "a guess is right up to 95% of the time"
+    assert "up to 75%" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": None})
+    assert "nearly every guess" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": 5.0})
+    assert "handed over whole" in guess(guarantee={"delta": 0.2})
+    added = guess(guarantee={"conditions": {"epsilon_max": "it counts what this run adds"}})
+    assert added.startswith("of what this run adds alone: a guess")
