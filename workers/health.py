@@ -89,7 +89,8 @@ class Heartbeat:
 def unwell(settings: Settings) -> str | None:
     """Why this machine's workers are unhealthy; None where each gave a recent sign of life."""
     longest = max(_QUIET_SECONDS, _QUIET_LEASES * settings.lease_seconds)
-    ages = {pid: time() - path.stat().st_mtime for pid, path in _living(settings)}
+    # Also of a time ahead: the last sign was given before the clock was set back.
+    ages = {pid: abs(time() - path.stat().st_mtime) for pid, path in _living(settings)}
     if not ages:
         return "no worker of this machine has given a sign of life"
     quiet = {pid: age for pid, age in ages.items() if age > longest}

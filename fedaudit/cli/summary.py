@@ -15,6 +15,7 @@ from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
 from fedaudit.reports.report import section_rows
+from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import (
     condition_of,
     delta_gives_data_away,
@@ -111,6 +112,8 @@ def _costs(report: Report) -> dict[str, str]:
 def _guess(report: Report) -> str:
     """What the bound keeps uncertain, as the verdict has it."""
     guarantee = report["guarantee"]
+    if raised_alarms(report):
+        return "an attack contradicts the bound"
     if delta_gives_data_away(report):
         return "nothing is kept from it: delta allows one person's data to be handed over whole"
     words = level_words(

@@ -97,7 +97,7 @@ def rules_of_groups(
             raise error_at(
                 _WHERE,
                 f"the target has {len(classes)} classes; say which are favourable, as in "
-                f"{{op: in, value: [{classes[-1]!r}]}}",
+                "{op: in, value: [CLASS]}",
             )
         return (("in",), (frozenset({1}),)), None
     if isinstance(favourable, Rule):

@@ -322,8 +322,8 @@ def _put_split(draft: _Draft) -> None:
     share = float(facts.source.get("validation_fraction", 0.3))
     unit, why = "record", "all clients train, and rows of each are held out"
     if facts.largest_share >= _LARGE:
-        why = f"one client has about {facts.largest_share:.0%} of the rows, so that held-out ones "
-        why += "would say little of it, or of the others: all train, and rows of each are held out"
+        so = "so that held-out ones would say little of it, or of the others"
+        why = f"one client has about a quarter of the rows or more, {so}: {why}"
     elif draft.unit == "client" or not draft.aim.private:
         unit, why = "client", f"gaps between groups are judged by {MIN_CLIENTS} clients or more"
         if _held_out(facts, share) < MIN_CLIENTS:

@@ -1,6 +1,7 @@
 """Profiles of data: figures, what is hidden in them, and what further ones may show."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from fedaudit.federations.profiles.profile import beside_earlier, cuts_of, profi
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Groups
 from tests.federations.conftest import CLASSIFIER, Load
+from tests.federations.registering import profile_in, registration
 
 
 def cut_profile(rows=300):
@@ -176,3 +178,13 @@ def test_without_a_rule_there_are_reasons_and_no_rates(load: Load) -> None:
     wrong = Groups.model_validate({**FAIRNESS, "favourable": {"op": "in", "value": ["7"]}})
     with pytest.raises(InvalidInputError):
         profile(federation, wrong)
+
+
+def test_classes_without_a_favourable_one_are_warned_of_and_none_is_quoted(tmp_path: Path) -> None:
+    rows = [f"h{row % 9},1,{'FM'[row % 2]},name{row // 2}" for row in range(400)]
+    (tmp_path / "data.csv").write_text("\n".join(["hospital,x,sex,cost", *rows]))
+    found = profile_in(tmp_path, registration({"features": ["x"]}, {"sensitive": ["sex"]}))
+    [warning] = found["warnings"]
+    assert warning["pointer"] == "/fairness/favourable"
+    assert "experiments are refused until then" in warning["message"]
+    assert "name1" not in repr(found)

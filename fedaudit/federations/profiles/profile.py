@@ -280,6 +280,9 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
         warnings += _warnings(where, has, one.values, rows, rule, so=_so(attributes[one.name]))
     classes, balance, found, reasons = _classes(federation, rule)
     warnings += found
+    if federation.classes and fairness.sensitive and outcomes.no_rule is not None:
+        so = f"{outcomes.no_rule}; experiments are refused until then"
+        warnings.append({"pointer": "/fairness/favourable", "message": so})
     return {
         "rows": federation.rows,
         "clients": federation.clients,

@@ -31,8 +31,9 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
+from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.fairness import few_words, least_people, rests_on_few
-from fedaudit.reports.sections.guarantee import delta_gives_data_away
+from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import why_not_useful
 from fedaudit.reports.verdict.release import bounding_exponent, bounds_every_dataset, report_level
@@ -159,12 +160,18 @@ def _cost_words(report: Report, exponent: float) -> str:
     start += f" spent at most {bound_text(exponent)}"
     charged = report["privacy"].get("leakage_max")
     start += ": " if charged is None else f" (by the convention n/nu {bound_text(charged)}): "
+    if report.get("contradictions"):
+        return f"{start}what was declared contradicts itself, so it bounds nothing."
+    if raised_alarms(report) or (report.get("tests") or {}).get("alarm"):
+        return f"{start}an attack contradicts that, so it bounds nothing."
     if delta_gives_data_away(report):
         return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
     doubt = doubts(guarantee["kind"], in_force=guarantee.get("in_force") is not False).lower()
     if report_level(report) == "nothing":
         return f"{start}{doubt}{LEVELS['nothing']}."
     right = guess_words(exponent, delta=delta)
+    if not report.get("declared") and condition_of(report, "epsilon_max") is not None:
+        start += "of what this run adds alone, "
     return (
         f"{start}{doubt}a guess {'would be' if doubt else 'is'} right at most {right}% of the time."
     )

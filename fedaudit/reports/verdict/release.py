@@ -470,6 +470,8 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
 def _scale(report: Mapping[str, Any]) -> str:
     """How much that is; where the guarantee is not in force or not proven, how much it would be."""
     guarantee = report["guarantee"]
+    if raised_alarms(report):
+        return "An attack contradicts that, so it bounds nothing."
     if delta_gives_data_away(report):
         return (
             f"A delta of {guarantee['delta']:g} allows one person's data to be handed over whole, "
@@ -567,6 +569,8 @@ def _epsilons(report: Mapping[str, Any]) -> str:
     )
     guarantee, level = report["guarantee"], report_level(report)
     protects = level not in ("nothing", "unbounded") and not delta_gives_data_away(report)
+    # Neither what an attack contradicts, nor what covers the run's own addition alone.
+    protects &= not raised_alarms(report) and condition_of(report, "epsilon_max") is None
     start = f"A {guarantee['unit']} spent"
     if protects and guarantee["in_force"] and guarantee["kind"] == "formal":
         word = "Weakly protected" if level == "nearly-all" else "Protected"

@@ -13,9 +13,11 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     guess_words,
     odds_words,
 )
+from fedaudit.reports.charts.answer_pictures import answer_pictures
 from fedaudit.reports.report import assemble
 from fedaudit.reports.verdict.verdict import judged, verdict_parts
 from tests.reports.conftest import SPEC
+from tests.reports.reading_documents import gaussian
 
 RELEASED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5.0, "radius": 1.0,
                         "clip": 0.5, "noise": "release"}}  # fmt: skip
@@ -354,3 +356,18 @@ def test_an_epsilon_of_a_sweep_that_losses_may_end_is_that_of_played_rounds(good
     training = {**good["spec"]["training"], "stopping": {"patience": patience}}
     report = {**good, "sweep": sweep, "spec": {**good["spec"], "training": training}}
     assert ("where losses end a cell, more is proven" in verdict_parts(report).cost) == stated
+
+
+def test_a_cost_that_an_attack_contradicts_or_that_covers_a_part_protects_no_one(material):
+    document = gaussian(material)
+    assert document["verdict_parts"]["cost"].startswith("Protected: a client, which spent")
+    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
+    attack = {"kind": "canaries", "status": "done", "alarm": alarm, "bounds": [], "claim": 1.0}
+    contradicted = {**document, "attacks": [attack]}
+    added = {**document["guarantee"], "conditions": {"epsilon_max": "what this run adds"}}
+    for report in (contradicted, {**document, "guarantee": added}):
+        assert verdict_parts(report).cost.startswith("A client spent")
+    stated = "An attack contradicts that, so it bounds nothing."
+    assert stated in verdict_parts(contradicted).cost
+    picture = next(one for one in answer_pictures(contradicted) if one.name == "picture-spent")
+    assert "an attack contradicts that, so it bounds nothing." in picture.caption
