@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.levels import find_class, number_in
-from fedaudit.spec.errors import FieldError, error_at, listed, raise_errors
+from fedaudit.spec.errors import FieldError, error_at, listed_values, raise_errors
 from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
 
 _WHERE = "/fairness/favourable"
@@ -135,7 +135,7 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
             [
                 FieldError(
                     f"{where}/value/{place}",
-                    f"the target has no class {label!r}; it has {listed(classes)}",
+                    f"the target has no class {label!r}; it has {listed_values(classes)}",
                 )
                 for place, label, index in found
                 if index is None
@@ -149,7 +149,8 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
         if number is None:
             raise error_at(
                 f"{where}/op",
-                f"the classes are no numbers ({listed(classes)}); use `in` with a list of classes",
+                f"the classes are no numbers ({listed_values(classes)}); use `in` with a list of "
+                "classes",
             )
         if meets_bound(np.array(number), rule.op, bound):
             members.add(index)
@@ -166,7 +167,7 @@ def _rule_of_group(
     for index, (rule, where) in enumerate(zip(rules, places, strict=True)):
         group, pointed = rule.group[name], f"{where}/group"
         if group not in values:
-            message = f"{name!r} has no value {group!r}; it has {listed(values)}"
+            message = f"{name!r} has no value {group!r}; it has {listed_values(values)}"
             faults.append(FieldError(pointed, message))
             continue
         position = values.index(group)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
-from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
+from fedaudit.spec.errors import FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.labels import as_read
 
@@ -108,7 +108,7 @@ def _unknown_values(attribute: Attribute, fairness: Groups) -> list[FieldError]:
     for where, values in asked:
         for place, value in enumerate(values):
             if value not in known:
-                message = f"{name!r} has no value {value!r}; it has {listed(known)}"
+                message = f"{name!r} has no value {value!r}; it has {listed_values(known)}"
                 faults.append(FieldError(pointer("fairness", *where, place), message))
     joined = {value for values in fairness.groups.get(name, {}).values() for value in values}
     others = {as_read(value) for value in known if value not in joined}

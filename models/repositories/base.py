@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from sqlalchemy import (
@@ -116,9 +117,9 @@ class Repository:
         if gathered is None:
             _write_rows(self.session, into, rows)
         else:
-            for row in rows:
-                # Rows of one statement have the same columns.
-                gathered.setdefault((into, tuple(row)), []).append(row)
+            # Rows of one statement have the same columns.
+            for columns, alike in groupby(rows, tuple):
+                gathered.setdefault((into, columns), []).extend(alike)
 
     def _insert_absent(self, table: type[Base], row: dict[str, Any], **computed: Any) -> bool:
         """Inserts unless the key exists, waiting for a concurrent insert of it. `computed`: columns
