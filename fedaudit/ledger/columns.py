@@ -309,13 +309,6 @@ class LedgerColumns:
         return (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
 
 
-def ledger_lines(
-    entry: LedgerEntry, names: Sequence[str], *, subject: int | None = None
-) -> list[dict[str, Any]]:
-    """The lines of one entry, as `ledger_columns` has them."""
-    return list(ledger_columns([EntryColumns.of_entries([entry])], names, subject=subject).lines())
-
-
 def ledger_columns(
     entries: Iterable[EntryColumns], names: Sequence[str], *, subject: int | None = None
 ) -> LedgerColumns:
