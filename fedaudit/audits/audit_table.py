@@ -22,9 +22,15 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
-from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups import compared, left_out_rows, read_sensitive, with_intersections
+from fedaudit.federations.groups import (
+    OutcomeRules,
+    compared,
+    left_out_rows,
+    outcome_rules,
+    read_sensitive,
+    with_intersections,
+)
 from fedaudit.federations.levels import MAX_CLASSES, Levels, find_classes
 from fedaudit.federations.load import federation_label_faults
 from fedaudit.federations.mapped import attribute_of

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Ints
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.groups import compared, left_out_rows, with_intersections
+from fedaudit.federations.groups import compared, left_out_rows, outcome_rules, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.levels import find_classes

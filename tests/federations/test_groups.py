@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
-from fedaudit.federations.groups import group_names
+from fedaudit.federations.groups import OutcomeRules, group_names, outcome_rules
 from fedaudit.federations.load import pooled_groups
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
