@@ -243,7 +243,8 @@ def _lowest(parts: _Parts, rest: Floats, scale: Floats, start: Floats) -> Floats
         done = (np.abs(slope) <= _CLOSE * steepest) | (high - low <= _CLOSE * width)
         if done.all():
             break
-        newton = numbers - slope / np.maximum(bend, _TINY)
+        with np.errstate(over="ignore"):  # a step beyond the ends is not taken
+            newton = numbers - slope / np.maximum(bend, _TINY)
         inside = (low < newton) & (newton < high) & (step % 3 < 2)
         numbers = np.where(done, numbers, np.where(inside, newton, (low + high) / 2))
     return numbers

@@ -5,13 +5,12 @@ key is replaced by putting another one above it.
 """
 
 import base64
-import os
 import secrets
-import stat
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
+from infrastructure.key_files import OpenToOthersError, make_private, read_private
 from infrastructure.settings import Settings
 
 _KEY_BYTES = 32
@@ -66,18 +65,13 @@ def _file_of(settings: Settings) -> Path:
 
 def _read(path: Path) -> list[bytes]:
     try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            content = file.read(_MAX_FILE_BYTES)
+        content = read_private(path, at_most=_MAX_FILE_BYTES)
     except FileNotFoundError:
         raise SecretsKeyError(f"there is no key at {path}; {_HOW}") from None
+    except OpenToOthersError as error:
+        raise SecretsKeyError(f"secrets can be read with the key {path}, {error}") from None
     except OSError as error:
         raise SecretsKeyError(f"the key {path} cannot be read: {error.strerror}") from None
-    if mode & 0o077:
-        raise SecretsKeyError(
-            f"the key {path} is open to others (mode {mode:04o}), who could read secrets with it; "
-            f"run `chmod 600 {path}`"
-        )
     keys = [_key(line) for line in content.split()]
     if not keys or None in keys:
         raise SecretsKeyError(f"{path} holds something else than keys, one a line; {_HOW}")
@@ -97,18 +91,10 @@ def _ensure(path: Path) -> None:
     """Make a key unless there is one; it appears whole or not at all."""
     if path.exists():
         return
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(aside, path)
+        make_private(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
     except FileExistsError:
         # Another process was faster, and its key is the one.
         return
     except OSError as error:
         raise SecretsKeyError(f"cannot make the key {path}: {error.strerror}") from None
-    finally:
-        aside.unlink(missing_ok=True)

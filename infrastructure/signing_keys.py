@@ -7,12 +7,12 @@
 
 import argparse
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedaudit.ledger.statements import SigningKey
+from infrastructure.key_files import OpenToOthersError, make_private, read_private, write_through
 from infrastructure.settings import Settings
 
 _MAX_FILE_BYTES = 1 << 16
@@ -45,22 +45,15 @@ def read_key_file(path: Path) -> bytes:
     """The file's PEM, an unencrypted Ed25519 private key. Raises SigningKeyError if it holds none,
     is unreadable, or others can read it."""
     try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            mode = stat.S_IMODE(found.st_mode)
-            content = file.read(_MAX_FILE_BYTES)
+        content = read_private(path, at_most=_MAX_FILE_BYTES)
     except FileNotFoundError:
         raise SigningKeyError(
             f"there is no signing key at {path}; make one with `fedaudit keys signing --out {path}`"
         ) from None
+    except OpenToOthersError as error:
+        raise SigningKeyError(f"anyone could sign with the signing key {path}, {error}") from None
     except OSError as error:
         raise SigningKeyError(f"the signing key {path} cannot be read: {error.strerror}") from None
-    # A secret that Kubernetes mounts belongs to root, and is read through the pod's own group.
-    if mode & (0o037 if found.st_uid != os.geteuid() else 0o077):
-        raise SigningKeyError(
-            f"the signing key {path} is open to others (mode {mode:04o}), who could sign with it; "
-            f"run `chmod 600 {path}`"
-        )
     try:
         SigningKey.from_pem(content)
     except ValueError:
@@ -75,17 +68,13 @@ def create_key_file(path: Path) -> None:
     """Make a key, atomically. Raises SigningKeyError if the file exists or cannot be made; an
     existing file is never touched."""
     key = SigningKey.generate()
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write(aside, key.pem(), mode=0o600)
-        os.link(aside, path)
+        make_private(path, key.pem())
         public_file(path).write_text(key.public.pem)
     except FileExistsError:
         raise SigningKeyError(f"{path} is there already; a key is never overwritten") from None
     except OSError as error:
         raise SigningKeyError(f"cannot make the signing key {path}: {error.strerror}") from None
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def rotate_key_file(path: Path) -> Path:
@@ -99,11 +88,11 @@ def rotate_key_file(path: Path) -> Path:
     known = public.read_bytes() if public.exists() else old.public.pem.encode()
     try:
         if not retired.exists():
-            _write(retired, content, mode=0o600)
+            write_through(retired, content, mode=0o600)
         # First the public half: a process that is killed here leaves a key that nobody has.
-        _write(aside, new.public.pem.encode() + known, mode=0o644)
+        write_through(aside, new.public.pem.encode() + known, mode=0o644)
         aside.replace(public)
-        _write(aside, new.pem() + old.derived_pem(ROUNDING), mode=0o600)
+        write_through(aside, new.pem() + old.derived_pem(ROUNDING), mode=0o600)
         aside.replace(path)
     except OSError as error:
         raise SigningKeyError(f"cannot exchange the key {path}: {error.strerror}") from None
@@ -129,14 +118,6 @@ def ensure_key_file(path: Path) -> None:
 def public_file(path: Path) -> Path:
     """Where the public half of a key stands."""
     return path.with_name(f"{path.name}.pub")
-
-
-def _write(path: Path, content: bytes, *, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -195,6 +195,7 @@ def settle_disclosures(
             experiment_id=experiment.id,
             attributes=sorted(settled.withheld),
         )
+    experiment.run.disclosures = settled.disclosures  # to decide them takes long
     return settled.withheld
 
 

@@ -392,7 +392,7 @@ def charge_interrupted_rounds(
         training=np.arange(len(names), dtype=np.int32),
     )
     recorded = [ledger.record_interrupted(lost) for lost in interrupted]
-    rows = [row for lost in recorded for written in lost.written for row in written]
+    rows = [row for lost in recorded for row in lost.written]
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)
     return len(interrupted)

@@ -1,6 +1,6 @@
 """Sweeps: admitted in one transaction, shown with their costs, and compared in a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, cast
@@ -57,7 +57,7 @@ from models.repositories import (
     SweepRepository,
 )
 from models.repositories.sweeps import SweepState
-from models.tables.experiments import Sweep
+from models.tables.experiments import Experiment, Sweep
 from models.vocabulary import ENDED
 
 log = structlog.get_logger()
@@ -307,15 +307,19 @@ def table_of(sweep_id: str, call: Call) -> SweepTable:
                 succeeded=cell.experiment.status == "succeeded",
                 degenerate=id_ in degenerate,
                 figures=named_figures(figures[id_]),
-                # Simulated noise protects nothing, so its costs are not those of secret noise.
-                cost_terms={
-                    name: f"{cell.experiment.noise}: {'; '.join(sorted(said))}"
-                    for name, said in terms.get(id_, {}).items()
-                },
+                cost_terms=_meanings(cell.experiment, terms.get(id_, {})),
             )
             for cell in cells
         ]
     )
+
+
+def _meanings(experiment: Experiment, terms: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """What an experiment's costs mean, by figure. Simulated noise protects nothing, so its costs
+    are not those of secret noise; what an attack contradicts compares with nothing."""
+    stated = {name: "; ".join(sorted(said)) for name, said in terms.items()}
+    noise = f"contradicted, {experiment.id}" if experiment.alarms else experiment.noise
+    return {name: f"{noise}: {said}" for name, said in stated.items()}
 
 
 def _cost_terms(booked: Sequence[BookedCost]) -> dict[str, dict[str, set[str]]]:

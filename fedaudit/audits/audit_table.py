@@ -22,9 +22,15 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.joint_disclosure import Population
 from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups, clients_by_number
-from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups import compared, left_out_rows, read_sensitive, with_intersections
+from fedaudit.federations.groups import (
+    OutcomeRules,
+    compared,
+    left_out_rows,
+    outcome_rules,
+    read_sensitive,
+    with_intersections,
+)
 from fedaudit.federations.levels import MAX_CLASSES, Levels, find_classes
 from fedaudit.federations.load import federation_label_faults
 from fedaudit.federations.mapped import attribute_of
@@ -32,7 +38,14 @@ from fedaudit.federations.reading.source_files import Files, SourceFile, open_so
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.spec.audits import AuditSpec, in_audit, measuring_spec
-from fedaudit.spec.errors import FieldError, InvalidInputError, error_at, listed, no_column
+from fedaudit.spec.errors import (
+    FieldError,
+    InvalidInputError,
+    error_at,
+    listed,
+    listed_values,
+    no_column,
+)
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.sources import FileSource
 
@@ -396,8 +409,9 @@ def _aligned(audit: AuditSpec, truth: Levels, predicted: Levels) -> tuple[Levels
             raise error_at(
                 "/prediction",
                 f"{audit.predicted_by!r} has values that the truth {audit.truth!r} never has: "
-                f"{listed(unknown)}, where the truth has {listed(truth.values)}; write both in the "
-                "same values" + (", or name a score by `score` with a `threshold`" if few else ""),
+                f"{listed_values(unknown)}, where the truth has {listed_values(truth.values)}; "
+                "write both in the same values"
+                + (", or name a score by `score` with a `threshold`" if few else ""),
             )
         # One of several outcomes that was predicted, and never came about.
         truth = Levels((*truth.values, *unknown), truth.codes)
@@ -475,7 +489,7 @@ def _reference_faults(audit: AuditSpec, federation: Federation) -> list[FieldErr
     values = [value for one in federation.attributes for value in one.values]
     if group is None or group in values:
         return []
-    message = f"no sensitive attribute has a group {group!r}; there are {listed(values)}"
+    message = f"no sensitive attribute has a group {group!r}; there are {listed_values(values)}"
     return [FieldError("/reference_group", message)]
 
 
@@ -486,7 +500,7 @@ def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:
         raise error_at(
             "/favourable",
             f"by this rule every outcome of {audit.truth!r} is favourable, or none is "
-            f"({listed(federation.classes)}); name those that are good for people",
+            f"({listed_values(federation.classes)}); name those that are good for people",
         )
     return rules
 
@@ -499,7 +513,7 @@ def _by_threshold(
         raise error_at(
             "/score",
             f"a score decides between two outcomes, and {audit.truth!r} has "
-            f"{len(federation.classes)} ({listed(federation.classes)}); name a column of "
+            f"{len(federation.classes)} ({listed_values(federation.classes)}); name a column of "
             "predictions, or audit a truth with two outcomes",
         )
     if audit.threshold is None:

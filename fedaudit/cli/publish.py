@@ -96,7 +96,11 @@ def publish_mlflow(
         if reason is not None:
             say(f"no model was published: {reason}")
     if alias is not None and not (passed and run.version):
-        why = "its gates did not pass" if run.version else "no model was published"
+        why = (
+            "gates did not pass, or an attack raised an alarm"
+            if run.version
+            else "no model was published"
+        )
         raise CommandError(f"the alias {alias} was not set: {why}", ExitCode.FAILED)
 
 

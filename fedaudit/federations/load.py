@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.arrays import Ints
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.groups import compared, left_out_rows, with_intersections
+from fedaudit.federations.groups import compared, left_out_rows, outcome_rules, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.levels import find_classes
@@ -26,7 +25,7 @@ from fedaudit.federations.source_kind import FileKind, LoadRequest, SourceKind
 from fedaudit.federations.split import held_out, split_clients, training_clients
 from fedaudit.federations.synthetic import SyntheticGroupsKind, SyntheticLinearKind
 from fedaudit.federations.table.table_federation import TableKind
-from fedaudit.spec.errors import FieldError, error_at, listed, pointer, raise_errors
+from fedaudit.spec.errors import FieldError, error_at, listed_values, pointer, raise_errors
 from fedaudit.spec.experiment import Decision, ExperimentSpec
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.federation import (
@@ -291,7 +290,7 @@ def label_faults(labels: Labels, values: Mapping[str, Sequence[str]]) -> list[Fi
         faults += [
             FieldError(
                 pointer("federation", "labels", column, code),
-                f"{column!r} has no value {code!r}; it has {listed(tuple(known))}",
+                f"{column!r} has no value {code!r}; it has {listed_values(known)}",
             )
             for code, place in zip(words, places, strict=True)
             if place < 0
@@ -375,5 +374,5 @@ def _reference_faults(spec: ExperimentSpec, federation: Federation) -> list[Fiel
     values = [value for attribute in federation.attributes for value in attribute.values]
     if group is None or group in values:
         return []
-    message = f"no sensitive attribute has a group {group!r}; there are {listed(values)}"
+    message = f"no sensitive attribute has a group {group!r}; there are {listed_values(values)}"
     return [FieldError("/fairness/reference_group", message)]

@@ -9,15 +9,15 @@ from typing import cast
 
 import numpy as np
 
-from fedaudit.arrays import Ints
+from fedaudit.arrays import Ints, Turns
 from fedaudit.ledger.columns import EntryColumns, alike
 from fedaudit.ledger.encoding import (
-    CLUSTER_BYTES,
     EntryEncoder,
     LedgerHash,
     genesis,
     link_of_bytes,
     placed_bytes,
+    placed_of,
 )
 from fedaudit.ledger.rows import (
     InputsReader,
@@ -214,14 +214,13 @@ class LedgerAudit:
         """Running counts are kept against each observer."""
         subjects = len(names_of_subjects(entries.subject_kind, self._names))
         expected = np.empty(len(entries.subjects), np.int64)
-        for (*_, observer), span in zip(entries.keys, entries.spans, strict=True):
+        for observer, charged in entries.by_observer():
             counts = self._counts.get(observer, _NOBODY)
             if len(counts) < subjects:
                 counts = np.concatenate([counts, np.zeros(subjects - len(counts), np.int64)])
                 self._counts[observer] = counts
-            who = entries.subjects[span]
-            found = counts[who] + entries.released[span]
-            counts[who] = expected[span] = found
+            turns = Turns(entries.subjects[charged])
+            expected[charged] = turns.count(counts, entries.released[charged])
         for wrong in entries.with_any(expected != entries.releases):
             self.miscounted.add(place_of_key(entries.keys[wrong]))
 
@@ -235,8 +234,7 @@ def _placed(rows: Sequence[LedgerRow], entries: EntryColumns | None) -> list[byt
     """The clusters of each row as its link hashes them."""
     if entries is None:
         return [placed_bytes(np.asarray(row.clusters)) for row in rows]
-    placed = placed_bytes(entries.clusters)
-    return [placed[CLUSTER_BYTES * one.start : CLUSTER_BYTES * one.stop] for one in entries.spans]
+    return placed_of(entries)
 
 
 def _with_more_than_encoded(entries: EntryColumns) -> Container[int]:

@@ -157,22 +157,28 @@ class EntryColumns:
 
     def entries(self) -> Iterator[LedgerEntry]:
         """The entries one by one; their columns are views of these."""
+        return (LedgerEntry(**fields, inputs=self.inputs) for fields in self._fields())
+
+    def rows(self, digests: Sequence[bytes], links: Sequence[bytes]) -> Iterator[LedgerRow]:
+        """The rows that hold the entries, in their places in the chain; they share their inputs."""
+        inputs = self.inputs.as_dict()
+        for fields, digest, link in zip(self._fields(), digests, links, strict=True):
+            fields["radii"] = fields["radii"].ravel()
+            yield LedgerRow(**fields, inputs=inputs, digest=digest, link=link)
+
+    def _fields(self) -> Iterator[dict[str, Any]]:
+        """What is each entry's own."""
         for key, interrupted, span in zip(self.keys, self.interrupted, self.spans, strict=True):
             round_, release, subject_kind, observer = key
-            yield LedgerEntry(
-                round=round_,
-                release=release,
-                subject_kind=subject_kind,
-                observer=observer,
-                inputs=self.inputs,
-                subjects=self.subjects[span],
-                outcomes=self.outcomes[span],
-                radii=self.radii[span],
-                releases=self.releases[span],
-                clusters=self.clusters[span],
-                interrupted=interrupted,
-                epsilons=None if self.epsilons is None else self.epsilons[span],
-            )
+            yield {
+                "round": round_,
+                "release": release,
+                "subject_kind": subject_kind,
+                "observer": observer,
+                "interrupted": interrupted,
+                **{name: getattr(self, name)[span] for name in _COLUMNS},
+                "epsilons": None if self.epsilons is None else self.epsilons[span],
+            }
 
 
 def batches(rows: Iterable[_AnyRow]) -> Iterator[list[_AnyRow]]:
@@ -307,13 +313,6 @@ class LedgerColumns:
         names, some = tuple(self.columns), slice(begin, end)
         columns = (_values(column, some) for column in self.columns.values())
         return (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
-
-
-def ledger_lines(
-    entry: LedgerEntry, names: Sequence[str], *, subject: int | None = None
-) -> list[dict[str, Any]]:
-    """The lines of one entry, as `ledger_columns` has them."""
-    return list(ledger_columns([EntryColumns.of_entries([entry])], names, subject=subject).lines())
 
 
 def ledger_columns(

@@ -348,6 +348,12 @@ def placed_bytes(clusters: NDArray[np.integer]) -> bytes:
     return clusters.astype("<i2").tobytes()
 
 
+def placed_of(entries: EntryColumns) -> list[bytes]:
+    """The same of each entry."""
+    placed = placed_bytes(entries.clusters)
+    return [placed[CLUSTER_BYTES * one.start : CLUSTER_BYTES * one.stop] for one in entries.spans]
+
+
 def link_of_bytes(
     previous: bytes, digest: bytes, placed: bytes, *, declaration: bytes | None = None
 ) -> bytes:

@@ -36,7 +36,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32
+from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32, Turns
 
 
 def epsilon(*, n: int, noise_multiplier: float, radius: float) -> float:
@@ -189,23 +189,23 @@ class ClusterCounts:
         *,
         clusters: Ints16,
         releases: Ints32,
-        price: Callable[[float], float],
+        price: Callable[[ArrayLike], Floats],
     ) -> list[list[ClusterLeakage]]:
         """Median and largest leakage after each of some rounds, of each cluster that has a client,
         ascending.
 
         The state of a round's clients after it, each named once: [rounds, clients]. A cluster of
         -1 leaves a client in its cluster: it uploaded nothing, or its upload was lost. `price`: the
-        leakage of so many releases.
+        leakage of so many releases, of many at once.
         """
-        before, after = np.empty((2, *clients.shape), dtype=np.int64)
-        released = np.empty(clients.shape, dtype=np.int64)
-        for at, who in enumerate(clients):
-            before[at], released[at] = self._clusters[who], self._releases[who]
-            after[at] = np.where(clusters[at] >= 0, clusters[at], before[at])
-            self._clusters[who], self._releases[who] = after[at], releases[at]
+        turns, shape = Turns(clients.ravel()), clients.shape
+        known = clusters.ravel() >= 0
+        of_clusters = turns.renew(self._clusters, clusters.astype(np.int64).ravel(), known)
+        counted = releases.astype(np.int64).ravel()
+        released, _ = turns.renew(self._releases, counted, np.ones_like(known))
+        before, after = (clusters.reshape(shape) for clusters in of_clusters)
         self._make_room(after, releases)
-        moved = self._in_rounds(after, releases) - self._in_rounds(before, released)
+        moved = self._in_rounds(after, releases) - self._in_rounds(before, released.reshape(shape))
         moved[0] += self._counts
         history = moved.cumsum(axis=0)
         self._counts = history[-1]
@@ -231,29 +231,23 @@ class ClusterCounts:
         self._counts = grown
 
 
-def _priced(history: Ints, price: Callable[[float], float]) -> list[list[ClusterLeakage]]:
+def _priced(history: Ints, price: Callable[[ArrayLike], Floats]) -> list[list[ClusterLeakage]]:
     """By round, the leakage of each cluster that has a client, from numbers of clients [rounds,
     clusters, releases]."""
     totals = history.cumsum(axis=2)
     sizes = totals[..., -1]
-    low = (totals <= (sizes[..., np.newaxis] - 1) // 2).sum(axis=2)
-    high = (totals <= sizes[..., np.newaxis] // 2).sum(axis=2)
-    most = (totals < sizes[..., np.newaxis]).sum(axis=2)
+    low = (totals > (sizes[..., np.newaxis] - 1) // 2).argmax(axis=2)
+    high = (totals > sizes[..., np.newaxis] // 2).argmax(axis=2)
+    most = (totals == sizes[..., np.newaxis]).argmax(axis=2)
     # Computed as in the report: the median of the counts, then the shared factor.
-    medians = ((low + high) / 2).tolist()
-    columns = zip(sizes.tolist(), medians, most.tolist(), strict=True)
+    found = (sizes, price((low + high) / 2), price(most))
     return [
         [
-            ClusterLeakage(
-                cluster=cluster,
-                clients=size,
-                leakage_median=price(median),
-                leakage_max=price(largest),
-            )
+            {"cluster": cluster, "clients": size, "leakage_median": median, "leakage_max": largest}
             for cluster, (size, median, largest) in enumerate(zip(*round_, strict=True))
             if size
         ]
-        for round_ in columns
+        for round_ in zip(*(column.tolist() for column in found), strict=True)
     ]
 
 

@@ -50,7 +50,7 @@ class Registration:
 
     name: str
     alias: str | None = None
-    """What the version is called if its gates passed; one whose gates did not loses it."""
+    """What the version is called if it `passed`; one that did not loses it."""
 
 
 def publish_to_mlflow(

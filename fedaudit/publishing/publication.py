@@ -181,8 +181,9 @@ class Publication:
 
     @property
     def passed(self) -> bool:
-        """Whether there are gates, and all of them passed, after later attacks too."""
-        return self.gate_outcome == "pass"
+        """Whether there are gates, all of them passed, and no attack raised an alarm, later ones
+        included."""
+        return self.gate_outcome == "pass" and not raised_alarms(self.document)
 
     @property
     def id_name(self) -> str:

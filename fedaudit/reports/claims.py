@@ -142,7 +142,10 @@ def _model_card(report: Report) -> dict[str, Any]:
     assessed = [
         {
             "groupAtRisk": section.attribute,
-            "harms": "; ".join(_gap(name, one) for name, one in section.metrics.items()),
+            "harms": "; ".join(
+                f"{name}: {one.reason}" if one.value is None else f"{name} {one.value!r}"
+                for name, one in section.metrics.items()
+            ),
         }
         for section in report.fairness
     ]
@@ -154,10 +157,6 @@ def _model_card(report: Report) -> dict[str, Any]:
             "fairnessAssessments": assessed,
         },
     }
-
-
-def _gap(name: str, metric: Any) -> str:
-    return f"{name}: {metric.reason}" if metric.value is None else f"{name} {metric.value!r}"
 
 
 def _metrics(report: Report) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ A report is signed and read by everyone who may read reports. Figures of single 
 for those who may read the ledger, which names them too, so they are kept apart from it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, assert_never
 
@@ -39,7 +39,7 @@ _BETWEEN = "; "
 def client_columns(
     material: ReportMaterial,
     scores: ClientScores,
-    disclosure: Disclosure,
+    decide: Callable[[], Disclosure],
     *,
     trains: Bools,
     names: Sequence[str],
@@ -48,7 +48,8 @@ def client_columns(
     null, for what is null in its line; as JSON. `figure`: what is spent; `client`: the names where
     the ledger has others, as where all are charged together.
 
-    `disclosure` of the clients of `scores`; `trains` and `names` [clients].
+    `decide`: which of the clients of `scores` may be shown, which takes long and is asked only
+    where accuracies are stated; `trains` and `names` [clients].
     """
     clients = material.federation.clients
     every: dict[str, list[Any]] = {name: [None] * clients for name in COLUMNS}
@@ -68,7 +69,7 @@ def client_columns(
         every["spent"] = _of_trained(paid, trains)
         if remaining is not None:
             every["remaining"] = _of_trained(np.maximum(0.0, remaining - paid), trains)
-    own = _accuracies(material, scores, disclosure)
+    own = _accuracies(material, scores, decide)
     reasons: dict[str, int] = {}
     numbers: list[int | None] = []
 
@@ -102,7 +103,7 @@ def _of_trained(figures: Floats, trains: Bools) -> list[float | None]:
 
 
 def _accuracies(
-    material: ReportMaterial, scores: ClientScores, disclosure: Disclosure
+    material: ReportMaterial, scores: ClientScores, decide: Callable[[], Disclosure]
 ) -> dict[int, tuple[float, dict[str, float]] | str]:
     """By client, its accuracy and the interval of that, its rows taken for drawn one by one, or why
     neither is stated."""
@@ -116,11 +117,12 @@ def _accuracies(
         why = _SAMPLED
     elif fairness.exclude or isinstance(material.spec.federation.scoring, RowSplit):
         why = _SOME_ROWS
+    if why is not None or scores.correct is None:
+        return dict.fromkeys(scores.clients.tolist(), why or NO_ACCURACY)
+    disclosure = decide()
     found: dict[int, tuple[float, dict[str, float]] | str] = {}
     for place, client in enumerate(scores.clients.tolist()):
-        if why is not None or scores.correct is None:
-            found[client] = why or NO_ACCURACY
-        elif disclosure.shown[place]:
+        if disclosure.shown[place]:
             right, rows = int(scores.correct[place]), int(scores.rows[place])
             low, high = exact_limits(right, rows, confidence=_LEVEL)
             found[client] = right / rows, {"low": low, "high": high, "level": _LEVEL}

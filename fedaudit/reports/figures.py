@@ -85,21 +85,18 @@ def parsed(document: Mapping[str, Any]) -> Report:
 
 def figures_of(report: Report) -> list[ReportFigure]:
     """Every figure: privacy, utility, then fairness by attribute; each key occurs once."""
-    privacy, guarantee, utility = report.privacy, report.guarantee, report.utility
-    found = []
-    for name in PRIVACY:
-        value = getattr(privacy, name)
-        counted = name == "epsilon_max" and value is not None
-        found.append(
-            ReportFigure(
-                section="privacy",
-                figure=name,
-                delta=guarantee.delta if counted else None,
-                adjacency=guarantee.adjacency if counted else None,
-                value=value,
-                reason=privacy.reasons.get(name),
-            )
-        )
+    privacy, guarantee = report.privacy, report.guarantee
+    counted = privacy.epsilon_max is not None
+    terms = {"delta": guarantee.delta, "adjacency": guarantee.adjacency} if counted else {}
+
+    def plain(section: Section, part: Any, name: str, **terms: Any) -> ReportFigure:
+        value, reason = getattr(part, name), part.reasons.get(name)
+        return ReportFigure(section=section, figure=name, value=value, reason=reason, **terms)
+
+    found = [
+        plain("privacy", privacy, name, **(terms if name == "epsilon_max" else {}))
+        for name in PRIVACY
+    ]
     found += [
         ReportFigure(
             section="privacy",
@@ -109,15 +106,7 @@ def figures_of(report: Report) -> list[ReportFigure]:
         )
         for one in privacy.epsilon
     ]
-    found += [
-        ReportFigure(
-            section="utility",
-            figure=name,
-            value=getattr(utility, name),
-            reason=utility.reasons.get(name),
-        )
-        for name in UTILITY
-    ]
+    found += [plain("utility", report.utility, name) for name in UTILITY]
     found += [
         ReportFigure(
             section="fairness",

@@ -177,8 +177,9 @@ def figures_of_rounds(
     of_attribute = {one.round: one for one in fairness} if len(groups) == 1 else {}
     noised = run.spec.fairness.noise is not None
     sizes, separated = played.cluster_sizes.tolist(), played.separation.tolist()
-    medians, most = recorded.median.tolist(), recorded.most.tolist()
-    in_leakage = inputs.cost_kind == "leakage"
+    most, leakages = recorded.most.tolist(), [(None, None)] * len(played)
+    if inputs.cost_kind == "leakage":
+        leakages = inputs.leakages(np.stack([recorded.median, recorded.most], axis=1)).tolist()
     columns = zip(
         played.round.tolist(), played.place.tolist(), played.collapsed.tolist(), strict=True
     )
@@ -190,8 +191,8 @@ def figures_of_rounds(
             "validation_loss": _at(played.validation_losses, place),
             "accuracy": _at(played.accuracies, place),
             "separation": finite(separated[at]),
-            "leakage_median": inputs.leakage(medians[at]) if in_leakage else None,
-            "leakage_max": inputs.leakage(most[at]) if in_leakage else None,
+            "leakage_median": leakages[at][0],
+            "leakage_max": leakages[at][1],
             "epsilon_max": run.ledger.largest_epsilon(most[at]),
         }
         values |= _gaps_of_round(groups, of_attribute.get(round_), reasons)
@@ -285,8 +286,7 @@ def record_block(run: Run, played: PlayedRounds, *, last: bool, reported: bool =
     for part in _parts(run, played):
         ledger += _record_interrupted(run, up_to=int(part.round[0]))
         recorded = run.ledger.record_rounds(part)
-        for of_round in recorded.written:
-            ledger += of_round
+        ledger += recorded.written
         validated, found = part.validated, []
         if part.counts and len(validated):
             shown = run.disclosures_of(part.round[validated].tolist())
@@ -323,7 +323,7 @@ def _record_interrupted(run: Run, *, up_to: int | None) -> list[LedgerRow]:
     while waiting and (up_to is None or waiting[0].round <= up_to):
         charged = waiting.pop(0)
         recorded = run.ledger.record_interrupted(charged)
-        written += recorded.written[0]
+        written += recorded.written
         _follow_clusters(run, charged.subjects[np.newaxis], recorded)
     return written
 
@@ -338,7 +338,7 @@ def _follow_clusters(
         subjects,
         clusters=recorded.clusters,
         releases=recorded.releases,
-        price=run.ledger.inputs.leakage,
+        price=run.ledger.inputs.leakages,
     )
 
 

@@ -32,8 +32,8 @@ from fedaudit.fairness.scored_groups import (
     ScoredGroups,
     clients_by_number,
 )
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.groups import outcome_rules
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.spec.sources import FileSource

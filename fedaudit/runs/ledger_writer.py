@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32
+from fedaudit.arrays import Bools, Floats, Ints, Ints16, Ints32, Turns
 from fedaudit.ledger.columns import EntryColumns
-from fedaudit.ledger.encoding import EntryEncoder, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder, genesis, link_of_bytes, placed_of
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.ledger.rows import LedgerEntry, Outcome, report_entry, row_of
+from fedaudit.ledger.rows import Outcome, report_entry
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.stored import LedgerRow
 from fedaudit.training.base.rounds import PlannedRound, RoundColumns
@@ -58,10 +59,8 @@ class Spending:
         self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
         self.withheld += int(np.count_nonzero(outcomes == _WITHHELD))
         self.count_refused(subjects, outcomes)
-        after = np.empty(subjects.shape, dtype=np.int32)
-        for at, who in enumerate(subjects):
-            after[at] = self.releases[who] + released[at]
-            self.releases[who] = after[at]
+        counted = Turns(subjects.ravel()).count(self.releases, released.ravel())
+        after = counted.astype(np.int32).reshape(subjects.shape)
         # By round, of how many subjects there are so many releases: [rounds, releases].
         sizes = max(len(self._clients_with), int(after.max(initial=0)) + 1)
         of_round = np.nonzero(released)[0] * sizes
@@ -94,8 +93,8 @@ _NO_COMPOSITIONS: Mapping[Observer, Ints32] = {}
 class RecordedRounds:
     """The entries of rounds, and the totals after each of them."""
 
-    written: Sequence[Sequence[LedgerRow]]
-    """By round, an entry against each observer, in its place in the hash chain."""
+    written: Sequence[LedgerRow]
+    """An entry against each observer, round by round, in their places in the hash chain."""
     most: Ints
     """[rounds]: the most releases of any subject, against any observer."""
     median: Floats
@@ -244,14 +243,17 @@ class LedgerWriter:
             return []
         self.report_charged = True
         entry = report_entry(held_out.release, held_out.inputs, round_=self.last_round + 1)
-        return [self._chained(entry, self._encoder.digest(entry))]
+        return self._chained(EntryColumns.of_entries([entry]))
 
     def place_uploads(
         self, subjects: Ints32, outcomes: NDArray[np.integer], clusters: Ints16
-    ) -> None:
-        """Note which cluster each upload went into."""
+    ) -> Ints16:
+        """Note which cluster each upload went into, of one shape and in the order of time; returns
+        where each one's newest upload is then, -1 for nowhere."""
         placed = (outcomes == _RELEASED) & (clusters >= 0)
-        self.clusters[subjects[placed]] = clusters[placed]
+        turns = Turns(subjects.ravel())
+        _, newest = turns.renew(self.clusters, clusters.ravel(), placed.ravel())
+        return newest.reshape(subjects.shape)
 
     def check_totals(self, counted: Ints32) -> None:
         """Compare with what training has counted by itself: [subjects].
@@ -277,12 +279,9 @@ class LedgerWriter:
         how often each of them has been by now."""
         if compositions and len(rounds) > 1:
             raise ValueError("rounds that do not charge everybody are recorded one by one")
-        newest = np.empty(subjects.shape, dtype=np.int16)
-        for at, who in enumerate(subjects):
-            self.place_uploads(who, outcomes[at], clusters[at])
-            newest[at] = self.clusters[who]
-        entries: list[list[LedgerEntry]] = []
+        newest = self.place_uploads(subjects, outcomes, clusters)
         counted: list[Counted] = []
+        parts: list[dict[str, Any]] = []
         context = self.ledger_context
         for observer, spending in zip(context.observers, self.spendings, strict=True):
             paying: Bools | slice = slice(None)
@@ -292,44 +291,48 @@ class LedgerWriter:
             whom, found = subjects[:, paying], outcomes[:, paying]
             counted.append(spending.count_rounds(whom, found))
             counts = counted[-1].releases
-            entries.append(
-                [
-                    LedgerEntry(
-                        round=rounds[at],
-                        release=releases[at],
-                        subject_kind=context.subject_kind,
-                        observer=observer,
-                        inputs=context.inputs,
-                        subjects=whom[at],
-                        outcomes=found[at],
-                        radii=radii[at, paying],
-                        releases=counts[at],
-                        clusters=clusters[at, paying],
-                        interrupted=interrupted,
-                        epsilons=context.epsilons(observer, whom[at], counts[at]),
-                    )
-                    for at in range(len(rounds))
-                ]
+            parts.append(
+                {
+                    "subjects": whom,
+                    "outcomes": found,
+                    "radii": radii[:, paying],
+                    "releases": counts,
+                    "clusters": clusters[:, paying],
+                    "epsilons": context.epsilons(observer, whom, counts),
+                }
             )
-        digests = [
-            self._encoder.digests(EntryColumns.of_entries(of_observer)) for of_observer in entries
-        ]
-        return RecordedRounds(
-            written=[
-                [
-                    self._chained(of_observer[at], hashed[at])
-                    for of_observer, hashed in zip(entries, digests, strict=True)
-                ]
-                for at in range(len(rounds))
+        columns: dict[str, Any] = {
+            # Round by round, and in each observer by observer.
+            name: None
+            if values is None
+            else np.hstack([part[name] for part in parts]).reshape(-1, *values.shape[2:])
+            for name, values in parts[0].items()
+        }
+        entries = EntryColumns(
+            inputs=context.inputs,
+            subject_kind=context.subject_kind,
+            keys=[
+                (*round_, context.subject_kind, observer)
+                for round_ in zip(rounds, releases, strict=True)
+                for observer in context.observers
             ],
+            interrupted=[interrupted] * (len(rounds) * len(parts)),
+            sizes=np.tile([part["subjects"].shape[1] for part in parts], len(rounds)),
+            **columns,
+        )
+        return RecordedRounds(
+            written=self._chained(entries),
             most=np.max([of_observer.most for of_observer in counted], axis=0),
             median=counted[0].median,
             releases=counted[0].releases if not compositions else self.spending.releases[subjects],
             clusters=newest,
         )
 
-    def _chained(self, entry: LedgerEntry, digest: bytes) -> LedgerRow:
-        self.head = link(self.head, digest, entry.clusters)
-        self.entries += 1
-        self.last_round = entry.round
-        return row_of(entry, digest=digest, link=self.head)
+    def _chained(self, entries: EntryColumns) -> list[LedgerRow]:
+        digests, links = self._encoder.digests(entries), []
+        for digest, placed in zip(digests, placed_of(entries), strict=True):
+            self.head = link_of_bytes(self.head, digest, placed)
+            links.append(self.head)
+        self.entries += len(entries)
+        self.last_round = entries.keys[-1][0]
+        return list(entries.rows(digests, links))

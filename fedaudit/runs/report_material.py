@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
@@ -308,9 +309,9 @@ def _clients(run: Run, result: FinalResult, material: ReportMaterial) -> dict[st
     if not run.spec.federation.holds_out_rows:
         trains[:] = False
         trains[split_of(run.spec, run.federation)[0]] = True
-    disclosure = decide_clients(run.cell, result.by_client, run.disclosures)
+    decide = partial(decide_clients, run.cell, result.by_client, run.disclosures)
     names = run.federation.client_names
-    return client_columns(material, result.by_client, disclosure, trains=trains, names=names)
+    return client_columns(material, result.by_client, decide, trains=trains, names=names)
 
 
 def checked_report(

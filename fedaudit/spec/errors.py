@@ -50,6 +50,12 @@ def listed(names: tuple[str, ...] | list[str], *, most: int = 20) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
 
 
+def listed_values(values: Sequence[str], *, most: int = 20) -> str:
+    """Values of cells for a message. Of many not even some: they may be names or measurements of
+    people, which no profile shows either."""
+    return listed(tuple(values)) if len(values) <= most else "values too many to be named"
+
+
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """The likeliest of the names, as the end of a sentence; '' where none is like it."""
     by_fold = {one.casefold(): one for one in known}

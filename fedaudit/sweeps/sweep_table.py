@@ -98,7 +98,8 @@ SURVIVORS = (
 ONE_SEED = "one seed shows no spread, so no row is called best; give `repeats`"
 OTHER_TERMS = (
     "the costs of the cells do not mean the same: their guarantees have other terms or noises, or "
-    "one has none; so no row is called best by its cost, and the front leaves costs out"
+    "one has none or is contradicted by an attack; so no row is called best by its cost, and the "
+    "front leaves costs out"
 )
 
 

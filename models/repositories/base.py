@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from sqlalchemy import (
     ColumnElement,
     Executable,
-    Insert,
     Result,
     Select,
     Table,
@@ -26,7 +26,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.dml import ReturningInsert
 
-from models.copied_rows import COPIED
+from models.copied_rows import insert_rows
 from models.tables.base import Base
 from models.tables.experiments import Experiment
 from models.values import Cursor, Item, Page
@@ -44,15 +44,21 @@ _GATHERED = "fedaudit.gathered"
 def gathered_writes(session: Session) -> Iterator[None]:
     """Collects the rows that repositories insert or put in the block, and writes them at its end,
     many per statement. They cannot be read before. For rows of several owners."""
-    gathered: dict[tuple[Executable, tuple[str, ...]], list[dict[str, Any]]] = {}
+    gathered: dict[tuple[Executable | Table, tuple[str, ...]], list[dict[str, Any]]] = {}
     session.info[_GATHERED] = gathered
     try:
         yield
     finally:
         del session.info[_GATHERED]
-    connection = session.connection()
-    for (statement, _), rows in gathered.items():
-        connection.execute(statement, rows)
+    for (into, _), rows in gathered.items():
+        _write_rows(session, into, rows)
+
+
+def _write_rows(session: Session, into: Executable | Table, rows: Sequence[dict[str, Any]]) -> None:
+    if isinstance(into, Table):
+        insert_rows(session.connection(), into, rows)
+    else:
+        session.connection().execute(into, rows)
 
 
 class Repository:
@@ -103,16 +109,17 @@ class Repository:
     def _insert(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
         """Many rows in one go, past the ORM's unit of work."""
         if rows:
-            self._write(_plain_insert(table), rows)
+            self._write(table_of(table), rows)
 
-    def _write(self, statement: Executable, rows: Sequence[dict[str, Any]]) -> None:
+    def _write(self, into: Executable | Table, rows: Sequence[dict[str, Any]]) -> None:
+        """`into`: a statement, or the table that gets the rows."""
         gathered = self.session.info.get(_GATHERED)
         if gathered is None:
-            self.session.execute(statement, list(rows))
+            _write_rows(self.session, into, rows)
         else:
-            for row in rows:
-                # Rows of one statement have the same columns.
-                gathered.setdefault((statement, tuple(row)), []).append(row)
+            # Rows of one statement have the same columns.
+            for columns, alike in groupby(rows, tuple):
+                gathered.setdefault((into, columns), []).extend(alike)
 
     def _insert_absent(self, table: type[Base], row: dict[str, Any], **computed: Any) -> bool:
         """Inserts unless the key exists, waiting for a concurrent insert of it. `computed`: columns
@@ -285,11 +292,6 @@ def _absent_insert(table: type[Base], dialect: str) -> ReturningInsert[Any]:
     """Gives the key where there was none."""
     statement = _insert_on(table, dialect).on_conflict_do_nothing()
     return statement.returning(*table_of(table).primary_key.columns)
-
-
-@cache
-def _plain_insert(table: type[Base]) -> Insert:
-    return table_of(table).insert().execution_options(**COPIED)
 
 
 @cache

@@ -232,7 +232,8 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     def _settle(self, experiment: Experiment) -> None:
         ledger, budgets = LedgerRepository(self.session), Budgets(self.session, self.project_id)
-        if budgets.held(experiment.id, *SUMS):
+        of_all = budgets.held(experiment.id, *SUMS, "epsilon")
+        if any(one.figure in SUMS for one in of_all):
             nu = experiment.noise_multiplier
             if nu is None:
                 budgets.settle(experiment.id)
@@ -240,7 +241,7 @@ class ExperimentRepository(RowRepository[Experiment]):
                 [releases] = ledger.charged_releases(experiment.id)
                 spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
                 budgets.settle(experiment.id, spent=spent, releases=releases)
-        held = sorted(one.observer for one in budgets.held(experiment.id, "epsilon"))
+        held = sorted(one.observer for one in of_all if one.figure == "epsilon")
         observers = [observer for observer in held if not counts_report(observer)]
         counted: dict[str, int] = {}
         if observers:

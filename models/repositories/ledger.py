@@ -59,17 +59,13 @@ class LedgerRepository(ExperimentPartRepository):
     def insert(self, owner_id: str, project_id: str, rows: Sequence[LedgerRow]) -> None:
         """Adds a block of rounds; inside a fenced transaction."""
         owner = {"experiment_id": owner_id, "project_id": project_id}
-        self._insert(
-            Ledger,
-            [
-                {
-                    **owner,
-                    **{name: getattr(row, name) for name in _COLUMNS},
-                    **{name: row.inputs.get(name) for name in INPUTS},
-                }
-                for row in rows
-            ],
-        )
+        inputs, stated, values = None, dict[str, Any](), []
+        for row in rows:
+            if row.inputs is not inputs:
+                inputs, stated = row.inputs, {name: row.inputs.get(name) for name in INPUTS}
+            values.append({**owner, **vars(row), **stated})
+            del values[-1]["inputs"]
+        self._insert(Ledger, values)
 
     def rows_after(
         self,

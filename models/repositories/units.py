@@ -8,7 +8,18 @@ lost its lease, however late it wakes, writes nothing.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import aliased
 
 from models.clock import seconds_from_now, utc_now
@@ -127,8 +138,7 @@ class UnitRepository(Repository):
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that these units were published to the queue just now; not of one that another
         transaction holds: it need not be published again."""
-        free = _locked(Unit.id.in_(unit_ids), len(unit_ids)).with_only_columns(Unit.id)
-        self._set(Unit, Unit.id.in_(free), published_at=seconds_from_now())
+        self.session.connection().execute(_PUBLISHED, {"ids": list(unit_ids)})
 
     def hold_waiting(self, unit_ids: Collection[str]) -> list[str]:
         """Of these units those that wait: no worker claims them before the transaction ends. They
@@ -176,9 +186,9 @@ class UnitRepository(Repository):
         return ReclaimedUnit(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)
 
     def _wait(self, unit_id: str, fence: int, **values: Any) -> bool:
-        now = seconds_from_now()
-        waiting = {"state": "waiting", "available_at": now, "published_at": now}
-        return self._fenced(unit_id, fence, **waiting, worker=None, lease_until=None, **values)
+        waiting = {"state": "waiting", "available_at": seconds_from_now()}
+        unheld = dict.fromkeys(("worker", "lease_until", "published_at"))
+        return self._fenced(unit_id, fence, **waiting, **unheld, **values)
 
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
         held = (Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")
@@ -206,11 +216,17 @@ def _is_lost() -> ColumnElement[bool]:
     return or_(_lease_ran_out(), exhausted)
 
 
-def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:
+def _locked(condition: ColumnElement[bool], limit: int | None) -> Select[Unit]:
     # SKIP LOCKED: a unit that a worker is just writing for is alive, and one that it is just
     # claiming is that worker's.
     these = select(Unit).where(condition).order_by(Unit.id).limit(limit)
     return these.with_for_update(skip_locked=True)
+
+
+_FREE = _locked(Unit.id.in_(bindparam("ids", expanding=True)), None).with_only_columns(Unit.id)
+_PUBLISHED = (
+    table_of(Unit).update().where(Unit.id.in_(_FREE)).values(published_at=seconds_from_now())
+)
 
 
 _NOT_STARTED = "queued"

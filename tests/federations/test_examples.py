@@ -12,8 +12,8 @@ from benchmarks.reproductions.drawn_figures import drawn_figures
 from benchmarks.reproductions.kept_sweeps import KEPT, read_kept
 from benchmarks.reproductions.side_by_side import TABLES, tables
 from fedaudit.cli.run import run_locally
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import ClientRows, Federation
+from fedaudit.federations.groups import outcome_rules
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.experiment import ExperimentSpec

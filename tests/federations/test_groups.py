@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
-from fedaudit.federations.groups import group_names
+from fedaudit.federations.groups import OutcomeRules, group_names, outcome_rules
 from fedaudit.federations.load import pooled_groups
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
@@ -86,6 +85,9 @@ def test_classes(load: Load, changes: dict[str, Any], data: str, favoured: set[i
     assert outcome.tolist() == [index in favoured for index in range(3)]
 
 
+PERSONS = "hospital,x,sex,cost\n" + "".join(f"w{row % 5},1,F,person {row}\n" for row in range(21))
+
+
 @pytest.mark.parametrize(
     ("changes", "data", "pointer", "says"),
     [
@@ -116,6 +118,13 @@ def test_classes(load: Load, changes: dict[str, Any], data: str, favoured: set[i
             "no class 'maybe'; it has 'no', 'yes'",
         ),
         (classifier({"op": "ge", "value": 1}), YES_NO, "/fairness/favourable/op", "use `in`"),
+        # Names of people are not quoted, not even a few.
+        (
+            classifier({"op": "in", "value": ["Ada"]}),
+            PERSONS,
+            "/fairness/favourable/value/0",
+            "no class 'Ada'; it has values too many to be named",
+        ),
     ],
 )
 def test_rules_that_do_not_fit(refuse, changes, data, pointer, says):

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.groups import outcome_rules
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import Load, Refuse, spec_value
 

@@ -21,6 +21,12 @@ _KEYS = {
     *("chain_head", "code_version", "declaration", "kernels", "link", "next_cursor", "url_slug"),
 }
 """Fields that name a run, key, time or version of the code; all kernels give the same bits."""
+_LOGGED = {
+    frozenset(("run", "kind", "digest")): "digest",
+    frozenset(("entries", "checkpoint")): "checkpoint",
+}
+"""Of a log of runs and its entries, by all fields of either, that which follows from identifiers.
+"""
 _SHOWN = 160
 _LINES = {".csv", ".txt", ".md", ".html"}
 _NAMES = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9+/]{86}==")
@@ -96,7 +102,8 @@ def _of_this_run(value: Any, *, named: bool = False) -> Iterator[str]:
 def _plain(value: Any, own: set[str]) -> Any:
     """A document without ids, times, addresses, and the keys and signatures of its run."""
     if isinstance(value, dict):
-        return {key: _plain(one, own) for key, one in value.items() if key not in _KEYS}
+        left_out = {*_KEYS, _LOGGED.get(frozenset(value))}
+        return {key: _plain(one, own) for key, one in value.items() if key not in left_out}
     if isinstance(value, list):
         return [_plain(one, own) for one in value]
     if isinstance(value, str):

@@ -33,6 +33,20 @@ def test_ids_keys_and_times_do_not_count(tmp_path: Path) -> None:
     assert differing(tmp_path, integrity=other, experiment=experiment) == []
 
 
+@pytest.mark.parametrize(("run", "count"), [(1, 0), (2, 1)])
+def test_what_a_log_of_runs_hashes_does_not_count(tmp_path: Path, run: int, count: int) -> None:
+    """Its entries' digests are of identifiers; those of a ledger's rows are of what was spent."""
+    for side, number, digest in (("base", 1, "12" * 32), ("present", run, "34" * 32)):
+        entry = {"run": number, "kind": "begun", "digest": digest}
+        (tmp_path / side).mkdir()
+        content = json.dumps({"entries": [entry], "checkpoint": f"a note of {digest}"})
+        (tmp_path / side / "log.json").write_text(content)
+        (tmp_path / side / "row.json").write_text(json.dumps({"round": 1, "digest": digest}))
+    found = differences(tmp_path / "base", tmp_path / "present", figures=False)
+    assert len(found.pop("log.json", [])) == count
+    assert list(found) == ["row.json"]
+
+
 @pytest.mark.parametrize("epsilon", [1, 1.0000000000000002, None])
 def test_a_planted_difference_is_found(tmp_path: Path, epsilon: float | None) -> None:
     privacy = {**REPORT["privacy"], "epsilon_max": epsilon}

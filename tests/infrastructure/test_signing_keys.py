@@ -4,6 +4,7 @@ import base64
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from infrastructure.signing_keys import (
     public_file,
     read_key_file,
 )
+from tests.infrastructure.secrets_keys import secrets_key_in
 
 
 def test_a_key_is_made_for_its_owner_alone_and_never_overwritten(tmp_path: Path) -> None:
@@ -57,25 +59,33 @@ def test_several_at_once_make_one_key(tmp_path: Path) -> None:
     assert public_keys_in(public_file(path).read_bytes()) == [key.public]
 
 
+def both_keys(folder: Path) -> Iterator[tuple[Path, Callable[[], object], type[Exception]]]:
+    """A key that signs and one that encrypts: the file, what reads it, and what is raised."""
+    signing, secret = folder / "key.pem", secrets_key_in(folder)
+    create_key_file(signing)
+    settings = Settings(secrets_key_file=secret)
+    yield signing, lambda: ensure_key_file(signing), SigningKeyError
+    yield secret, lambda: SecretBox(settings), SecretsKeyError
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o604])
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "key.pem"
-    create_key_file(path)
-    path.chmod(mode)
-    with pytest.raises(SigningKeyError, match=f"mode {mode:04o}.*chmod 600"):
-        ensure_key_file(path)
+    for path, read, refusal in both_keys(tmp_path):
+        path.chmod(mode)
+        with pytest.raises(refusal, match=f"mode {mode:04o}.*chmod 600"):
+            read()
 
 
-def test_a_mounted_secret_is_read_through_the_group_and_by_nobody_else(tmp_path, monkeypatch):
-    path = tmp_path / "key.pem"
-    create_key_file(path)
-    owner = path.stat().st_uid
+def test_a_mounted_secret_is_read_through_the_group_and_by_no_one_else(tmp_path, monkeypatch):
+    keys = list(both_keys(tmp_path))
+    owner = tmp_path.stat().st_uid
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)
-    path.chmod(0o440)
-    ensure_key_file(path)
-    path.chmod(0o444)
-    with pytest.raises(SigningKeyError, match="mode 0444"):
-        ensure_key_file(path)
+    for path, read, refusal in keys:
+        path.chmod(0o440)
+        read()
+        path.chmod(0o444)
+        with pytest.raises(refusal, match="mode 0444"):
+            read()
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.columns import entry_of, ledger_lines
+from fedaudit.ledger.columns import EntryColumns, entry_of, ledger_columns
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash, link
 from fedaudit.ledger.rows import LedgerEntry, LineReader, row_of, to_line
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS, composed_epsilon
@@ -89,6 +89,10 @@ def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
 
 def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
     return EntryEncoder(names).digest(entry)
+
+
+def ledger_lines(entry: LedgerEntry, subject: int | None = None) -> list[dict[str, Any]]:
+    return list(ledger_columns([EntryColumns.of_entries([entry])], NAMES, subject=subject).lines())
 
 
 def a_row(entry: LedgerEntry) -> LedgerRow:
@@ -234,7 +238,7 @@ def test_figures_go_with_the_parameters_that_they_are_figures_of():
 
 
 def test_the_lines_of_an_epsilon_entry():
-    first, refused, withheld = ledger_lines(an_epsilon_entry(), NAMES)
+    first, refused, withheld = ledger_lines(an_epsilon_entry())
     assert (first["epsilon"], first["delta"], first["adjacency"]) == (5.5, 1e-5, "replace-one")
     assert (refused["outcome"], refused["epsilon"]) == ("refused", 7.25)
     assert (withheld["outcome"], withheld["epsilon"]) == ("withheld", 0.0)
@@ -243,12 +247,12 @@ def test_the_lines_of_an_epsilon_entry():
         assert "another figure" in line["reason"]
     assert "would have passed the client's budget" in refused["reason"]
     assert "was not finite" in withheld["reason"]
-    [only] = ledger_lines(an_epsilon_entry(), NAMES, subject=1)
+    [only] = ledger_lines(an_epsilon_entry(), subject=1)
     assert only == refused
 
 
 def test_a_line_for_each_subject_and_component():
-    lines = ledger_lines(a_layered_entry(), NAMES)
+    lines = ledger_lines(a_layered_entry())
     assert [(line["subject"], line["component"], line["outcome"]) for line in lines] == [
         (name, f"layer-{layer}", outcome)
         for name, outcome in (("10001", "released"), ("ä", "refused"), ("a", "withheld"))
@@ -262,13 +266,13 @@ def test_a_line_for_each_subject_and_component():
         assert line["radius"] is line["epsilon"] is line["leakage"] is None
         assert line["reason"]
     assert [line["leakage_total"] for line in others] == [4 * 8 / 3, 4 * 3 / 3, 0.0, 0.0]
-    assert ledger_lines(a_layered_entry(), NAMES, subject=1) == others[:2]
-    assert ledger_lines(a_layered_entry(), NAMES, subject=2) == []
+    assert ledger_lines(a_layered_entry(), subject=1) == others[:2]
+    assert ledger_lines(a_layered_entry(), subject=2) == []
 
 
 def test_an_interrupted_release_has_no_radii_and_costs_all_the_same():
     lost = {"outcomes": np.zeros(3, np.uint8), "radii": np.full((3, 2), NAN), "interrupted": True}
-    for line in ledger_lines(a_layered_entry(**lost), NAMES):
+    for line in ledger_lines(a_layered_entry(**lost)):
         assert line["radius"] is None
         assert line["leakage"] > 0
         assert "lost with its worker" in line["reason"]

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from fedaudit.ledger.columns import entry_of, ledger_lines
+from fedaudit.ledger.columns import columns_of_rows, ledger_columns
 from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import LedgerRepository
@@ -245,7 +245,7 @@ def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(databas
     _, experiment_id = _insert(database, rows)
     columns = ("epsilon", "delta", "adjacency", "radius", "leakage", "leakage_total", "outcome")
     read = [tuple(line[name] for name in columns) for line in _view(database, experiment_id)]
-    lines = [line for row in rows for line in ledger_lines(entry_of(row), NAMES)]
+    lines = list(ledger_columns(columns_of_rows(rows), NAMES).lines())
     assert read == [tuple(line[name] for name in columns) for line in lines]
     assert all(line[0] is not None and line[4] is None for line in read)
 
@@ -273,7 +273,7 @@ def test_layers_have_a_line_each_and_the_figures_of_the_software_to_the_last_bit
             )
         )
     _, experiment_id = _insert(database, rows)
-    lines = [line for row in rows for line in ledger_lines(entry_of(row), NAMES)]
+    lines = list(ledger_columns(columns_of_rows(rows), NAMES).lines())
     columns = tuple(name for name in lines[0] if name != "reason")
     read = [{name: line[name] for name in columns} for line in _view(database, experiment_id)]
     stated = [{name: line[name] for name in columns} for line in lines]

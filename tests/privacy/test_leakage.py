@@ -171,7 +171,8 @@ NOBODY = np.zeros(0, np.int32), np.zeros(0, np.int16), np.zeros(0, np.int32)
 def follow(counts, *rounds_played):
     """Rounds of (clients, clusters, releases), together."""
     clients, clusters, releases = map(np.stack, zip(*rounds_played, strict=True))
-    return counts.follow(clients, clusters=clusters, releases=releases, price=PRICE)
+    price = partial(leakages, n=N, noise_multiplier=NU)
+    return counts.follow(clients, clusters=clusters, releases=releases, price=price)
 
 
 @given(rounds)

@@ -68,6 +68,15 @@ def test_a_figure_is_named_by_what_it_is_worth(material, published):
         assert names == {f"{section}/{figure}"}
 
 
+def test_what_an_attack_contradicts_has_not_passed(material, published):
+    gate = {"figure": "participations_max", "op": "le", "value": 100}
+    document = assemble(material({"gates": [gate]}))
+    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
+    attack = {"kind": "canaries", "status": "done", "reason": None, "alarm": alarm}
+    contradicted = {**document, "attacks": [{**attack, "statement": "found", "capabilities": []}]}
+    assert [published(one).passed for one in (document, contradicted)] == [True, False]
+
+
 def test_no_protection_is_a_cost_without_bound_and_not_a_blank(material, published):
     found = published(assemble(material(NOTHING)))
     assert found.facts()["privacy_cost"] == "unbounded: nothing protects the clients"

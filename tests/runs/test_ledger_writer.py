@@ -80,10 +80,10 @@ def played(
 
 def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
     ledger = writer()
-    [written] = ledger.record_rounds(played(1, [0, 1])).written
+    written = [*ledger.record_rounds(played(1, [0, 1])).written]
     refused, withheld = int(Outcome.REFUSED), int(Outcome.WITHHELD)
     outcomes = [int(Outcome.RELEASED), refused, withheld]
-    written = [*written, *ledger.record_rounds(played(2, [0, 1, 2], outcomes)).written[0]]
+    written += ledger.record_rounds(played(2, [0, 1, 2], outcomes)).written
     assert ledger.totals[:3].tolist() == [2, 1, 0]
     assert [one.releases.tolist() for one in written] == [[1, 1], [2, 1, 0]]
     assert (ledger.spending.refusals, ledger.spending.withheld) == (1, 1)
@@ -95,7 +95,7 @@ def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
 def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:
     ledger = writer()
     subjects = np.array([0, 3], dtype=np.int32)
-    [[entry]] = ledger.record_interrupted(PlannedRound(4, 1, subjects)).written
+    [entry] = ledger.record_interrupted(PlannedRound(4, 1, subjects)).written
     assert (entry.round, entry.release, entry.interrupted) == (4, 1, True)
     assert entry.outcomes.tolist() == [Outcome.RELEASED, Outcome.RELEASED]
     assert np.isnan(entry.radii).all()
@@ -137,7 +137,7 @@ def test_who_is_not_charged_against_an_observer_has_no_line_in_its_entry() -> No
     model, server = ledger.ledger_context.observers
     none, one = [0] * len(groups), [1] * len(groups)
     charged = played(1, groups, None, {model: one, server: none})
-    [[of_model, of_server]] = ledger.record_rounds(charged).written
+    of_model, of_server = ledger.record_rounds(charged).written
     assert of_model.subjects.tolist() == groups
     assert of_server.subjects.tolist() == []
 
@@ -209,9 +209,12 @@ def test_totals_that_were_stored_are_taken_up() -> None:
     assert releases.tolist() == [3, 0, 1, 0]
 
 
-def test_rounds_counted_together_leave_what_they_leave_one_by_one() -> None:
-    random, training = np.random.default_rng(3), np.arange(9, dtype=np.int32)
-    together, apart = (Spending(np.zeros(CLIENTS, np.int32), training=training) for _ in range(2))
+@pytest.mark.parametrize("far", [5, 1 << 16])
+def test_rounds_counted_together_leave_what_they_leave_one_by_one(far: int) -> None:
+    random = np.random.default_rng(3)
+    training = np.array([*range(5), *range(far, far + 4)], np.int32)
+    none = np.zeros(far + CLIENTS, np.int32)
+    together, apart = (Spending(none, training=training) for _ in range(2))
     for rounds in (1, 5, 20):
         subjects = random.permuted(np.tile(training, (rounds, 1)), axis=1)[:, :4]
         outcomes = random.choice([0, 0, 1, 2], size=subjects.shape).astype(np.uint8)

@@ -110,6 +110,8 @@ _TRIPLES = st.tuples(st.integers(0, 3), st.integers(0, 2), st.floats(-9, 9, widt
 @given(st.lists(_TRIPLES, min_size=1, max_size=30), st.floats(-9, 9), st.booleans(), st.booleans())
 @example([(0, 0, 0.0), (0, 0, 3.0), (0, 1, 5.0), (1, 0, 1.0), (1, 1, 0.0)], 1.0, False, True)
 @example([(0, 0, 0.0), (0, 0, 0.0), (0, 1, 5.0), (1, 0, 1.0), (1, 1, 0.0)], 1.0, False, True)
+@example([*((client, 0, 0.0) for client in range(5)), (5, 0, 1.0)], 1.0, False, True)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_no_other_number_of_a_hypothesis_has_a_smaller_mean_of_root_means(
     triples, other, of_clients, by_client
 ):

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups import compared
+from fedaudit.federations.groups import compared, outcome_rules
 from fedaudit.federations.levels import number_in
 from fedaudit.spec.errors import InvalidInputError, listed, pointer
 from fedaudit.spec.fairness import Groups, without_label

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedaudit.number_text import bound_text, exact_text, figure_text, interval_text
+from fedaudit.number_text import NO_FIGURE, bound_text, exact_text, figure_text, interval_text
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, guess_words, level_ends
 from fedaudit.reports.charts.drawing import (
@@ -160,7 +160,9 @@ def _cost_words(report: Report, exponent: float) -> str:
     start += f" spent at most {bound_text(exponent)}"
     charged = report["privacy"].get("leakage_max")
     start += ": " if charged is None else f" (by the convention n/nu {bound_text(charged)}): "
-    if raised_alarms(report):
+    if report.get("contradictions"):
+        return f"{start}what was declared contradicts itself, so it bounds nothing."
+    if raised_alarms(report) or (report.get("tests") or {}).get("alarm"):
         return f"{start}an attack contradicts that, so it bounds nothing."
     if delta_gives_data_away(report):
         return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
@@ -184,11 +186,13 @@ def _spending_rows(
         one for one in (privacy.get("records") or {}).get("groups", []) if one["epsilon_max"]
     ]
     if records:
-        rows = [Row(_budget_name(one), (one["epsilon_max"],)) for one in records]
-        shares = [
-            (row.name, bound_text(one["epsilon_max"]), _share_text(one["budget_used_share"]))
-            for row, one in zip(rows, records, strict=True)
-        ]
+        rows, shares = [], []
+        for one in records:
+            many, share = one["budget_low"] != one["budget_high"], one["budget_used_share"]
+            name = f"budget{' up to' if many else ''} {figure_text(one['budget_high'])}"
+            rows.append(Row(name, (one["epsilon_max"],)))
+            used = NO_FIGURE if share is None else f"{bound_text(100 * share)} %"
+            shares.append((name, bound_text(one["epsilon_max"]), used))
         head = ("Records with budgets", "Largest epsilon", "Largest share of a budget")
         return rows, ("largest epsilon",), FigureTable(head, shares)
     if privacy.get("leakage_quantiles"):
@@ -205,11 +209,6 @@ def _spending_rows(
     ]
     kinds = ("largest",) if planned is None else ("largest", "of all planned rounds")
     return rows, kinds, FigureTable(("Whose", "Spent"), cells)
-
-
-def _budget_name(group: Mapping[str, Any]) -> str:
-    many = group["budget_low"] != group["budget_high"]
-    return f"budget{' up to' if many else ''} {figure_text(group['budget_high'])}"
 
 
 def client_rows(privacy: Mapping[str, Any]) -> tuple[list[Row], tuple[str, ...], FigureTable]:
@@ -516,7 +515,3 @@ def _doubt_words(report: Report) -> str:
     if report["utility"]["degenerate"] is True:
         return "the model decides nothing"
     return "not shown to be better than a constant"
-
-
-def _share_text(share: float | None) -> str:
-    return "–" if share is None else f"{bound_text(100 * share)} %"

@@ -441,26 +441,22 @@ def _axes(
     fairness: str | None,
     utility: str | None,
 ) -> list[Axis]:
-    axes = [_axis("privacy", "leakage_max" if kind.family == "leakage" else "epsilon_max")]
+    named: list[FigureName] = [("privacy", f"{kind.family}_max", None)]
     if attribute is not None:
         measured = (
             name
             for name in _FAIRNESS
             if any(_gap(one.report, attribute, name)[0] is not None for one in weighed)
         )
-        axes.append(_axis("fairness", fairness or next(measured, _FAIRNESS[0]), attribute))
+        named.append(("fairness", fairness or next(measured, _FAIRNESS[0]), attribute))
     if utility is None:
         accurate = all(one.report.utility.accuracy is not None for one in weighed)
         utility = "accuracy" if accurate else "validation_loss"
-    axes.append(_axis("utility", utility))
-    return axes
-
-
-def _axis(
-    section: Literal["privacy", "utility", "fairness"], figure: str, attribute: str | None = None
-) -> Axis:
-    better = direction(figure) or "lower"
-    return Axis(section=section, figure=figure, attribute=attribute, better=better)
+    named.append(("utility", utility, None))
+    return [
+        Axis(section=part, figure=name, attribute=of, better=direction(name) or "lower")
+        for part, name, of in named
+    ]
 
 
 def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:

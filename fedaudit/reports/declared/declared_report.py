@@ -215,15 +215,24 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
         if terms.adjacency == "replace-one":
             guessed = f"which of two datasets a {terms.unit} has"
         much = cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0)
-        return (
+        stated = (
             f"{what} spent an epsilon of at most {at_most(epsilon, digits=4)} at "
-            f"delta = {terms.delta:g} under {adjacency_words(terms.adjacency or '')}. "
-            f"{much.replace('That is', 'If all was so, that is', 1)}"
+            f"delta = {terms.delta:g} under {adjacency_words(terms.adjacency or '')}."
         )
+        if _is_void(sections):
+            return stated
+        return f"{stated} {much.replace('That is', 'If all was so, that is', 1)}"
     if privacy["leakage_max"] is None:
         return f"{what}, and no finite number bounds what they reveal."
     leakage = at_most(privacy["leakage_max"], digits=4)
     return f"{what} have a leakage of at most {leakage} by n/nu a release."
+
+
+def _is_void(report: Mapping[str, Any]) -> bool:
+    """Whether an epsilon that was declared says nothing of a guess: it is contradicted, or its
+    delta allows what it excludes."""
+    alarm = (report.get("tests") or {}).get("alarm")
+    return bool(report["contradictions"] or alarm) or delta_gives_data_away(report)
 
 
 DECLARED: tuple[Section[DeclaredMaterial, DeclaredEvidence], ...] = (

@@ -165,10 +165,22 @@ def questions_reading(
     )
 
 
-_USEFUL = (
-    *("validation_loss", "baseline_loss", "accuracy", "baseline_accuracy"),
+UTILITY = (
+    "validation_loss",
+    "baseline_loss",
+    "accuracy",
+    "baseline_accuracy",
+    "accuracy_over_baseline",
     "weighted_accuracy_over_baseline",
+    "prediction_share",
+    "threshold",
+    "auc",
+    "balanced_accuracy",
+    "precision",
+    "recall",
+    "brier",
 )
+"""The baseline is a prediction that ignores every feature."""
 
 
 def given(document: Document) -> Mapping[str, Any]:
@@ -176,7 +188,7 @@ def given(document: Document) -> Mapping[str, Any]:
     attacks = parts_at(document, "attacks")
     done = [one for one in attacks if text_at(one, "status") != "not-done"]
     epsilons = parts_at(document, "privacy", "epsilon")
-    useful = {name: number_at(document, "utility", name) for name in _USEFUL}
+    useful = {name: number_at(document, "utility", name) for name in UTILITY}
     return {
         "ANSWERED": ANSWERED,
         "IN_PART": IN_PART,

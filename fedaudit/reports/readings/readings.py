@@ -23,6 +23,7 @@ from fedaudit.reports.readings.facts import (
     texts_at,
 )
 from fedaudit.reports.readings.reading import (
+    UTILITY,
     ReportReading,
     Topic,
     asked,
@@ -287,22 +288,6 @@ NIST_800_226 = ReportReading(
 Value = str | Sequence[str] | Mapping[str, str]
 
 _MARKUP = frozenset('"\\<>&`')
-_UTILITY = (
-    "validation_loss",
-    "baseline_loss",
-    "accuracy",
-    "baseline_accuracy",
-    "accuracy_over_baseline",
-    "weighted_accuracy_over_baseline",
-    "prediction_share",
-    "threshold",
-    "auc",
-    "balanced_accuracy",
-    "precision",
-    "recall",
-    "brier",
-)
-"""The baseline is a prediction that ignores every feature."""
 
 
 def model_card(document: Document) -> str:
@@ -323,7 +308,7 @@ def model_card(document: Document) -> str:
         front_matter="\n".join(["---", *_yaml(_keys(document)), "---"]),
         attributes=[name for name in names if name],
         data=facts.federation(document) or f"{NOT_STATED}.",
-        utilities=_UTILITY,
+        utilities=UTILITY,
         rates=RATES,
         privacy=[one for one in privacy if one],
     )

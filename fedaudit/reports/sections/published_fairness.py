@@ -116,17 +116,16 @@ class Rounding:
             if not rows:
                 reasons["accuracy"] = RATES["selection_rate"].why_undefined
         if self._name in self._fewer:
-            update["auc"] = self._auc(exact.auc, int(self._fewer[self._name][place]))
-            if update["auc"] is None:
+            # In steps of the rows of the rarer outcome: one of them moves it by so much.
+            step = step_of(int(self._fewer[self._name][place]), base=self._rounder.base)
+            update["auc"] = None
+            if exact.auc is None or step == 1:
                 reasons["auc"] = ROUNDED_AWAY
+            else:
+                update["auc"] = min(1.0, nearest(exact.auc, step))
         if exact.loss is not None:
             update["loss"] = nearest(exact.loss, digit_step(exact.loss))
         return exact.model_copy(update={**update, "reasons": {**exact.reasons, **reasons}})
-
-    def _auc(self, exact: float | None, fewer: int) -> float | None:
-        """In steps of `fewer`, the rows of the rarer outcome: one of them moves it by so much."""
-        step = step_of(fewer, base=self._rounder.base)
-        return None if exact is None or step == 1 else min(1.0, nearest(exact, step))
 
     def _metrics(self, groups: list[GroupSection]) -> dict[str, MetricSection]:
         figures, intervals = self._gaps(groups), self._intervals()

@@ -173,10 +173,12 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
         "brier": ranking.brier,
         "expected_calibration_error": ranking.expected_calibration_error,
         "base_rate": ranking.base_rate,
-        "weighted_accuracy_over_baseline": _weighted(compared),
     }
-    if values["weighted_accuracy_over_baseline"] is None:
+    if compared.decision_gain is None or compared.threshold == 0.5:
         reasons["weighted_accuracy_over_baseline"] = _EVEN
+    else:
+        gain = float(compared.decision_gain.sum() / compared.decided.sum())
+        values["weighted_accuracy_over_baseline"] = gain
     if ranking.brier is None:
         reasons |= dict.fromkeys(("brier", "expected_calibration_error"), _NO_PROBABILITIES)
     if ranking.ordering is None:
@@ -194,13 +196,6 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
     low, high = ranking.ordering.interval(asked.level)
     values["auc_interval"] = IntervalSection(low=low, high=high, level=asked.level, method=METHOD)
     return values, reasons
-
-
-def _weighted(compared: ConstantComparison) -> float | None:
-    gain = compared.decision_gain
-    if gain is None or compared.threshold == 0.5:
-        return None
-    return float(gain.sum() / compared.decided.sum())
 
 
 def _decided(true: int, false: int, true_negative: int, false_negative: int) -> _Figures:

@@ -356,10 +356,8 @@ def _by_outcome(run: _Run) -> Advice | None:
     """Where the model is better than a constant, and not in what groups are compared by."""
     if OF_OUTCOME not in (why_not_useful(run.report) or ""):
         return None
-    source = run.spec.federation
-    target = source.target if isinstance(source, Table) else "the target"
     return Advice(
-        text=f"The model predicts {target} better than a constant, and is not shown to predict "
+        text="The model predicts the target better than a constant, and is not shown to predict "
         "better whether it is favourable: if more values of it are, name them in "
         "`fairness.favourable`; otherwise other features or more clients are needed."
     )

@@ -162,8 +162,10 @@ def release_part(report: Mapping[str, Any]) -> str:
             answer = f"Yes, {reasons}. {_guarantee(report)}."
         case _:
             assert_never(found.outcome)
-    if reviewed := _reviewed(report):
-        answer += f" {reviewed}"
+    # Whose word it is that features do not hold the outcome.
+    if said := report["spec"]["federation"].get("leak_reviewed"):
+        named = "all features" if "*" in said else ", ".join(said)
+        answer += f" The spec says by `leak_reviewed` that {named} were looked at for the outcome."
     utility = report["utility"]
     stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
     stated += f". The best hypotheses are those of round {utility['best_round']}"
@@ -180,15 +182,6 @@ def release_part(report: Mapping[str, Any]) -> str:
     if method is not None and method["personalised"] is not None:
         sentences.append(f"By the method {method['kind']}, {method['personalised']}.")
     return " ".join([*sentences, *_beside_constant(report)])
-
-
-def _reviewed(report: Mapping[str, Any]) -> str | None:
-    """Whose word it is that features do not hold the outcome."""
-    said = report["spec"]["federation"].get("leak_reviewed")
-    if not said:
-        return None
-    named = "all features" if "*" in said else ", ".join(said)
-    return f"The spec says by `leak_reviewed` that {named} were looked at for the outcome."
 
 
 def objections(report: Mapping[str, Any]) -> list[AnswerReason]:

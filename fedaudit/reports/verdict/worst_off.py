@@ -62,12 +62,14 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     size = counted_gap_size(report)
     if size is None or why_not_useful(report) is not None:
         return []
+    # The spec of an audit has no such part.
+    asked = report["spec"].get("fairness", {"intervals": "always"}).get("intervals")
     found = []
     for attribute, metric, gap in _without_gate(report):
         interval, low = gap["interval"], gap["value"]
         if interval is not None:
             low = interval["low"]
-        elif not counts_doubts(report) or not _asks_for_none(report):
+        elif not counts_doubts(report) or asked is not None:
             continue
         if low is None or low <= size:
             continue
@@ -84,10 +86,6 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
             )
             found.append((gap["value"], reason("gap-not-judged", text)))
     return [max(found, key=lambda one: one[0])[1]] if found else []
-
-
-def _asks_for_none(report: Mapping[str, Any]) -> bool:
-    return report["spec"].get("fairness", _OF_AUDITS).get("intervals") is None
 
 
 def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -116,10 +114,6 @@ def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping
             one["figure"] == metric and one["attribute"] in (None, attribute) for one in judged
         ):
             yield attribute, metric, section["metrics"][metric]
-
-
-_OF_AUDITS = {"intervals": "always"}
-"""The spec of an audit has no such part."""
 
 
 def headline_metric(section: Mapping[str, Any]) -> str:

@@ -11,8 +11,8 @@ from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, renumbered
 from fedaudit.fairness.gaps import ClientScores, GroupScores
 from fedaudit.fairness.joint_disclosure import PredictedRows
 from fedaudit.fairness.ranking import ScoredOutcomes
-from fedaudit.federations.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.groups import OutcomeRules, outcome_rules
 from fedaudit.native.library import call, kernels, line
 from fedaudit.spec.fairness import Fairness
 from fedaudit.training.base.cell import Cell

@@ -130,6 +130,9 @@ def test_clients_who_come_too_often_contradict_the_sampling(api: Api) -> None:
     found = api.get(f"/v1/ledgers/{lying}/report").json()
     assert "one client was named in 20 of 20 rounds" in found["contradictions"][0]
     assert "contradicts itself" in found["verdict"]
+    assert "a guess" not in found["verdict"]  # of a figure that is no evidence
+    page = api.get(f"/v1/ledgers/{lying}/report", headers={"Accept": "text/html"}).text
+    assert "what was declared contradicts itself, so it bounds nothing" in page
     gate = {"figure": "epsilon_max", "op": "le", "value": 100, "allow_declared": True}
     body = {"ledger_id": lying, "gates": [gate]}
     assert api.post("/v1/gates/evaluations", json=body).json()["outcome"] == (
@@ -172,6 +175,8 @@ def test_the_answer_is_never_to_release_and_follows_from_the_figures(
     stands = "not-decided" if code in ("no-rounds", "training-not-observed") else "do-not-release"
     answer = report["answer"]
     assert (answer["outcome"], [one["code"] for one in answer["reasons"]]) == (stands, [code])
+    if code in ("training-not-observed", "delta-gives-data-away"):
+        assert ("a guess" in report["verdict"]) == (code == "training-not-observed")
     page = api.get(f"/v1/ledgers/{ledger}/report", headers={"Accept": "text/html"}).text
     assert f'class="answer answer-{stands}"' in page
     if event is None:

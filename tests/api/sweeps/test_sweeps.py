@@ -307,6 +307,20 @@ def test_costs_that_mean_something_else_are_not_compared(api, base, path, values
     assert any("the costs of the cells do not mean the same" in note for note in table["notes"])
 
 
+def test_a_cost_that_an_attack_contradicts_is_not_compared(api: Api) -> None:
+    made = submit(api, sweep(grid={NU: [1, 3]}, repeats=2))
+    for cell in made["cells"]:
+        finish(api, cell["experiment_id"], validation_loss=1.0)
+    path = f"/v1/sweeps/{made['id']}/table"
+    assert "leakage_max" in api.get(path).json()["front_figures"]
+    with api.database.write() as session:
+        for cell in made["cells"]:
+            session.get_one(Experiment, cell["experiment_id"]).alarms = 1
+    table = api.get(path).json()
+    assert "leakage_max" not in table["front_figures"]
+    assert any("is contradicted by an attack" in note for note in table["notes"])
+
+
 def test_another_project_sees_nothing(api: Api) -> None:
     made = submit(api, sweep())
     stranger = api.key_with("experiments:read", "experiments:write", project="elsewhere")

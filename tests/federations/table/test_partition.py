@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.table import partition
-from fedaudit.federations.table.partition import deal_rows
+from fedaudit.federations.table import table_federation
+from fedaudit.federations.table.table_federation import deal_rows
 from fedaudit.spec.table import Dirichlet, Iid, Shards
 from tests.federations.conftest import CLASSIFIER, Load, Refuse
 
@@ -242,6 +242,6 @@ def test_everything_at_one_client_is_no_federation(refuse: Refuse) -> None:
 
 
 def test_shares_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "MAX_SHARES", 15)
+    monkeypatch.setattr(table_federation, "MAX_SHARES", 15)
     asked = dealt({"method": "dirichlet", "clients": 4, "alpha": 1.0}, **CLASSIFIER)
     assert "16 shares" in refuse(asked, data=table())["/federation/partition/clients"]

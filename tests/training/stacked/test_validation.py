@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedaudit.federations.favourable_outcomes import outcome_rules
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.groups import outcome_rules
 from fedaudit.networks.shape import DenseShape
 from fedaudit.networks.stacked_network import Loss, SmallDenseNetwork
 from fedaudit.training.base.rounds import FinalResult
