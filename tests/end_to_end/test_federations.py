@@ -4,8 +4,7 @@ import gzip
 import io
 import json
 import re
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from fedaudit.spec.registration import parse_registration, parse_uploaded
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ProblemError
 from tests.cli.service import Service
+from tests.federations.image_files import zipped
 
 CLIENTS = 12
 ROWS = 20
@@ -173,15 +173,6 @@ _LEAF: Json = {"source": "femnist", "rotate": {"probability": 0.5}}
 
 def _leaf_json() -> Sample:
     return _images("leaf.json", _leaf(5, range(CLIENTS)), _LEAF, "rotated")
-
-
-def zipped(members: Mapping[str, bytes]) -> bytes:
-    """A zip archive of these files."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return file.getvalue()
 
 
 def _leaf_zip() -> Sample:

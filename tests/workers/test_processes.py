@@ -4,7 +4,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +60,6 @@ def postgres_service(postgres_url, broker_url, tmp_path):
     """Postgres and Redis."""
     database = Database(postgres_url)
     with service(tmp_path, database_url=postgres_url, broker_url=broker_url) as started:
-        yield database, started
-    database.dispose()
-
-
-@pytest.fixture
-def embedded_service(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Database, Service]]:
-    """SQLite and a broker in a folder."""
-    data_dir = tmp_path / "data"
-    data_dir.mkdir()
-    (data_dir / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
-    database = Database(f"sqlite:///{data_dir}/fedaudit.db")
-    with service(tmp_path, data_dir=str(data_dir)) as started:
         yield database, started
     database.dispose()
 

@@ -3,7 +3,6 @@
 import gzip
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
 from tests.waiting import wait_until
 from tests.workers.admission import experiment_of, spec_with, submit, unit_of
-from tests.workers.processes import Service, service
 from tests.workers.registering import KEY, Registered, federation_of, many_people, people, register
 from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
@@ -220,20 +218,9 @@ assert "torch" not in sys.modules
 # -- real processes ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def embedded(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Database, Service, Storage]]:
-    """SQLite, a broker in a folder, and storage in another."""
-    data_dir = tmp_path / "data"
-    data_dir.mkdir()
-    (data_dir / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
-    database = Database(f"sqlite:///{data_dir}/fedaudit.db")
-    with service(tmp_path, data_dir=str(data_dir)) as started:
-        yield database, started, Storage(f"file://{data_dir}/files")
-    database.dispose()
-
-
-def test_a_worker_killed_while_it_profiles_is_followed_by_another(embedded):
-    database, processes, storage = embedded
+def test_a_worker_killed_while_it_profiles_is_followed_by_another(embedded_service):
+    database, processes = embedded_service
+    storage = Storage(f"file://{processes.folder}/data/files")
     registered = register(database, many_people(), storage=storage)
     processes.sweeper()
     worker = processes.worker()
@@ -246,8 +233,9 @@ def test_a_worker_killed_while_it_profiles_is_followed_by_another(embedded):
     assert federation_of(database, registered).profile["rows"] == 300_000
 
 
-def test_when_every_worker_is_lost_the_federation_is_rejected(embedded):
-    database, processes, storage = embedded
+def test_when_every_worker_is_lost_the_federation_is_rejected(embedded_service):
+    database, processes = embedded_service
+    storage = Storage(f"file://{processes.folder}/data/files")
     registered = register(database, many_people(), storage=storage, max_attempts=1)
     processes.sweeper()
     worker = processes.worker()

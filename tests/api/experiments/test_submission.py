@@ -1,12 +1,10 @@
 """Submitting experiments: what is stored, what is reserved, and that nothing is stored twice."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, event, select
+from sqlalchemy import select
 
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import spec_hash
@@ -15,6 +13,7 @@ from models.tables.experiments import Event, Experiment, Unit
 from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, set_total
 from tests.api.service import SPEC, Api, running_api, settings_for, spec
+from tests.api.statements import statements
 from tests.workers.serving import worker_of
 from workers.context import ProjectFiles
 from workers.flush import Loaded, load_cell
@@ -276,32 +275,14 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
 # -- how many statements submissions take: they must not grow with what was submitted before ------
 
 
-@contextmanager
-def counted(api: Api) -> Iterator[list[str]]:
-    """The statements that the API sends meanwhile."""
-    found: list[str] = []
-    engine = api.client.app.state.resources.database.engine  # type: ignore[attr-defined]
-
-    def note(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
-        # Not of sessions that only read: the schema is looked at now and then.
-        if "sqlite_begin" not in connection.get_execution_options():
-            found.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield found
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
-
-
 def test_statements_grow_neither_with_history_nor_with_cells(api: Api) -> None:
     set_total(api, api.submit(central())["federation_id"], 1e6)
     api.submit(central())
-    with counted(api) as early:
+    with statements(api) as early:
         api.submit(central())
     for _ in range(5):
         api.submit(central())
-    with counted(api) as late:
+    with statements(api) as late:
         api.submit(central())
     assert len(late) == len(early) <= 25
 
@@ -309,7 +290,7 @@ def test_statements_grow_neither_with_history_nor_with_cells(api: Api) -> None:
     for cells in (2, 6):
         grid = {"tags": [[f"{cells} {place}"] for place in range(cells)]}
         asked = {"name": "cells", "base": central(), "grid": grid}
-        with counted(api) as found:
+        with statements(api) as found:
             assert api.post("/v1/sweeps", json=asked).status_code == 202
         sent[cells] = len(found)
     assert sent[2] == sent[6] <= 33

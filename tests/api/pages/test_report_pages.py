@@ -138,19 +138,13 @@ def test_what_a_report_advises_is_applied_to_the_form_without_a_script(api: Api)
 # -- what can be taken away from the pages --------------------------------------------------------
 
 
-def _finished(api: Api, name: str = "one", key: str = "") -> str:
-    submitted = api.submit(spec(name=name), key=key)
-    finish(api, submitted["id"])
-    return f"/experiments/{submitted['id']}"
-
-
 def _links(page: str) -> set[str]:
     return {html.unescape(href) for href in re.findall(r'<a href="([^"]*)" download', page)}
 
 
 def test_every_file_of_a_report_is_what_the_api_says(api, tmp_path, monkeypatch):
     monkeypatch.setattr(PagePrinter, "pdf", printed)
-    base = _finished(api)
+    base = finished(api, name="one")
     visitor = signed_in(api)
     offered = _links(visitor.get(f"{base}/report").text)
     files: dict[str, Any] = {href: visitor.get(href) for href in offered}
@@ -179,7 +173,7 @@ def test_every_file_of_a_report_is_what_the_api_says(api, tmp_path, monkeypatch)
 
 
 def test_the_bundle_is_offered_to_those_who_may_have_it(api: Api) -> None:
-    base = _finished(api)
+    base = finished(api, name="one")
     officer = signed_in(api, "reports:read")
     for page in ("report", "verification"):
         assert "bundle.zip" not in officer.get(f"{base}/{page}").text

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from tests.api.pages.browser import signed_in
 from tests.api.people.keys import key_of
-from tests.api.service import Api, finish, spec
+from tests.api.service import Api, finished, spec
 from tests.api.stored_reports import Reports
 from tests.html_forms import form_fields
 
@@ -19,15 +19,9 @@ def _rows(page: str) -> dict[str, str]:
     return {text.split()[0]: text for text in texts}
 
 
-def _finished(api: Api, name: str, key: str = "", **changes: Any) -> str:
-    submitted = api.submit(spec(name=name, **changes), key=key)
-    finish(api, submitted["id"])
-    return str(submitted["id"])
-
-
 def test_a_row_says_what_one_decides_by(api: Api) -> None:
-    _finished(api, "one", key=key_of(api, "Ada"))
-    _finished(api, "two")
+    finished(api, spec(name="one"), key=key_of(api, "Ada"))
+    finished(api, spec(name="two"))
     rows = _rows(signed_in(api, "reports:read").get("/reports").text)
     document = api.get("/v1/reports").json()["items"][1]
     assert document["answer"]["reasons"][0]["text"] in rows["one"]
@@ -53,8 +47,8 @@ def test_a_run_without_protection_is_unbounded(api: Api) -> None:
 
 
 def test_filters_are_those_of_the_api(api: Api) -> None:
-    _finished(api, "Income 50%", key=key_of(api, "Ada"))
-    _finished(api, "other")
+    finished(api, spec(name="Income 50%"), key=key_of(api, "Ada"))
+    finished(api, spec(name="other"))
     officer = signed_in(api, "reports:read")
     federation = api.get("/v1/experiments").json()["items"][0]["federation_id"]
     today = api.get("/v1/reports").json()["items"][0]["experiment"]["finished_at"][:10]

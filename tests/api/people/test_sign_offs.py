@@ -21,16 +21,10 @@ from models.tables.experiments import SignOff
 from tests.api.answers import body_of
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
-from tests.api.service import KEY, Api, finish, spec
+from tests.api.service import KEY, Api, finished, spec
 from workers.proof.signing import SignOffSigner
 
 APPROVED = {"decision": "approved", "note": "as agreed", "role": "data protection officer"}
-
-
-def _finished(api: Api, key: str = "", **changes: Any) -> str:
-    submitted = api.submit(spec(**changes), key=key)
-    finish(api, submitted["id"])
-    return str(submitted["id"])
 
 
 def _sign_off(api: Api, experiment_id: str, key: str, **fields: Any) -> Any:
@@ -51,7 +45,7 @@ def _sign(api: Api) -> int:
 
 def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
     ada = key_of(api, "Ada")
-    id_ = _finished(api)
+    id_ = finished(api)
     body = body_of(_sign_off(api, id_, ada), 201)
     assert (body["number"], body["decision"], body["person"]) == (1, "approved", "Ada")
     assert body["report_hash"] == api.get("/v1/reports").json()["items"][0]["report_hash"]
@@ -69,7 +63,7 @@ def test_a_sign_off_is_in_the_name_of_the_key(api: Api) -> None:
 
 
 def test_who_may_not_sign_off(api: Api) -> None:
-    id_ = _finished(api)
+    id_ = finished(api)
     assert _sign_off(api, id_, key_of(api, "Ada", "reports:read", "admin")).status_code == 403
     assert "names no person" in body_of(_sign_off(api, id_, api.key), 403)["detail"]
     unfinished = api.submit()["id"]
@@ -81,11 +75,11 @@ def test_who_may_not_sign_off(api: Api) -> None:
 def test_what_speaks_against_a_report_demands_a_note_and_is_stated(api: Api) -> None:
     ada = key_of(api, "Ada")
     proven = {"noise_multiplier": 300, "radius": 1.0, "clip": 0.5, "noise": "release"}
-    sound = _finished(api, privacy=proven, training={"hypotheses": 1})
+    sound = finished(api, spec(privacy=proven, training={"hypotheses": 1}))
     assert _sign_off(api, sound, ada, note="").json()["concerns"] == []
     failing = [{"figure": "leakage_max", "op": "le", "value": 0.5, "allow_heuristic": True}]
     failing[0]["allow_simulation"] = True
-    poor = _finished(api, gates=failing)
+    poor = finished(api, spec(gates=failing))
     for note in ("", "  \n "):
         [fault] = body_of(_sign_off(api, poor, ada, note=note), 422)["errors"]
         assert fault["pointer"] == "/note"
@@ -96,22 +90,22 @@ def test_what_speaks_against_a_report_demands_a_note_and_is_stated(api: Api) -> 
 
 @pytest.mark.parametrize("note", ["a\x00b", "a\u202eb", "x" * 4001])
 def test_a_note_that_deceives_or_is_too_long_is_refused(api: Api, note: str) -> None:
-    refused = _sign_off(api, _finished(api), key_of(api, "Ada"), note=note)
+    refused = _sign_off(api, finished(api), key_of(api, "Ada"), note=note)
     assert refused.status_code == 422
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/note"]
 
 
 def test_a_second_pair_of_eyes_is_another_person(api: Api) -> None:
     ada, again, bob = key_of(api, "Ada"), key_of(api, "ada"), key_of(api, "Bob")
-    id_ = _finished(api, key=ada)
+    id_ = finished(api, key=ada)
     said = [_sign_off(api, id_, key).json()["by_submitter"] for key in (ada, again, bob)]
     assert said == [True, True, False]
     # A key without a person may be anybody's: it makes nobody a second one.
-    assert _sign_off(api, _finished(api, key=api.key), ada).json()["by_submitter"] is None
+    assert _sign_off(api, finished(api, key=api.key), ada).json()["by_submitter"] is None
 
 
 def test_a_repeated_request_signs_off_once(api: Api) -> None:
-    ada, id_ = key_of(api, "Ada"), _finished(api)
+    ada, id_ = key_of(api, "Ada"), finished(api)
     address, headers = f"/v1/experiments/{id_}/sign-offs", {"Idempotency-Key": "once"}
     answers = [api.post(address, json=APPROVED, key=ada, headers=headers) for _ in range(2)]
     assert [answer.json()["number"] for answer in answers] == [1, 1]
@@ -123,7 +117,7 @@ def test_a_repeated_request_signs_off_once(api: Api) -> None:
 @pytest.fixture
 def bundle(api: Api, tmp_path: Path) -> Path:
     """Of a report with three sign-offs, signed by the service."""
-    ada, id_ = key_of(api, "Ada"), _finished(api)
+    ada, id_ = key_of(api, "Ada"), finished(api)
     for decision in ("needs-changes", "rejected", "approved"):
         _sign_off(api, id_, ada, decision=decision)
     assert _sign(api) == 3
@@ -197,7 +191,7 @@ def test_what_was_changed_is_told(bundle, change, failed):
 
 
 def test_a_bundle_without_sign_offs_is_as_it_was(api: Api, tmp_path: Path) -> None:
-    id_ = _finished(api)
+    id_ = finished(api)
     path = tmp_path / "bundle.zip"
     path.write_bytes(api.get(f"/v1/experiments/{id_}/bundle").content)
     with ZipFile(path) as bundle:
@@ -208,7 +202,7 @@ def test_a_bundle_without_sign_offs_is_as_it_was(api: Api, tmp_path: Path) -> No
 
 def test_the_database_is_checked_for_the_same(api_on_both: Api) -> None:
     api = api_on_both
-    ada, id_ = key_of(api, "Ada"), _finished(api)
+    ada, id_ = key_of(api, "Ada"), finished(api)
     for _ in range(3):
         _sign_off(api, id_, ada)
     address = f"/v1/experiments/{id_}/report/verification"
@@ -233,7 +227,7 @@ def test_the_database_is_checked_for_the_same(api_on_both: Api) -> None:
 
 
 def test_what_was_altered_before_it_was_signed_does_not_get_a_signature(api: Api) -> None:
-    ada, first, second = key_of(api, "Ada"), _finished(api), _finished(api)
+    ada, first, second = key_of(api, "Ada"), finished(api), finished(api)
     for id_ in (first, first, second):
         _sign_off(api, id_, ada)
     with api.database.write() as session:
@@ -244,12 +238,12 @@ def test_what_was_altered_before_it_was_signed_does_not_get_a_signature(api: Api
     signer = SignOffSigner(api.database, KEY)
     assert [signer.sign_waiting(100), signer.sign_waiting(100)] == [0, 0]
     # What was refused, or cannot even be read, holds up nothing else.
-    _sign_off(api, unread := _finished(api), ada)
+    _sign_off(api, unread := finished(api), ada)
     with api.database.write() as session:
         broken = "UPDATE sign_offs SET statement = '{' WHERE experiment_id = :id"
         session.execute(text(broken), {"id": unread})
     assert signer.sign_waiting(100) == 0
-    _sign_off(api, third := _finished(api), ada)
+    _sign_off(api, third := finished(api), ada)
     assert signer.sign_waiting(1) == 1
     assert _listed(api, third)[0]["envelope"] is not None
     # A stored statement that is none is no reason to fail.
@@ -262,7 +256,7 @@ def test_what_was_altered_before_it_was_signed_does_not_get_a_signature(api: Api
 
 
 def test_the_form_on_the_report(api: Api) -> None:
-    id_ = _finished(api)
+    id_ = finished(api)
     browser = Browser(api)
     browser.sign_in(key_of(api, "Ada <b>", "reports:read", "reports:sign"))
     base = f"/experiments/{id_}"
@@ -294,7 +288,7 @@ def test_the_form_on_the_report(api: Api) -> None:
 
 
 def test_readers_have_no_form(api: Api) -> None:
-    id_ = _finished(api)
+    id_ = finished(api)
     reader = signed_in(api, "reports:read").get(f"/experiments/{id_}/report").text
     assert "<form" not in reader
     nobody = signed_in(api, "reports:read", "reports:sign").get(f"/experiments/{id_}/report").text

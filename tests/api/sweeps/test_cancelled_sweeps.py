@@ -2,18 +2,17 @@
 in a circle."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, select, text, update
+from sqlalchemy import select, text, update
 
 from models.repositories import ExperimentRepository, UnitRepository
 from models.tables.experiments import Event, Experiment, Unit
 from models.tables.ledger import FederationBudget, Reservation
 from tests.api.budgets.test_epsilon_budgets import central
 from tests.api.service import Api, spec
+from tests.api.statements import statements
 
 KINDS = {"laplace": spec(privacy={"radius": 1.0, "clip": 0.5}), "gaussian": central()}
 
@@ -79,30 +78,12 @@ def test_cells_that_a_worker_has_end_when_it_stops(api_on_both: Api) -> None:
     assert {one.experiment_id for one in held} == {running}
 
 
-@contextmanager
-def statements(api: Api) -> Iterator[list[str]]:
-    """What the database is asked for in the block, but by sessions that only read: the schema is
-    looked at now and then."""
-    asked: list[str] = []
-
-    def note(connection: Connection, _k: Any, statement: str, *_: Any) -> None:
-        if "sqlite_begin" not in connection.get_execution_options():
-            asked.append(statement)
-
-    event.listen(api.database.engine, "before_cursor_execute", note)
-    try:
-        yield asked
-    finally:
-        event.remove(api.database.engine, "before_cursor_execute", note)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_statements_do_not_grow_with_the_cells(api: Api, kind: str) -> None:
     counts = []
     for cells in (3, 40):
         sweep = submitted(api, KINDS[kind], cells)
-        resources = api.client.app.state.resources  # type: ignore[attr-defined]
-        with statements(Api(api.settings, resources.database, api.client, "", "")) as asked:
+        with statements(api) as asked:
             assert api.post(f"/v1/sweeps/{sweep['id']}/cancel").status_code == 200
         counts.append(len(asked))
     assert counts[0] == counts[1]

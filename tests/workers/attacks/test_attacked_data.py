@@ -1,12 +1,11 @@
 """What a run was trained with stays while an attack on it waits; one request is stored once."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import api.routers.attacks as asking
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, spec
+from tests.models.rows import at_once
 from tests.workers.attacks.attacked_service import TABLE_FAIRNESS, ask, later_of, upload, work_later
 from tests.workers.serving import work
 
@@ -95,14 +94,7 @@ def test_two_equal_requests_at_once_are_one(api, looks):
         id_ = trained(api, upload(api, slope=1))
 
         def both(**options: Any) -> list[Any]:
-            together = threading.Barrier(2)
-
-            def send(api: Api) -> Any:
-                together.wait()
-                return ask(api, id_, ATTACK, **options)
-
-            with ThreadPoolExecutor(2) as pool:
-                return list(pool.map(send, (api, other)))
+            return at_once(lambda i: ask((api, other)[i], id_, ATTACK, **options), 2)
 
         key = {"headers": {"Idempotency-Key": "once"}, "key": api.key}
         first, second = both(**key)
