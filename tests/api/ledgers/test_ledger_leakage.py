@@ -157,8 +157,7 @@ def test_two_open_reservations_have_one_radius(api: Api) -> None:
 def test_a_leakage_is_evidence_only_where_the_clip_keeps_uploads_within_the_radius(
     api: Api, metric: Any, is_evidence: bool
 ) -> None:
-    ledger = opened(api, TERMS, metric=metric)
-    post(api, ledger, declared(1, ["a"], {**EVENT, **metric}))
+    ledger = opened(api, TERMS, rounds=[declared(1, ["a"], {**EVENT, **metric})], metric=metric)
     gate = {"figure": "leakage_max", "op": "le", "value": 5, "allow_declared": True}
     body = {"ledger_id": ledger, "gates": [gate, {**gate, "allow_conditional": True}]}
     judged = api.post("/v1/gates/evaluations", json=body).json()["gates"]

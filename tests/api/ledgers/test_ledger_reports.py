@@ -26,8 +26,7 @@ def signed(api: Api) -> int:
 
 
 def test_a_bundle_is_valid_although_names_grow(api: Api, tmp_path: Path) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a", "b"], failures=["c"]))
+    ledger = opened(api, rounds=[declared(1, ["a", "b"], failures=["c"])])
     assert (signed(api), signed(api)) == (1, 0)
     post(api, ledger, declared(2, ["d"]), declared(3, ["a"]))
     assert signed(api) == 1
@@ -47,8 +46,7 @@ def test_a_bundle_is_valid_although_names_grow(api: Api, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("change", ["epsilon", "event"])
 def test_an_altered_entry_is_found_and_never_signed(api: Api, change: str) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])])
     signed(api)
     with api.database.read() as session:
         row = session.get(Ledger, (ledger, 2, 0, "client", "server"))
@@ -62,8 +60,7 @@ def test_an_altered_entry_is_found_and_never_signed(api: Api, change: str) -> No
     told = api.get(f"/v1/ledgers/{ledger}/report/verification").json()
     assert (told["valid"], told["verdict"]) == (False, ALTERED)
 
-    fresh = opened(api)
-    post(api, fresh, declared(2, ["a"]))
+    fresh = opened(api, rounds=[declared(2, ["a"])])
     with api.database.write() as session:
         mine = (Ledger.experiment_id == fresh, Ledger.round == 2)
         session.execute(update(Ledger).where(*mine).values(**values))
@@ -72,8 +69,7 @@ def test_an_altered_entry_is_found_and_never_signed(api: Api, change: str) -> No
 
 @pytest.mark.parametrize("how", ["of other terms", "missing"])
 def test_nothing_is_said_of_a_ledger_whose_entries_were_altered(api: Api, how: str) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     with api.database.write() as session:
         session.execute(delete(Ledger) if how == "missing" else update(Ledger).values(delta=0.1))
     api.client.app.state.resources.ledgers.forget(ledger)  # type: ignore[attr-defined]
@@ -86,8 +82,7 @@ def test_nothing_is_said_of_a_ledger_whose_entries_were_altered(api: Api, how: s
 
 
 def test_a_report_of_other_counts_than_its_entries_is_found(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])])
     assert signed(api) == 1
     report = api.get(f"/v1/ledgers/{ledger}/report").json()
     report["privacy"]["epsilon_max"] /= 2
@@ -213,8 +208,7 @@ def test_gates_take_a_trainers_word_only_where_they_say_so(api: Api) -> None:
 
 
 def test_files_of_entries_have_the_form_of_those_of_runs(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a", "b"]), declared(2, ["b"]))
+    ledger = opened(api, rounds=[declared(1, ["a", "b"]), declared(2, ["b"])])
     page = api.get(f"/v1/ledgers/{ledger}/privacy-ledger?limit=2").json()
     rest = api.get(
         f"/v1/ledgers/{ledger}/privacy-ledger?limit=2&cursor={page['next_cursor']}"
@@ -264,8 +258,7 @@ def test_a_policy_below_which_terms_lie_refuses_them(api: Api) -> None:
 
 def test_a_policy_that_became_stricter_holds_for_the_next_report(api: Api) -> None:
     federation = api.submit()["federation_id"]
-    ledger = opened(api, federation_id=federation)
-    post(api, ledger, declared(1, ["a"], groups=_GROUPS))
+    ledger = opened(api, rounds=[declared(1, ["a"], groups=_GROUPS)], federation_id=federation)
     signer = DeclaredLedgerSigner(api.database, KEY, seconds=0.0)
     assert signer.sign_waiting(10) == 1
     report = api.get(f"/v1/ledgers/{ledger}/report").json()
@@ -286,8 +279,7 @@ def test_a_policy_that_became_stricter_holds_for_the_next_report(api: Api) -> No
 
 
 def test_a_floor_that_was_raised_holds_for_what_is_signed(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"], groups=_GROUPS))
+    ledger = opened(api, rounds=[declared(1, ["a"], groups=_GROUPS)])
     floor = DisclosureFloor(minimum_group_size=80)
     assert DeclaredLedgerSigner(api.database, KEY, seconds=0.0, floor=floor).sign_waiting(10) == 1
     assert _suppressed(api.get(f"/v1/ledgers/{ledger}/report").json())

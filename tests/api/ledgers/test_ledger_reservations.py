@@ -24,8 +24,7 @@ from tests.api.webhooks.webhooks import deliveries, register
 
 
 def test_clients_without_room_are_refused_and_others_admitted(api: Api) -> None:
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]), declared(2, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])])
     ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
     post(api, ledger, declared(1, ["a"]), declared(2, ["a", "b"]))
     answer = reserve(api, ledger, 3, ["a", "b", "c"])
@@ -42,8 +41,7 @@ def test_clients_without_room_are_refused_and_others_admitted(api: Api) -> None:
 
 
 def test_what_is_reserved_counts_until_it_is_declared_or_released(api: Api) -> None:
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]), declared(2, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])])
     ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
     assert reserve(api, ledger, 1, ["a"])["admitted"] == ["a"]
     assert reserve(api, ledger, 2, ["a"])["admitted"] == ["a"]
@@ -65,8 +63,7 @@ def test_what_is_reserved_counts_until_it_is_declared_or_released(api: Api) -> N
 
 
 def test_a_round_that_everyone_pays_for_needs_room_for_everyone(api: Api) -> None:
-    probe = opened(api, CENTRAL)
-    post(api, probe, declared(1, ["a"], POISSON))
+    probe = opened(api, CENTRAL, rounds=[declared(1, ["a"], POISSON)])
     ledger = opened(api, CENTRAL, budget={"epsilon": epsilon(api, probe)})
     assert reserve(api, ledger, 1, ["a"], POISSON)["admitted"] == ["a"]
     post(api, ledger, declared(1, ["a"], POISSON))
@@ -80,10 +77,8 @@ def test_a_round_that_everyone_pays_for_needs_room_for_everyone(api: Api) -> Non
 
 
 def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> None:
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]))
-    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
-    post(api, ledger, declared(1, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"])])
+    ledger = opened(api, rounds=[declared(1, ["a"])], budget={"epsilon": epsilon(api, probe)})
     assert reserve(api, ledger, 2, ["a", "b"])["admitted"] == ["b"]
     assert reserve(api, ledger, 3, ["a"])["admitted"] == []
     answer = post(api, ledger, declared(2, ["b"]), declared(3, ["c"]), declared(4, ["a"]))
@@ -92,10 +87,8 @@ def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> No
 
 
 def test_whoever_asks_again_without_those_refused_washes_nothing_out(api: Api) -> None:
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]))
-    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
-    post(api, ledger, declared(1, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"])])
+    ledger = opened(api, rounds=[declared(1, ["a"])], budget={"epsilon": epsilon(api, probe)})
     reserve(api, ledger, 2, ["a", "b"])
     assert reserve(api, ledger, 2, ["b"])["admitted"] == ["b"]
     # Admitted since, where it has room: with less noise before, nobody had.
@@ -108,8 +101,7 @@ def test_whoever_asks_again_without_those_refused_washes_nothing_out(api: Api) -
 def test_an_order_without_a_bound_opens_no_budget(api: Api) -> None:
     records = {**LOCAL, "mechanism": "gaussian", "unit": "record", "observer": "final_model"}
     terms = {**records, "adjacency": "add-or-remove-one"}
-    probe = opened(api, terms)
-    post(api, probe, declared(1, ["a"]))
+    probe = opened(api, terms, rounds=[declared(1, ["a"])])
     ledger = opened(api, {**terms, "budget": {"epsilon": epsilon(api, probe)}})
     # At Renyi orders below 1.6 dp-accounting finds no bound for this event, which is another's.
     unbounded = {"kind": "poisson-gaussian", "rate": 0.125, "noise_multiplier": 1.1}
@@ -122,8 +114,7 @@ def test_an_order_without_a_bound_opens_no_budget(api: Api) -> None:
 def test_a_federations_budget_is_charged(api_on_both: Api, rounds: int) -> None:
     api = api_on_both
     federation = api.submit()["federation_id"]
-    probe = opened(api)
-    post(api, probe, *(declared(one, ["a"]) for one in range(1, rounds + 1)))
+    probe = opened(api, rounds=[declared(one, ["a"]) for one in range(1, rounds + 1)])
     total = epsilon(api, probe)
     key = {"book": "release", "figure": "epsilon", "delta": 1e-5, "observer": "server"}
     setting = {**key, "adjacency": "replace-one", "total": total}
@@ -166,8 +157,7 @@ def _told(api: Api, webhook: Any) -> list[dict[str, Any]]:
 
 def test_a_refused_round_is_told_without_names_and_an_admitted_one_is_not(api: Api) -> None:
     webhook = register(api, URL, events=["ledger.round_refused"])
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"])])
     ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
     assert reserve(api, ledger, 1, ["a", "b"])["refused"] == []
     assert _told(api, webhook) == []
@@ -180,13 +170,11 @@ def test_a_refused_round_is_told_without_names_and_an_admitted_one_is_not(api: A
 def test_a_budget_that_rounds_or_reservations_bring_low_is_told_once(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
     federation = api.submit()["federation_id"]
-    probe = opened(api)
-    post(api, probe, *(declared(one, ["a"]) for one in range(1, 4)))
+    probe = opened(api, rounds=[declared(one, ["a"]) for one in range(1, 4)])
     setting = {**_KEY, "adjacency": "replace-one", "total": 1.01 * epsilon(api, probe)}
     path = f"/v1/federations/{federation}/budget"
     assert api.request("PUT", path, json=setting).status_code == 200
-    ledger = opened(api, federation_id=federation)
-    post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])], federation_id=federation)
     assert _told(api, webhook) == []
     # What is held counts; that it is spent afterwards crosses nothing.
     assert reserve(api, ledger, 3, ["a"])["admitted"] == ["a"]
@@ -276,10 +264,8 @@ def test_a_round_that_another_overtook_is_charged_behind_it(api_on_both, monkeyp
 
 def test_rounds_that_are_reserved_at_once_stay_within_the_budget(api_on_both: Api) -> None:
     api = api_on_both
-    probe = opened(api)
-    post(api, probe, *(declared(one, ["a"]) for one in (1, 2, 3)))
-    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
-    post(api, ledger, declared(1, ["a"]))
+    probe = opened(api, rounds=[declared(one, ["a"]) for one in (1, 2, 3)])
+    ledger = opened(api, rounds=[declared(1, ["a"])], budget={"epsilon": epsilon(api, probe)})
     admitted: list[str] = []
 
     def ask(number: int) -> None:

@@ -47,8 +47,7 @@ def test_epsilon_is_that_of_dp_accounting(api_on_both: Api) -> None:
     api = api_on_both
     gaussian = dp_accounting.GaussianDpEvent
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, gaussian(1.1))
-    poisson = opened(api, CENTRAL)
-    post(api, poisson, *(declared(one, ["a"], POISSON) for one in range(1, 31)))
+    poisson = opened(api, CENTRAL, rounds=[declared(one, ["a"], POISSON) for one in range(1, 31)])
     assert epsilon(api, poisson) == pytest.approx(library(sampled, 30, ZERO_OUT), rel=1e-12)
 
     steps = opened(
@@ -93,8 +92,7 @@ def test_rounds_of_secret_samples_are_charged_to_everyone_and_name_nobody(api: A
 
 
 def test_a_release_without_noise_leaves_no_bound(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a", "b"]), declared(2, ["b"], {"kind": "none"}))
+    ledger = opened(api, rounds=[declared(1, ["a", "b"]), declared(2, ["b"], {"kind": "none"})])
     [figure] = api.get(f"/v1/ledgers/{ledger}").json()["epsilon"]
     assert figure["value"] is None
     assert "without noise" in figure["reason"]
@@ -166,8 +164,7 @@ def test_the_same_round_again_is_answered_alike_and_another_is_refused(api: Api)
 
 
 def test_a_round_that_comes_late_is_refused_and_its_gap_is_told(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(2, ["a"]), declared(6, ["a"]))
+    ledger = opened(api, rounds=[declared(2, ["a"]), declared(6, ["a"])])
     late = post(api, ledger, declared(3, ["a"]), declared(7, ["a"]))
     assert (late.status_code, late.json()["round"]) == (409, 3)
     shown = api.get(f"/v1/ledgers/{ledger}").json()

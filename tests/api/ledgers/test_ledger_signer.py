@@ -105,8 +105,7 @@ def test_a_reservation_that_is_given_back_late_changes_nothing_in_the_chain(api:
 
 
 def test_a_round_without_counts_takes_none_from_the_database(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     assert sign(api) == 1
     change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, groups=BETTER)
     post(api, ledger, declared(2, ["a"]))
@@ -129,8 +128,7 @@ def test_who_was_drawn_cannot_be_changed_afterwards(api: Api) -> None:
 
 def test_entries_before_a_checkpoint_cannot_be_exchanged(api: Api) -> None:
     """The newest entries lead from the signed head to the ledger's; older ones were changed."""
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])])
     assert sign(api) == 1
     first = (Ledger.experiment_id == ledger, Ledger.round == 1)
     change(api, Ledger, *first, digest=bytes(32))
@@ -140,8 +138,7 @@ def test_entries_before_a_checkpoint_cannot_be_exchanged(api: Api) -> None:
 
 def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
     """Somebody makes the round cheap, and a key to sign it with."""
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     with api.database.read() as session:
         row = session.get(DeclaredLedger, ledger)
         assert row is not None
@@ -171,8 +168,7 @@ def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
 
 def test_behind_another_keys_signature_the_witness_is_the_database(api_on_both: Api) -> None:
     api, other = api_on_both, SigningKey.generate()
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     assert sign(api) == 1
     assert newest(api, ledger).witness == TRAINER
     post(api, ledger, declared(2, ["a"]))
@@ -210,8 +206,7 @@ def test_where_checkpoints_were_deleted_the_signature_says_so(api: Api, thorough
 
 
 def test_entries_that_were_signed_and_cut_off_are_missed(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     with api.database.read() as session:
         row = session.get(DeclaredLedger, ledger)
         assert row is not None
@@ -226,8 +221,7 @@ def test_entries_that_were_signed_and_cut_off_are_missed(api: Api) -> None:
 
 
 def test_a_ledger_of_before_goes_on_and_says_what_its_chain_did_not_cover(api: Api) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"], groups=GROUPS))
+    ledger = opened(api, rounds=[declared(1, ["a"], groups=GROUPS)])
     with api.database.read() as session:
         entry = session.scalars(select(Ledger).where(Ledger.experiment_id == ledger)).one()
     head = link(genesis(ledger), bytes(entry.digest), entry.clusters)
@@ -252,8 +246,7 @@ def test_a_ledger_of_before_goes_on_and_says_what_its_chain_did_not_cover(api: A
 
 def test_rounds_come_in_while_a_report_is_made(api_on_both, monkeypatch):
     api = api_on_both
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     made = signing.declared_report
 
     def meanwhile(material: Any) -> Any:
@@ -271,8 +264,7 @@ def test_rounds_come_in_while_a_report_is_made(api_on_both, monkeypatch):
 
 
 def test_of_two_that_sign_at_once_one_does(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     made = signing.declared_report
 
     def meanwhile(material: Any) -> Any:

@@ -1,5 +1,6 @@
 """A training elsewhere, as its trainer declares it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from tests.api.answers import body_of
@@ -26,12 +27,16 @@ POISSON = {"kind": "poisson-gaussian", "rate": 0.1, "noise_multiplier": 1.1}
 COUNTS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
 
-def opened(api: Api, terms: dict[str, Any] = LOCAL, **changes: Any) -> str:
-    """The id of a new ledger."""
+def opened(
+    api: Api, terms: dict[str, Any] = LOCAL, *, rounds: Iterable[Any] = (), **changes: Any
+) -> str:
+    """The id of a new ledger, to which these rounds were posted."""
     answer = api.post("/v1/ledgers", json={**terms, **changes})
     assert answer.status_code == 201, answer.text
     assert answer.headers["Location"] == f"/v1/ledgers/{answer.json()['id']}"
     made: str = answer.json()["id"]
+    if declared_rounds := list(rounds):
+        body_of(post(api, made, *declared_rounds))
     return made
 
 

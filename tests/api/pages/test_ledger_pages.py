@@ -17,8 +17,7 @@ AS_DECLARED = "as declared by the trainer"
 
 
 def test_a_ledger_is_shown_with_its_rounds_and_refusals(api: Api) -> None:
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]), declared(2, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])])
     ledger = opened(api, name="<wards>", budget={"epsilon": epsilon(api, probe)})
     assert reserve(api, ledger, 1, ["a", "b"])["refused"] == []
     post(api, ledger, declared(1, ["a"], failures=["b"]))
@@ -71,8 +70,7 @@ def test_costs_that_nothing_bounds_and_contradictions_stand_out(api: Api) -> Non
 
 
 def test_a_key_sees_what_its_scopes_allow(api: Api) -> None:
-    ledger = opened(api, CENTRAL)
-    post(api, ledger, declared(1, ["a"], POISSON))
+    ledger = opened(api, CENTRAL, rounds=[declared(1, ["a"], POISSON)])
     reader = signed_in(api, "experiments:read")
     shown = reader.get(f"/ledgers/{ledger}").text
     # How many a secret sample held is confidential.

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from api.shared.page_printer import PagePrinter
-from tests.api.ledgers.trainings import declared, opened, post
+from tests.api.ledgers.trainings import declared, opened
 from tests.api.pages.browser import Browser, printed, signed_in
 from tests.api.service import Api, finish, spec
 
@@ -38,8 +38,7 @@ def filled(shared_api: Api) -> Filled:
     cancelled = api.submit(spec(name="cancelled"))["id"]
     api.post(f"/v1/experiments/{cancelled}/cancel")
     api.post(f"/v1/experiments/{cancelled}/retry")
-    ledger = opened(api)
-    post(api, ledger, declared(1, ["a"]))
+    ledger = opened(api, rounds=[declared(1, ["a"])])
     swept = {"name": "swept", "base": spec(), "grid": {"privacy.noise_multiplier": [1, 3]}}
     sweep = api.post("/v1/sweeps", json=swept).json()
     finish(api, sweep["cells"][0]["experiment_id"])

@@ -101,8 +101,7 @@ def test_without_its_ledger_nobody_trains(client: Client) -> None:
 
 
 def test_a_round_with_too_few_sites_is_given_back(api: Api, client: Client) -> None:
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"])])
     ledger = Ledger.open(client, {**LOCAL, "budget": {"epsilon": epsilon(api, probe)}})
     post(api, ledger.id, declared(1, ["a"]))
     server = Server(FedauditRounds(ledger.id, GAUSSIAN))

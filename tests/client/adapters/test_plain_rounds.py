@@ -10,16 +10,7 @@ from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit_client import Client
 from fedaudit_client.adapters.plain import Ledger, RoundRefused, terms_for
 from fedaudit_client.errors import ValidationError
-from tests.api.ledgers.trainings import (
-    GAUSSIAN,
-    LOCAL,
-    POISSON,
-    declared,
-    epsilon,
-    opened,
-    post,
-    reserve,
-)
+from tests.api.ledgers.trainings import GAUSSIAN, LOCAL, POISSON, declared, epsilon, opened, reserve
 from tests.api.service import Api
 from tests.house import ROOT
 
@@ -81,8 +72,7 @@ def test_terms_that_are_refused_are_answered_with_some_that_are_taken(client):
 
 
 def test_who_has_room_trains_and_who_failed_is_charged(api: Api, client: Client) -> None:
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]), declared(2, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"]), declared(2, ["a"])])
     ledger = Ledger.open(client, {**LOCAL, "budget": {"epsilon": epsilon(api, probe)}})
     for _ in range(2):
         with ledger.round(event=GAUSSIAN, participants=["a", "b"]) as admitted:
@@ -101,8 +91,7 @@ def test_who_has_room_trains_and_who_failed_is_charged(api: Api, client: Client)
 
 @pytest.mark.parametrize("withdrawn", [False, True])
 def test_a_round_that_breaks_is_charged_unless_it_was_withdrawn(api, client, withdrawn):
-    probe = opened(api)
-    post(api, probe, declared(1, ["a"]))
+    probe = opened(api, rounds=[declared(1, ["a"])])
     ledger = Ledger.open(client, {**LOCAL, "budget": {"epsilon": epsilon(api, probe)}})
 
     def broken_round() -> None:
