@@ -199,10 +199,9 @@ class Sweeper:
                 return False
         if (key := self._key_file.current()) is not self.key:
             self._sign_with(key)
-        freed = self._take_back()
+        self._take_back()
         self._enter_lost_rounds()
         try:
-            self._publish(freed)
             self._publish(self._waiting_too_long())
         except QueueUnavailableError as error:
             log.warning("broker away; messages wait", detail=str(error)[:200])
@@ -230,32 +229,27 @@ class Sweeper:
         with self._database.write() as session:
             SweeperLeaseRepository(session).release(_DUTY, holder=self._holder)
 
-    def _take_back(self) -> list[tuple[str, str]]:
-        """End or free the units of lost workers; returns (unit, device) to wake. Each in its own
-        transaction, so that accounting blocks nothing and a faulty unit no other."""
+    def _take_back(self) -> None:
+        """End the units of lost workers, or free them to be published. Each in its own transaction,
+        so that accounting blocks nothing and a faulty unit no other."""
         with self._database.read() as session:
             lost = UnitRepository(session).reclaimable(_BATCH, excluded=self._refused)
-        freed = []
         for unit in lost:
             with self._refusing(unit.id, "unit not taken back", unit_id=unit.id):
-                if self._take_back_one(unit):
-                    freed.append((unit.id, unit.device))
-        return freed
+                self._take_back_one(unit)
 
-    def _take_back_one(self, unit: Unit) -> bool:
-        """Whether it waits again; a worker that came back meanwhile keeps it."""
+    def _take_back_one(self, unit: Unit) -> None:
+        """A worker that came back meanwhile keeps it."""
         contexts = self._contexts_of(unit) if unit.attempts >= unit.max_attempts else {}
         with self._database.write() as session:
             taken = UnitRepository(session).take_back(unit.id)
             if taken is None:
-                return False
+                return
             log.warning("unit taken back", unit_id=unit.id, state=taken.state)
             self._sign(session, taken, contexts)
             if taken.state == "waiting" and taken.attempts + 1 == unit.max_attempts:
-                # Whatever took its workers gets one experiment alone in the last attempt. The
-                # others are published as units that wait too long.
+                # Whatever took its workers gets one experiment alone in the last attempt.
                 UnitStackRepository(session).take_apart(unit.id)
-        return taken.state == "waiting"
 
     def _contexts_of(self, unit: Unit) -> dict[str, LedgerContext]:
         """The ledger contexts of the unit's experiments that have interrupted rounds, by id."""

@@ -186,9 +186,9 @@ class UnitRepository(Repository):
         return ReclaimedUnit(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)
 
     def _wait(self, unit_id: str, fence: int, **values: Any) -> bool:
-        now = seconds_from_now()
-        waiting = {"state": "waiting", "available_at": now, "published_at": now}
-        return self._fenced(unit_id, fence, **waiting, worker=None, lease_until=None, **values)
+        waiting = {"state": "waiting", "available_at": seconds_from_now()}
+        unheld = dict.fromkeys(("worker", "lease_until", "published_at"))
+        return self._fenced(unit_id, fence, **waiting, **unheld, **values)
 
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
         held = (Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")

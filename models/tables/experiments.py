@@ -148,7 +148,7 @@ class Unit(Base):
     available_at: Mapped[datetime]
     created_at: Mapped[datetime]
     published_at: Mapped[datetime | None]
-    """When its message was last sent, or whoever freed it was to send one; null: not yet."""
+    """When its message was last sent; null where it was not since the unit waits."""
     last_error: Mapped[str | None] = mapped_column(Text)
 
 
