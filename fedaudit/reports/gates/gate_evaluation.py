@@ -19,6 +19,7 @@ from fedaudit.reports.gates.gate_evidence import (
     doubt,
     model_doubt,
     personal_doubt,
+    planned_doubt,
     sweep_doubt,
     tested_doubt,
 )
@@ -99,6 +100,7 @@ def _judge(
         or attack_doubt(gate, report, meets=_is_met)
         or (None if figure is None else doubt(gate, figure, report))
         or delta_doubt(gate, report)
+        or (planned_doubt(gate, report, meets=_is_met) if _is_met(value, gate) else None)
         or noise_doubt(gate, report, meets=_is_met)
         or model_doubt(gate, report)
         or personal_doubt(gate, report)

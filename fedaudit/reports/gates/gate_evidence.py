@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never, cast
 
+from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import DECLARED, known_guarantee_kind
 from fedaudit.reports.sections.attacks import Alarm, alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import (
@@ -13,7 +14,7 @@ from fedaudit.reports.sections.guarantee import (
     delta_gives_data_away,
     is_in_force,
 )
-from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
 from fedaudit.spec.attacks.attack_spec import AttackKind
 from fedaudit.spec.gates import AttackFigure, Gate, GateFigure, Proof
 
@@ -143,6 +144,24 @@ def delta_doubt(gate: Gate, report: Report) -> str | None:
     return (
         f"its delta of {delta:g} is not below one in as many units as train, so one person's data "
         "may be handed over whole at any epsilon; choose a delta far below that"
+    )
+
+
+def planned_doubt(
+    gate: Gate, report: Report, *, meets: Callable[[float, Gate], bool]
+) -> str | None:
+    """Why an epsilon of the rounds that were played is no evidence: validation losses ended the
+    run, so that of all planned rounds is proven (docs/guarantees.md), and it does not meet the
+    gate."""
+    planned = report["privacy"].get("epsilon_planned")
+    ended_by = known_ending(report["utility"]["stopped_by"])
+    if gate.figure != "epsilon_max" or planned is None or not chosen_by_losses(ended_by):
+        return None
+    if gate.op == "ge" or meets(planned, gate):
+        return None
+    return (
+        "validation losses ended the run early, and what is proven is the epsilon of all planned "
+        f"rounds, {at_most(planned, digits=4)}, which is above {gate.value:g}"
     )
 
 

@@ -146,6 +146,14 @@ def test_an_epsilon_of_a_run_that_ended_early_says_which_rounds_it_is_of(materia
         [found] = evaluate([Gate(figure="epsilon_max", op="le", value=1.0)], report)
         assert found["reason"].startswith("0.5 is at most 1, at delta = 1e-05 under replace-one")
         assert ("larger epsilon of all planned rounds" in found["reason"]) == stated
+        # The bound is met by the rounds that were played, and not by what is proven.
+        report["privacy"]["epsilon_planned"] = 1.25
+        [found] = evaluate([Gate(figure="epsilon_max", op="le", value=1.0)], report)
+        assert (found["outcome"] == "insufficient_evidence") == stated
+        assert ("all planned rounds, 1.25, which is above 1" in found["reason"]) == stated
+        assert outcome(report, figure="epsilon_max", value=0.25) == "fail"
+        assert outcome(report, figure="epsilon_max", value=1.25) == "pass"
+        report["privacy"]["epsilon_planned"] = None
 
 
 @pytest.mark.parametrize("figure", ["epsilon_max", "sweep_epsilon_max"])

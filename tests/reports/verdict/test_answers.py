@@ -88,19 +88,6 @@ def test_a_release_says_what_its_gates_allow(material) -> None:
     ]
 
 
-def test_what_is_proven_for_all_planned_rounds_decides(material) -> None:
-    """Losses ended the run: the epsilon of the rounds that were played is not what is proven."""
-    report = copy.deepcopy(assemble(material({**ONE, **RELEASED, **PASSING})))
-    report["gates"] = [{"figure": "epsilon_max", "op": "le", "bound": 3.0, "outcome": "pass"}]
-    report["privacy"] |= {"epsilon_planned": 4.7}
-    report["utility"]["stopped_by"] = "patience"
-    found = answer_of(report)
-    assert found.outcome == "not-decided"
-    assert found.reasons[0].code == "proven-for-planned-rounds"
-    report["utility"]["stopped_by"] = "rounds"
-    assert answer_of(report).outcome == "release"
-
-
 GAP = "equalized_odds_difference"
 
 
