@@ -28,7 +28,9 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
     if len(rows) < _FEW:
         connection.execute(_insert(table), rows)
         return
-    names, dialect = ", ".join(rows[0]), connection.dialect
+    dialect = connection.dialect
+    # `values` is a word of SQL as well as a column.
+    names = ", ".join(map(dialect.identifier_preparer.quote, rows[0]))
     columns = (_bound([row[name] for row in rows], table.c[name].type, dialect) for name in rows[0])
     if dialect.name == "postgresql":
         statement = f"COPY {table.name} ({names}) FROM STDIN (FORMAT BINARY)"
