@@ -13,13 +13,7 @@ LEAKAGE = {
     "allow_simulation": True,
 }
 TOO_LOW = {**LEAKAGE, "value": 0.5}
-EPSILON = {
-    "figure": "epsilon_max",
-    "op": "le",
-    "value": 1000.0,
-    "allow_heuristic": True,
-    "allow_simulation": True,
-}
+EPSILON = {**LEAKAGE, "figure": "epsilon_max"}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 4.0, "clip": 1.0, "delta": 1e-5}
 
 

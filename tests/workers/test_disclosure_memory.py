@@ -20,7 +20,7 @@ from models.database import Database
 from models.repositories import FederationRepository, ReportRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
 from tests.workers.admission import Submitted, events_of, experiment_of, ran, spec_with, submit
-from tests.workers.registering import federation_of, people, register
+from tests.workers.registering import REGISTRATION, federation_of, people, register
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -317,13 +317,7 @@ def test_joined_values_less_their_parts_are_nobody(database, context, sources, o
 
 
 SPEC = spec_with(
-    federation={
-        "source": "table",
-        "path": "people.csv",
-        "client_key": "client",
-        "target": "y",
-        "features": ["x"],
-    },
+    federation=REGISTRATION["federation"],
     model={"kind": "linear"},
     training__rounds=2,
     fairness={"sensitive": ["sex"], "intervals": None, "minimum_group_size": 10},

@@ -15,7 +15,15 @@ from models.database import Database
 from models.repositories import FederationRepository, UnitRepository
 from tests.waiting import wait_until
 from tests.workers.admission import experiment_of, spec_with, submit, unit_of
-from tests.workers.registering import KEY, Registered, federation_of, many_people, people, register
+from tests.workers.registering import (
+    KEY,
+    REGISTRATION,
+    Registered,
+    federation_of,
+    many_people,
+    people,
+    register,
+)
 from workers.context import ProjectFiles, WorkerContext
 from workers.run_unit import run_unit
 
@@ -161,16 +169,8 @@ def test_a_worker_that_lost_its_unit_writes_nothing(database, context, monkeypat
 
 
 def by_id(registered: Registered) -> dict[str, Any]:
-    return spec_with(
-        federation={
-            "source": "table",
-            "id": registered.federation_id,
-            "client_key": "client",
-            "target": "y",
-            "features": ["x"],
-        },
-        training__rounds=2,
-    )
+    named = {"path": None, "id": registered.federation_id}
+    return spec_with(federation={**REGISTRATION["federation"], **named}, training__rounds=2)
 
 
 @pytest.mark.parametrize("uploaded", [True, False])
