@@ -34,14 +34,16 @@ from fedaudit.privacy.lower_bounds.epsilon_bounds import (
 )
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw, gaussian_epsilon
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence, DeclaredMaterial
-from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, Alarm, BoundName, CanaryBound
+from fedaudit.reports.sections.attacks import SUFFICIENT_POWER, Alarm, CanaryBound
 from fedaudit.reports.sections.part import Part, Section, Share
 
 FigureStatus = Literal["declared", "tested", "contradicted"]
 _SIGNIFICANCE = 0.01
 _MOST_WEIGHT, _MOST_NUMBERS = 1e6, 10**8
-_SHARES: Mapping[BoundName, float] = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
-_ASSUMPTIONS: Mapping[BoundName, str] = {
+_Bound = Literal["known-noise", "f-dp", "one-run"]
+"""The bounds that take one look at all scores."""
+_SHARES: Mapping[_Bound, float] = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
+_ASSUMPTIONS: Mapping[_Bound, str] = {
     "known-noise": (
         "the noise is Gaussian, alike and independent in every number that is released; what the "
         "others sent is known to the adapter"
@@ -202,7 +204,7 @@ def _bounds(
     of_curve, of_epsilon = (one.counts(scores, coins) for one in (by_curve, by_epsilon))
     by_guess = f_dp_epsilon(law, delta, of_curve, significance=share["f-dp"])
     by_run = one_run_epsilon(**of_epsilon, delta=delta, significance=share["one-run"])
-    bounds: dict[BoundName, tuple[float, float, int]] = {
+    bounds: dict[_Bound, tuple[float, float, int]] = {
         "known-noise": (gaussian_epsilon(ratio, delta), power, len(found.present)),
         "f-dp": (by_guess, by_curve.power, by_curve.canaries),
         "one-run": (by_run, by_epsilon.power, by_epsilon.canaries),

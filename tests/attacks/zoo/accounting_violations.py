@@ -35,7 +35,7 @@ def charge_every_other_round(real: Any, self: Any, played: Any) -> Any:
     assert len(played) == 1
     if played.round[0] % 2:
         return real(self, played)
-    return replace(real(copy.deepcopy(self), played), written=[[]])
+    return replace(real(copy.deepcopy(self), played), written=[])
 
 
 @violation(coins, "accounting", "epsilon of the ledger", at=(LedgerContext, "epsilons"))
@@ -51,6 +51,6 @@ def state_less_epsilon(real: Any, self: Any, *given: Any) -> Any:
 def charge_the_average_client(real: Any, self: Any) -> Any:
     """Against the server the rounds of an average client count, not those of the busiest."""
     found = dict(real(self))
-    mean = int(self.state.participations[self._records.clients].mean())
+    mean = int(self._state.releases[0, self._records.clients].mean())
     found["server"] = np.full_like(found["server"], mean)
     return found
