@@ -6,6 +6,7 @@ interval that covered with a chance of just 0.95 would fall short by chance in 1
 these, which cover more, did so in none of those tried.
 """
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -17,11 +18,12 @@ from fedaudit.fairness.noised_counts import (
     bounded_counts,
     noised_intervals,
     rate_bounds,
+    share_difference_bounds,
 )
 from fedaudit.privacy.count_release import CountRelease, IntegerDraws, count_release, drawn_integers
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.reports.sections.noised_counts import noised_gain
-from fedaudit.spec.metrics import METRICS
+from fedaudit.spec.metrics import COUNTS, METRICS
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec
 
@@ -177,3 +179,23 @@ def test_counts_that_are_all_noise_say_nothing() -> None:
 
 def test_a_scale_is_exact() -> None:
     assert release(0.1, "discrete-laplace", "client").scale == MAX_ROWS / Fraction(0.1)
+
+
+def test_a_difference_of_shares_ends_where_noise_no_longer_explains_it() -> None:
+    """The formula by the weights of the four counts in more - less - d rows."""
+    counts, deviation, tolerance = np.array([420, 90, 300, 190]), 25.0, 1e-9
+    given = NoisedCounts(counts={}, deviation=deviation, tail="gaussian", max_rows=1)
+    more, less = COUNTS[0], COUNTS[1]
+    low, high = share_difference_bounds(counts, more=more, less=less, noised=given, share=0.05)
+    most = counts.sum() + 1.959964 * 2 * deviation
+
+    def explained(place: float) -> bool:
+        weights = np.array([1, -1, 0, 0]) - place
+        variance = most * (1 - place**2) + deviation**2 * (weights**2).sum()
+        return abs(weights @ counts) - 1 <= 1.959964 * math.sqrt(variance)
+
+    step = 2 / 8000  # of the places that are tried; an end is the next one outside
+    assert explained(low + step + tolerance)
+    assert not explained(low - tolerance)
+    assert explained(high - step - tolerance)
+    assert not explained(high + tolerance)

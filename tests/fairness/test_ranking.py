@@ -117,3 +117,11 @@ def test_a_perfect_order_of_few_clients_is_not_certain():
     assert 0.5 < low < 0.8
     alone = order_by_score(scored(outcome, outcome), np.zeros(20, dtype=np.int64))
     assert alone.interval(0.95)[0] < 0.5
+
+
+@pytest.mark.parametrize("positives", [5, 12, 30])
+def test_an_order_by_chance_varies_as_the_share_of_so_many_rows(positives):
+    """Mann and Whitney (1947): the AUC by chance has the variance (n + m + 1) / (12 n m)."""
+    outcome = np.arange(40) < positives
+    found = order_by_score(scored(np.arange(40) % 7, outcome), np.arange(40))
+    assert 0.25 / found.rows == pytest.approx(41 / (12 * positives * (40 - positives)))
