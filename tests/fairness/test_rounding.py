@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.fairness.noised_counts import GroupRows, Rounder, nearest, outward, step_of
+from fedaudit.fairness.joint_disclosure import Population
+from fedaudit.fairness.noised_counts import (
+    GroupRows,
+    Rounder,
+    nearest,
+    outward,
+    rounder_of,
+    step_of,
+)
 
 BASE = 5
 COUNTS = st.lists(st.integers(0, 200), min_size=8, max_size=8)
@@ -78,6 +86,24 @@ def test_the_same_rows_are_rounded_alike_under_another_attribute_and_rule() -> N
         found[0, [0, 3]].sum(),
         found[0, [1, 2]].sum(),
     )
+
+
+def test_offsets_follow_which_rows_have_which_outcome() -> None:
+    """Not only how many: else reports of other people of one number would be rounded alike."""
+    codes, numbers = {"sex": np.array([0, 0, 0, 0, 1])}, np.array([3, 5, 8, 13, 21])
+    people = Population(codes, {"sex": 2}, clients=np.arange(5), row_ids=numbers)
+
+    def of(*favourable: bool) -> GroupRows:
+        outcome = np.array([*favourable, True])
+        found = rounder_of(people, outcome, base=BASE, key=b"k", data=b"d")
+        return found.groups["sex"][0]
+
+    one, other = of(True, True, False, False), of(True, False, True, False)
+    assert (one.positives, one.negatives) != (other.positives, other.negatives)
+    assert len({one.positives, one.negatives, other.positives, other.negatives}) == 4
+    assert one.rows == other.rows
+    mirrored = of(False, False, True, True)
+    assert (mirrored.positives, mirrored.negatives) == (one.negatives, one.positives)
 
 
 def test_without_the_key_nobody_knows_how_counts_were_rounded() -> None:
