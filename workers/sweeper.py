@@ -342,19 +342,24 @@ class Sweeper:
             return [(unit.id, unit.device) for unit in units if _is_due(unit, now)]
 
     def _publish(self, units: list[tuple[str, str]]) -> None:
-        if not units:
-            return
-        for unit_id, device in units:
-            self._queue.publish_unit(unit_id, device)
-        with self._database.write() as session:
-            UnitRepository(session).mark_published([unit_id for unit_id, _ in units])
+        sent: list[str] = []
+        try:
+            for unit_id, device in units:
+                self._queue.publish_unit(unit_id, device)
+                sent.append(unit_id)
+        finally:
+            # A queue that fails now and then must not be sent the same ones at every tick.
+            if sent:
+                with self._database.write() as session:
+                    UnitRepository(session).mark_published(sent)
 
 
 def _is_due(unit: Unit, now: datetime) -> bool:
     if unit.published_at is None:
         return True
     waited = unit.published_at - unit.available_at
-    return now - unit.published_at >= min(waited, timedelta(seconds=_MAX_RETRY_SECONDS))
+    # Ahead where the clock was set back.
+    return abs(now - unit.published_at) >= min(waited, timedelta(seconds=_MAX_RETRY_SECONDS))
 
 
 def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:

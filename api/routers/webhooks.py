@@ -38,7 +38,7 @@ from api.services.lookups import find_webhook, found_by, list_page, note
 from api.shared.resources import Resources
 from api.shared.security import Administrator, Caller, ReportsReader
 from fedaudit.ledger.audit_log import AuditChain, SignedHead, chain_faults
-from fedaudit.ledger.statements import PublicKey
+from fedaudit.ledger.statements import Envelope, PublicKey
 from infrastructure.outbound import AddressRefusedError, check_url
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
@@ -170,7 +170,9 @@ def verify_log(call: Administrator) -> AuditLogVerification:
         end = 0 if head is None else head.entries
         try:
             if head is not None and (head.envelope is not None or head.signed_entries):
-                known = (PublicKey.from_pem(one.public_key.encode()) for one in keys)
+                signer = Envelope.from_dict(head.envelope).key_id
+                pems = [one.public_key for one in keys if one.key_id == signer]
+                known = [PublicKey.from_pem(one.encode()) for one in pems]
                 heads["the signed head"] = SignedHead.read(head.envelope, keys=known)
         except ValueError as error:
             faults.append(f"the signed head {error}")

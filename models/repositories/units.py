@@ -123,8 +123,11 @@ class UnitRepository(Repository):
         return self._fenced(unit_id, fence, worker=Unit.worker)
 
     def release(self, unit_id: str, fence: int, *, count_attempt: bool) -> bool:
-        """Gives the unit back to wait; a worker that was asked to stop counts no attempt."""
-        back: dict[str, Any] = {} if count_attempt else {"attempts": Unit.attempts - 1}
+        """Gives the unit back to wait. A worker that was asked to stop counts no attempt; after one
+        that failed the unit counts as published just now, so that the next follows after a
+        pause."""
+        paused: dict[str, Any] = {"published_at": seconds_from_now()}
+        back = paused if count_attempt else {"attempts": Unit.attempts - 1}
         return self._wait(unit_id, fence, **back)
 
     def finish(self, unit_id: str, fence: int, state: str, *, error: str | None = None) -> bool:
@@ -155,12 +158,13 @@ class UnitRepository(Repository):
         self._set(Unit, *these, state="cancelled")
 
     def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
-        """Units that could run, that were not published to the queue at all, or not for so long;
-        locked too."""
+        """Units that could run, that were not published to the queue at all, or not for so long,
+        in this order; locked too."""
         published = Unit.published_at
         long_ago = published <= seconds_from_now(-older_than_seconds)
         ahead = published > seconds_from_now(_AHEAD_SECONDS)
-        return self._all(_locked(and_(_WAITS, or_(published.is_(None), long_ago, ahead)), limit))
+        stale = _locked(and_(_WAITS, or_(published.is_(None), long_ago, ahead)), limit)
+        return self._all(stale.order_by(None).order_by(published.asc().nulls_first(), Unit.id))
 
     def reclaimable(self, limit: int = 100, *, excluded: Collection[str] = ()) -> list[Unit]:
         """Units that `take_back` would take now, not locked. `excluded`: ids to leave out."""
@@ -188,7 +192,7 @@ class UnitRepository(Repository):
     def _wait(self, unit_id: str, fence: int, **values: Any) -> bool:
         waiting = {"state": "waiting", "available_at": seconds_from_now()}
         unheld = dict.fromkeys(("worker", "lease_until", "published_at"))
-        return self._fenced(unit_id, fence, **waiting, **unheld, **values)
+        return self._fenced(unit_id, fence, **{**waiting, **unheld, **values})
 
     def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
         held = (Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")

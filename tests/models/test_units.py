@@ -1,6 +1,7 @@
 """Units: who runs what, whatever the queue delivers and whoever wakes up late."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -115,6 +116,27 @@ def test_lost_units_wait_again_and_then_fail(database: Database) -> None:
     back = _in_units(database, lambda units: units.take_back(unit_id))
     assert (back.state, back.unit_id) == ("failed", unit_id)
     assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
+
+
+def test_units_that_were_never_published_come_first(database: Database) -> None:
+    earlier, never = _waiting(database), _waiting(database)
+    ago = {"available_at": seconds_from_now(-90), "published_at": seconds_from_now(-60)}
+    with database.write() as session:
+        session.execute(update(Unit).where(Unit.id == earlier).values(**ago))
+    [found] = _in_units(database, lambda units: units.stale_waiting(30, limit=1))
+    assert found.id == never
+
+
+def test_after_a_failed_attempt_a_unit_is_published_after_a_pause(database: Database) -> None:
+    failed, stopped = _waiting(database), _waiting(database)
+    for unit_id, counts in ((failed, True), (stopped, False)):
+        fence = _claim(database, unit_id).fence
+        release = partial(
+            UnitRepository.release, unit_id=unit_id, fence=fence, count_attempt=counts
+        )
+        _in_units(database, release)
+    found = _in_units(database, lambda units: units.stale_waiting(60))
+    assert [unit.id for unit in found] == [stopped]
 
 
 def test_a_clock_that_was_set_back_keeps_no_unit_waiting(database: Database) -> None:

@@ -1,10 +1,12 @@
 """One sweeper, tick by tick, on both databases."""
 
+import itertools
 import threading
 from typing import Any
 
 import pytest
 import structlog
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -14,6 +16,7 @@ import workers.sweeper
 from fedaudit.ledger.statements import Checkpoint, Envelope
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
+from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
@@ -23,6 +26,7 @@ from models.repositories import (
     SweeperLeaseRepository,
     UnitRepository,
 )
+from models.tables.experiments import Unit
 from tests.workers.admission import (
     Submitted,
     ended_as,
@@ -90,6 +94,34 @@ def test_without_a_broker_messages_wait(database, sweeper, queue):
     queue.away = False
     sweeper.tick()
     assert queue.published == [(submitted.unit_id, "auto")]
+
+
+def test_a_broker_that_fails_now_and_then_is_sent_every_message(
+    database: Database, sweeper: Sweeper, queue: RecordingQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = [submit(database).unit_id for _ in range(3)]
+    publish, sends = queue.publish_unit, itertools.count(1)
+
+    def every_second(unit_id: str, device: str) -> None:
+        if next(sends) % 2 == 0:
+            raise QueueUnavailableError("away")
+        publish(unit_id, device)
+
+    monkeypatch.setattr(queue, "publish_unit", every_second)
+    for _ in submitted:
+        assert sweeper.tick()
+    assert queue.published == [(unit_id, "auto") for unit_id in submitted]
+
+
+def test_what_was_published_before_the_clock_was_set_back_is_published_again(
+    database: Database, sweeper: Sweeper, queue: RecordingQueue
+) -> None:
+    unit_id = submit(database).unit_id
+    ahead = {"available_at": seconds_from_now(3600), "published_at": seconds_from_now(3600)}
+    with database.write() as session:
+        session.execute(update(Unit).where(Unit.id == unit_id).values(**ahead))
+    assert sweeper.tick()
+    assert queue.published == [(unit_id, "auto")]
 
 
 def test_a_unit_whose_message_was_lost_is_published_again_ever_more_rarely(
