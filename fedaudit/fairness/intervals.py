@@ -91,7 +91,7 @@ class Clustered:
     def skew(self, weights: Floats) -> Floats:
         """The sum of the cube over the `squares` to the power of 3/2."""
         cubes = (np.einsum("cgk,gk->cg", self._own, weights) ** 3).sum(axis=0)
-        return _over(cubes, self.squares(weights) ** 1.5)
+        return _over(cubes, np.maximum(0.0, self.squares(weights)) ** 1.5)
 
     def worth(self, whole: Floats) -> Floats:
         """How many clients with equally many of the kinds in `whole` [kinds] a group's are worth:

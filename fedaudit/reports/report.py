@@ -209,18 +209,25 @@ def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Ch
 
 
 def _gates_check(gates: Sequence[Gate], report: Mapping[str, Any]) -> Check:
-    fields = ("figure", "attribute", "op", "bound", "value", "outcome")
     try:
-        found = [{name: gate[name] for name in fields} for gate in evaluate(gates, report)]
-        said = [{name: gate[name] for name in fields} for gate in report["gates"]]
+        said = _without_words(report["gates"])
+        # Earlier versions judged by the rounds that were played; the answer knew what is proven.
+        played = {**report, "privacy": {**report["privacy"], "epsilon_planned": None}}
+        found = (_without_words(evaluate(gates, one)) for one in (report, played))
+        follows = any(same(said, one) for one in found)
     except MALFORMED:
         return failed("report.gates", "the report lacks what its gates need")
     return check(
         "report.gates",
-        same(said, found),
+        follows,
         good="the gates follow from the report's figures",
         bad="the outcomes of the gates do not follow from the report's figures",
     )
+
+
+def _without_words(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    fields = ("figure", "attribute", "op", "bound", "value", "outcome")
+    return [{name: gate[name] for name in fields} for gate in gates]
 
 
 def report_checks(found: RunEvidence) -> Iterator[Check]:

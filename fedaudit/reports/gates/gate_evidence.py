@@ -151,18 +151,25 @@ def planned_doubt(
     gate: Gate, report: Report, *, meets: Callable[[float, Gate], bool]
 ) -> str | None:
     """Why an epsilon of the rounds that were played is no evidence: validation losses ended the
-    run, so that of all planned rounds is proven (docs/guarantees.md), and it does not meet the
-    gate."""
+    run, so that of all planned rounds is proven (docs/guarantees.md). It does not meet the gate, or
+    is of one cell of a sweep alone."""
     planned = report["privacy"].get("epsilon_planned")
     ended_by = known_ending(report["utility"]["stopped_by"])
-    if gate.figure != "epsilon_max" or planned is None or not chosen_by_losses(ended_by):
+    if planned is None or gate.op == "ge" or not chosen_by_losses(ended_by):
         return None
-    if gate.op == "ge" or meets(planned, gate):
-        return None
-    return (
-        "validation losses ended the run early, and what is proven is the epsilon of all planned "
-        f"rounds, {at_most(planned, digits=4)}, which is above {gate.value:g}"
-    )
+    match gate.figure:
+        case "epsilon_max" if not meets(planned, gate):
+            return (
+                "validation losses ended the run early, and what is proven is the epsilon of all "
+                f"planned rounds, {at_most(planned, digits=4)}, which is above {gate.value:g}"
+            )
+        case "sweep_epsilon_max":
+            return (
+                "validation losses ended this cell early: for all cells the epsilon of all planned "
+                "rounds is proven, which is not known; leave out `training.stopping.patience`"
+            )
+        case _:
+            return None
 
 
 def sweep_doubt(gate: Gate, report: Report) -> str | None:

@@ -117,6 +117,24 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             f"({gate_counts(report['gates'])}), and none of them is on its guarantee"
         )
         yield reason("no-gate-on-guarantee", words)
+    else:
+        yield from islice(_broken_when_planned(report), 1)
+
+
+def _broken_when_planned(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
+    """Of gates that an earlier version passed by the rounds that were played, where validation
+    losses ended the run and the epsilon of all planned rounds, which is proven then, is above."""
+    planned = report["privacy"].get("epsilon_planned")
+    if planned is None or not chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
+        return
+    for gate in report["gates"]:
+        if gate["figure"] == "epsilon_max" and gate["op"] == "le" and gate["bound"] < planned:
+            yield reason(
+                "proven-for-planned-rounds",
+                "validation losses ended the run early, and what is proven is the epsilon of all "
+                f"planned rounds, {at_most(planned, digits=4)}, which is above the gate of "
+                f"{gate['bound']:g}",
+            )
 
 
 def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:

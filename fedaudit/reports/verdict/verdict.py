@@ -94,6 +94,7 @@ _REASON_WORDS = CONCERN_WORDS | {
     "usefulness-not-known": "it is not known whether its model is better than a constant",
     "gap-may-be-wide": "a gap between groups may be wide, and no gate judges it",
     "gates-passed": "its gates passed",
+    "proven-for-planned-rounds": "what is proven for all planned rounds is above a gate",
     "allow-heuristic": "a heuristic guarantee was allowed",
     "allow-conditional": "a guarantee within a condition was allowed",
     "allow-degenerate": "a model that decides nothing was allowed",

@@ -153,6 +153,9 @@ def test_an_epsilon_of_a_run_that_ended_early_says_which_rounds_it_is_of(materia
         assert ("all planned rounds, 1.25, which is above 1" in found["reason"]) == stated
         assert outcome(report, figure="epsilon_max", value=0.25) == "fail"
         assert outcome(report, figure="epsilon_max", value=1.25) == "pass"
+        report["sweep"] = {**SWEEP, "sweep_epsilon_max": 0.5, "epsilon": []}
+        found = outcome(report, figure="sweep_epsilon_max")
+        assert (found == "insufficient_evidence") == stated
         report["privacy"]["epsilon_planned"] = None
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from fedaudit.reports.page.html import render
-from fedaudit.reports.report import assemble
+from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, verdict_parts
+from fedaudit.spec.gates import Gate
 from tests.reports.verdict.test_parts import ONE, PASSING, RELEASED
 
 OPEN = {"figure": "auc", "op": "ge", "value": 0.7}
@@ -86,6 +87,25 @@ def test_a_release_says_what_its_gates_allow(material) -> None:
         "allow-heuristic",
         "gap-may-be-wide",
     ]
+
+
+def test_a_gate_that_an_earlier_version_passed_by_the_rounds_played_releases_nothing(material):
+    """Losses ended the run: the report stays as it was signed, and its answer too."""
+    report = copy.deepcopy(assemble(material({**ONE, **RELEASED, **PASSING})))
+    gate = Gate(figure="epsilon_max", op="le", value=3.0)
+    report["privacy"] |= {"epsilon_max": 2.5, "epsilon_planned": None}
+    report["guarantee"] |= {"delta": 1e-5, "adjacency": "replace-one"}
+    report["utility"]["stopped_by"] = "patience"
+    report |= gated([gate], report)
+    assert report["gate_outcome"] == "pass"
+    report["privacy"]["epsilon_planned"] = 4.7
+    found = answer_of(report)
+    assert found.outcome == "not-decided"
+    assert found.reasons[0].code == "proven-for-planned-rounds"
+    assert {one.outcome for one in gate_checks([gate], report)} == {"pass"}
+    assert gated([gate], report)["gate_outcome"] == "insufficient_evidence"
+    report["utility"]["stopped_by"] = "rounds"
+    assert answer_of(report).outcome == "release"
 
 
 GAP = "equalized_odds_difference"
