@@ -549,7 +549,7 @@ class ScoredFigures:
     scores: Mapping[str, GroupScores] = field(default_factory=dict)
     """Attribute -> loss and accuracy of each validation client's rows, by group."""
     against_constant: ConstantComparison | None = None
-    """The same rows under the best prediction that looks at nothing; None where it was not handed
+    """The same rows under the best constant prediction; None where it was not handed
     over."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from, on the same clients; None

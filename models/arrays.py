@@ -78,7 +78,7 @@ class PackedArray(TypeDecorator[Packed]):
         if dialect.name == "postgresql":
             return lambda value: None if value is None else np.asarray(value, dtype)
         # numpy reads the None of a JSON null as NaN where the array is of floats, and integers that
-        # it is told to go through one by one several times as fast.
+        # it is asked to go through one by one several times as fast.
         read = np.array if dtype.kind == "f" else np.fromiter
         return lambda value: None if value is None else read(from_json(value), dtype)
 

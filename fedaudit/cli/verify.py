@@ -208,8 +208,8 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
     for later in found.later_attacks:
         for attack in later.attacks:
             alarm = " ALARM" if attack.get("alarm") else ""
-            told = f"{attack.get('kind')} {attack.get('status')}{alarm}"
-            write_line(f"attacked later, {later.number}: {told}")
+            outcome = f"{attack.get('kind')} {attack.get('status')}{alarm}"
+            write_line(f"attacked later, {later.number}: {outcome}")
     for sentence in found.beyond:
         write_line(f"not verified: {sentence}")
     count = f", {found.entries} {'entry' if found.entries == 1 else 'entries'}"
@@ -256,7 +256,7 @@ def dossier_command(
 
 
 def checked(
-    told: Mapping[str, Any],
+    answer: Mapping[str, Any],
     entries: Sequence[Mapping[str, Any]],
     *,
     public_key: Path | None,
@@ -264,17 +264,17 @@ def checked(
 ) -> dict[str, Any]:
     """The chain of all entries, in order, against the newest signed head and an earlier one.
 
-    `told`: what the service says of its log. Heads count as trusted where their signature is one of
-    the keys in the file `public_key`. Raises CommandError for a file without keys.
+    `answer`: what the service says of its log. Heads count as trusted where their signature is by
+    a key in the file `public_key`. Raises CommandError for a file without keys.
     """
     keys, faults, heads = trusted_keys(public_key), list[str](), dict[str, SignedHead]()
-    for what, value in {"the signed head": told["signed_head"], "the kept head": earlier}.items():
+    for what, value in {"the signed head": answer["signed_head"], "the kept head": earlier}.items():
         try:
             if value is not None:
                 heads[what] = SignedHead.read(value, keys=keys or None)
         except ValueError as error:
             faults.append(f"{what} {error}")
-    chain = AuditChain(str(told["project_id"]))
+    chain = AuditChain(str(answer["project_id"]))
     faults += chain_faults(chain, entries, heads)
     newest = heads.get("the signed head")
     return {

@@ -3,7 +3,7 @@
 Handwriting in the format of LEAF (Caldas et al. 2018).
 
 A file is `{"users": [...], "num_samples": [...], "user_data": {user: {"x": [[...]], "y": [...]}}}`;
-a data set is one such file, or a zip of several (its shards), each with users of its own.
+a data set is one such file, or a zip of several (its shards), each with other users.
 """
 
 import math

@@ -158,7 +158,7 @@ def _log_gammas(source: CounterSource, alpha: float, *, first: int, count: int) 
     """Logarithms of `count` Gamma(alpha, 1) numbers, by rejection (Marsaglia and Tsang 2000).
 
     Logarithms, because for a small alpha the numbers themselves are too small for a float:
-    Gamma(alpha) is Gamma(alpha + 1) * U ** (1 / alpha). Each attempt reads words of its own.
+    Gamma(alpha) is Gamma(alpha + 1) * U ** (1 / alpha). Each attempt reads new words.
     """
     d = alpha + 1 - 1 / 3
     c = 1 / np.sqrt(9 * d)

@@ -91,23 +91,22 @@ def _judge(
 ) -> tuple[str, str]:
     if value is None:
         return INSUFFICIENT, reason or NOT_IN_REPORT
-    figure = gate.plain_figure
+    figure, met = gate.plain_figure, _is_met(value, gate)
     why_not = (
         declared_doubt(gate, report)
         or tested_doubt(gate, report)
         or sweep_doubt(gate, report)
-        or alarm_doubt(gate, report, met=_is_met(value, gate))
+        or alarm_doubt(gate, report, met=met)
         or attack_doubt(gate, report, meets=_is_met)
         or (None if figure is None else doubt(gate, figure, report))
         or delta_doubt(gate, report)
-        or (planned_doubt(gate, report, meets=_is_met) if _is_met(value, gate) else None)
+        or (planned_doubt(gate.figure, gate.op, gate.value, report) if met else None)
         or noise_doubt(gate, report, meets=_is_met)
         or model_doubt(gate, report)
         or personal_doubt(gate, report)
     )
     if why_not is not None:
         return INSUFFICIENT, why_not
-    met = _is_met(value, gate)
     relation = "is" if met else "is not"
     shown, bound = gate_value(gate.figure, value), f"{gate.value:.6g}"
     alike = bound in (shown, f"{value:.4g}")

@@ -147,29 +147,25 @@ def delta_doubt(gate: Gate, report: Report) -> str | None:
     )
 
 
-def planned_doubt(
-    gate: Gate, report: Report, *, meets: Callable[[float, Gate], bool]
-) -> str | None:
-    """Why an epsilon of the rounds that were played is no evidence: validation losses ended the
-    run, so that of all planned rounds is proven (docs/guarantees.md). It does not meet the gate, or
-    is of one cell of a sweep alone."""
+def planned_doubt(figure: str, op: str, bound: float, report: Report) -> str | None:
+    """Why an epsilon of the rounds that were played is no evidence for a gate: validation losses
+    ended the run, so that of all planned rounds is proven (docs/guarantees.md). It does not meet
+    the gate, or is of one cell of a sweep alone."""
     planned = report["privacy"].get("epsilon_planned")
     ended_by = known_ending(report["utility"]["stopped_by"])
-    if planned is None or gate.op == "ge" or not chosen_by_losses(ended_by):
+    if planned is None or op != "le" or not chosen_by_losses(ended_by):
         return None
-    match gate.figure:
-        case "epsilon_max" if not meets(planned, gate):
-            return (
-                "validation losses ended the run early, and what is proven is the epsilon of all "
-                f"planned rounds, {at_most(planned, digits=4)}, which is above {gate.value:g}"
-            )
-        case "sweep_epsilon_max":
-            return (
-                "validation losses ended this cell early: for all cells the epsilon of all planned "
-                "rounds is proven, which is not known; leave out `training.stopping.patience`"
-            )
-        case _:
-            return None
+    if figure == "epsilon_max" and planned > bound:
+        return (
+            "validation losses ended the run early, and what is proven is the epsilon of all "
+            f"planned rounds, {at_most(planned, digits=4)}, which is above the gate of {bound:g}"
+        )
+    if figure == "sweep_epsilon_max":
+        return (
+            "validation losses ended this cell early: for all cells the epsilon of all planned "
+            "rounds is proven, which is not known"
+        )
+    return None
 
 
 def sweep_doubt(gate: Gate, report: Report) -> str | None:

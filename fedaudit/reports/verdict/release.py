@@ -14,7 +14,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     guessed_words,
 )
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, unbounded_release
-from fedaudit.reports.gates.gate_evidence import attack_evidence, without_waiver
+from fedaudit.reports.gates.gate_evidence import attack_evidence, planned_doubt, without_waiver
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away, is_in_force
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
@@ -122,19 +122,12 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
 
 
 def _broken_when_planned(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
-    """Of gates that an earlier version passed by the rounds that were played, where validation
-    losses ended the run and the epsilon of all planned rounds, which is proven then, is above."""
-    planned = report["privacy"].get("epsilon_planned")
-    if planned is None or not chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
-        return
+    """Of gates that an earlier version passed by the rounds that were played."""
     for gate in report["gates"]:
-        if gate["figure"] == "epsilon_max" and gate["op"] == "le" and gate["bound"] < planned:
-            yield reason(
-                "proven-for-planned-rounds",
-                "validation losses ended the run early, and what is proven is the epsilon of all "
-                f"planned rounds, {at_most(planned, digits=4)}, which is above the gate of "
-                f"{gate['bound']:g}",
-            )
+        if gate["figure"] == "epsilon_max":
+            why = planned_doubt(gate["figure"], gate["op"], gate["bound"], report)
+            if why is not None:
+                yield reason("proven-for-planned-rounds", why)
 
 
 def _allowed(report: Mapping[str, Any]) -> list[AnswerReason]:

@@ -186,7 +186,7 @@ def test_a_budget_that_rounds_or_reservations_bring_low_is_told_once(api: Api) -
 
 
 _BEHIND_SECONDS = 1.0
-"""Long enough for a round to be entered by whoever does not wait for the lock."""
+"""Long enough for a round to be entered by what does not wait for the lock."""
 
 
 def test_a_round_declared_while_another_is_reserved_is_charged(api_on_both, monkeypatch):

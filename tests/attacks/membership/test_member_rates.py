@@ -170,7 +170,7 @@ def test_a_logit_is_exact_where_the_probability_has_been_rounded_to_one() -> Non
 
 
 def logits() -> tuple[ShadowObservations, np.ndarray, np.ndarray]:
-    """Each row lies elsewhere, and one deviation higher where it was trained on."""
+    """Each row has a place to itself, and one deviation higher where it was trained on."""
     random = np.random.default_rng(11)
     level = random.normal(scale=5, size=ROWS)
     trained = random.random((SHADOWS, ROWS)) < 0.5
