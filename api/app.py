@@ -23,6 +23,7 @@ from api.http.observation import Observation
 from api.metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
+    administration,
     artifacts,
     attacks,
     audits,
@@ -36,7 +37,6 @@ from api.routers import (
     reports,
     service,
     sweeps,
-    webhooks,
 )
 from api.shared.resources import Resources
 from infrastructure.settings import Settings, parts_of
@@ -59,8 +59,8 @@ _VERSIONED = (
     ledgers.router,
     ledger_rounds.router,
     ledger_reports.router,
-    webhooks.keys_router,
-    webhooks.router,
+    administration.keys_router,
+    administration.router,
 )
 
 
