@@ -108,7 +108,7 @@ def test_other_thresholds_of_the_same_scores_are_counted(api: Api, sources: Path
     assert [one["earlier_audits"] for one in counted] == [0, 1, 1]
 
 
-def test_faults_are_told_to_those_who_may_read_data_alone(api: Api, sources: Path) -> None:
+def test_faults_are_shown_to_those_who_may_read_data_alone(api: Api, sources: Path) -> None:
     write(sources, people() | {"predicted": ["1"] * 600}, "odd.csv")
     audit = made(api, path="odd.csv")
     assert (audit["status"], audit["status_reason"]) == ("failed", "invalid-data")

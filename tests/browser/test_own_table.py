@@ -1,11 +1,8 @@
 """The whole way in a browser: a file of one's own, registered, trained on, read and signed off."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
-import numpy as np
 import yaml
 from playwright.sync_api import Browser, expect
 
@@ -67,71 +64,6 @@ def test_from_a_file_to_a_sign_off(browser: Browser, service: Service) -> None:
         page.get_by_label(re.compile("^Note")).fill("For the record.")
         page.get_by_role("button", name="Sign off").click()
         expect(page.get_by_text("by Ada Lovelace").first).to_be_visible()
-        visit.check_accessibility()
-
-
-SITES = ("Köln", "Görlitz", "Münster", "Trier", "Außenstelle", "Bad Hersfeld")
-
-
-def _clinics() -> Iterator[str]:
-    """Patients of six sites; nine people are of a group that would hide a larger one."""
-    random = np.random.default_rng(5)
-    yield "Klinik,Geschlecht,Alter,Wert,geheilt"
-    for number in range(900):
-        age, value = random.normal(60, 10), random.normal(0, 1)
-        sex = "divers" if number % 100 == 50 else ("weiblich", "männlich")[number % 2]
-        cured = "ja" if 0.1 * (60 - age) + value + random.normal(0, 1) > 0 else "nein"
-        yield f"{SITES[number % 6]},{sex},{age:.1f},{value:.3f},{cured}"
-
-
-def test_six_sites_with_a_small_group_from_a_file_on_disk_to_a_signed_report(
-    browser: Browser, service: Service, tmp_path: Path
-) -> None:
-    table = tmp_path / "kliniken.csv"
-    table.write_text("\n".join([*_clinics(), ""]), "utf-8")
-    with visiting(browser, service) as visit:
-        page = visit.page
-        visit.sign_in()
-        visit.open("/federations/new")
-        page.get_by_label("CSV or Parquet").set_input_files(table)
-        page.get_by_role("button", name="Send").click()
-        page.get_by_label("What names clients").select_option("Klinik")
-        page.get_by_role("button", name="Propose again by these").click()
-        registration = yaml.safe_load(page.locator("#document").input_value())
-        read = registration["federation"]
-        read |= {"positive": "ja", "features": ["Alter", "Wert"]}
-        page.locator("#document").fill(yaml.safe_dump(registration))
-        page.get_by_role("button", name="Register").click()
-        expect(page.get_by_role("heading", name="kliniken")).to_be_visible()
-        new = page.get_by_role("link", name="New experiment")
-        while not new.is_visible():
-            page.wait_for_timeout(300)
-            page.reload()
-        new.click()
-        page.get_by_label("Held out").select_option("record")
-        page.locator("[name='/training/rounds']").fill("15")
-        page.locator("[name='/privacy/noise']").select_option("release")
-        page.get_by_label("Values joined into one group").fill(
-            "Geschlecht: other = divers, weiblich"
-        )
-        page.get_by_role("button", name="Submit").click()
-        report = page.get_by_role("link", name="Open the report")
-        expect(report).to_be_visible(timeout=_ENDED_MS)
-        report.click()
-
-        # Secret noise decides which attribute has the widest gap, and is drawn.
-        treated = page.get_by_role("heading", name=re.compile("^Who is treated worse: by"))
-        expect(treated).to_be_visible()
-        drawn = page.locator("svg", has_text="95% interval of each group").first
-        shown = set(drawn.locator("text.here").all_text_contents())
-        assert shown >= {"männlich", "other"} or "Alter" in treated.inner_text()
-        expect(page.get_by_text("the report is signed")).to_have_count(1)
-        assert "divers" not in page.locator("main > section").first.inner_text()
-        clients = page.get_by_role("region", name="What each client paid, and how it fares")
-        assert set(SITES) <= set(clients.locator("tbody th").all_inner_texts())
-        with page.expect_download() as saved:
-            page.get_by_label(f"{treated.inner_text()} as PNG").click()
-        assert saved.value.path().read_bytes().startswith(b"\x89PNG")
         visit.check_accessibility()
 
 

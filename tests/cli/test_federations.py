@@ -89,7 +89,7 @@ def test_a_rejected_federation_exits_with_one_and_says_why(call, data):
     assert "/federation/target" in added.stdout
 
 
-def test_what_is_wrong_is_told_before_anything_is_sent(command, call, data):
+def test_what_is_wrong_is_reported_before_anything_is_sent(command, call, data):
     offline = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "fa_x"}
     wrong = _text({**REGISTRATION, "federation": {"source": "table", "target": "income"}})
     refused = command("federations", "add", data, "--registration", "-", stdin=wrong, env=offline)

@@ -4,18 +4,8 @@ import json
 
 import yaml
 
+from tests.api.ledgers.trainings import LOCAL
 from tests.waiting import wait_until
-
-TERMS = {
-    "name": "a training in Flower",
-    "mechanism": "gaussian-local",
-    "delta": 1e-5,
-    "accountant": "rdp",
-    "adjacency": "replace-one",
-    "observer": "server",
-    "unit": "client",
-    "population": 10,
-}
 
 
 def test_a_training_elsewhere_is_declared_and_its_bundle_is_valid(command, service, tmp_path):
@@ -24,7 +14,7 @@ def test_a_training_elsewhere_is_declared_and_its_bundle_is_valid(command, servi
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    ledger = call("POST", "ledgers", "--body", "-", stdin=yaml.safe_dump(TERMS))["id"]
+    ledger = call("POST", "ledgers", "--body", "-", stdin=yaml.safe_dump(LOCAL))["id"]
     event = {"kind": "gaussian", "noise_multiplier": 8}
     rounds = {"rounds": [{"round": 1, "event": event, "participants": ["a", "b"]}]}
     path = f"ledgers/{ledger}"

@@ -14,6 +14,7 @@ from fedaudit.federations.split import split_clients
 from fedaudit.reports.page.html import render
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.records import training_records, validation_rows
+from tests.spec.documents import BY_RECORD as BUDGETS_OF_RECORDS
 
 CLIENTS = 40
 
@@ -66,13 +67,7 @@ BY_RECORD: dict[str, Any] = {
         "cohort": {"sampling": "poisson", "rate": 0.5},
         "local": {"steps": 2, "batch_size": 8, "step_size": 0.5},
     },
-    "privacy": {
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": "three-levels"},
-        "epsilon_max": 10,
-        "delta": 1e-4,
-        "clip": 1,
-    },
+    "privacy": {**BUDGETS_OF_RECORDS, "delta": 1e-4},
 }
 
 

@@ -11,19 +11,14 @@ import pytest
 import yaml
 
 from fedaudit.ledger.statements import Envelope, public_keys_in
+from tests.spec.documents import gaussian
 
 SPEC = {
     "name": "on clinics",
     "federation": {"source": "table", "client_key": "who", "target": "y"},
     "model": {"kind": "linear"},
     "training": {"loss": "rmse", "rounds": 2, "hypotheses": 1, "cohort": {"clients": 5}},
-    "privacy": {
-        "mechanism": "gaussian-local",
-        "noise_multiplier": 2.0,
-        "clip": 1.0,
-        "delta": 1e-5,
-        "noise": "release",
-    },
+    "privacy": gaussian("local", 2.0, noise="release"),
     "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 3}, "intervals": None},
 }
 ROWS = [f"clinic-{row % 40},{'FM'[row % 2]},{row % 5},{row % 7}" for row in range(160)]

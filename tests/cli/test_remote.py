@@ -186,7 +186,7 @@ def test_an_unknown_id(call, name):
     assert "Traceback" not in done.stderr
 
 
-def test_nobody_there(command):
+def test_no_service_at_the_address(command):
     away = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "fa_x"}
     done = command("watch", "some-id", env=away)
     assert done.returncode == 4

@@ -226,7 +226,7 @@ def text(*reports):
     return file.getvalue()
 
 
-def test_two_reports_stand_side_by_side(report):
+def test_two_reports_are_shown_side_by_side(report):
     other = json.loads(json.dumps(report))
     other["experiment"]["name"] = "other"
     other["privacy"]["leakage_max"] = 77.5

@@ -45,7 +45,7 @@ def test_the_example_ends_in_a_table(call, example, service):
         assert name in narrow
 
 
-def test_a_dry_run_tells_cells_and_costs_and_starts_nothing(call, small_sweep):
+def test_a_dry_run_shows_cells_and_costs_and_starts_nothing(call, small_sweep):
     before = _listed(call)
     patience = {"patience": None, "validate_every": 2}
     varied = {**small_sweep["grid"], "training.stopping": [{"patience": 5}, patience]}
@@ -78,7 +78,7 @@ def _listed(call):
     return json.loads(call("api", "GET", "sweeps").stdout)["items"]
 
 
-def test_cells_that_did_not_succeed_are_told_and_tried_again(call, small_sweep):
+def test_cells_that_did_not_succeed_are_named_and_tried_again(call, small_sweep):
     small_sweep["grid"] = {"training.rounds": [100_000, 100_001]}
     started = call("sweep", "-", "--no-wait", "--json", stdin=json.dumps(small_sweep))
     assert started.returncode == 0, started.stderr
@@ -94,7 +94,7 @@ def test_cells_that_did_not_succeed_are_told_and_tried_again(call, small_sweep):
     assert call("api", "POST", f"sweeps/{id_}/cancel").returncode == 0
 
 
-def test_faults_are_told_before_anything_is_sent(command, small_sweep):
+def test_faults_are_reported_before_anything_is_sent(command, small_sweep):
     nowhere = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "k"}
     small_sweep["grid"] = {NU: [1, -1]}
     wrong = command("sweep", "-", stdin=json.dumps(small_sweep), env=nowhere)

@@ -95,7 +95,7 @@ def ends_every_process(service: Service, number: signal.Signals) -> None:
     assert not any(child.is_running() for child in children)
 
 
-def test_killing_it_leaves_no_process_and_the_next_start_goes_on_until_it_is_told_to_stop(tmp_path):
+def test_killing_it_leaves_no_process_and_the_next_start_goes_on_until_it_is_stopped(tmp_path):
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     data_dir.chmod(0o755)

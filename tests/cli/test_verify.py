@@ -74,7 +74,7 @@ def test_a_bundle_is_verified_offline(command, service, bundle):
     assert "consistent, signer untrusted" in untrusted.stdout
 
 
-def test_an_altered_bundle_is_told_with_its_place(command, service, bundle, tmp_path):
+def test_an_altered_bundle_is_reported_with_its_place(command, service, bundle, tmp_path):
     with zipfile.ZipFile(bundle[1]) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     lines = members["ledger.ndjson"].splitlines(keepends=True)

@@ -71,7 +71,7 @@ def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
 # -- refusals --------------------------------------------------------------------------------------
 
 
-def test_a_refusal_tells_status_type_and_fields(live: tuple[Api, Client]) -> None:
+def test_a_refusal_gives_status_type_and_fields(live: tuple[Api, Client]) -> None:
     _, client = live
     with pytest.raises(ProblemError) as caught:
         client.submit(spec(seed=-1, surprise=1))
@@ -86,7 +86,7 @@ def test_a_refusal_tells_status_type_and_fields(live: tuple[Api, Client]) -> Non
         assert getattr(caught.value, "status", 404) == 404
 
 
-def test_nobody_there() -> None:
+def test_no_service_at_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}", "k") as client:
@@ -163,7 +163,7 @@ def _client(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
         httpx.Response(404, json={"detail": "Not Found"}),
     ],
 )
-def test_another_service_is_told_apart(response: httpx.Response) -> None:
+def test_another_service_is_recognised(response: httpx.Response) -> None:
     with _client(lambda _: response) as client, pytest.raises(UnreachableError, match="fedaudit"):
         client.get("x")
 
@@ -223,7 +223,7 @@ def test_watching_gives_up_in_the_end() -> None:
         list(client.watch("x", patience_seconds=0))
 
 
-def test_a_stream_that_is_no_event_stream_is_told_apart() -> None:
+def test_a_stream_that_is_no_event_stream_is_recognised() -> None:
     with (
         _client(lambda _: httpx.Response(200, content=b"data: <html>\n\n")) as client,
         pytest.raises(UnreachableError, match="events"),

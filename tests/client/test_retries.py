@@ -67,7 +67,7 @@ def test_what_will_not_pass_soon_is_raised_at_once(slept, final):
     assert slept == []
 
 
-def test_a_download_begins_anew_and_a_broken_one_is_told(slept: list[float]) -> None:
+def test_a_download_begins_anew_and_a_broken_one_is_reported(slept: list[float]) -> None:
     class Broken(httpx.SyncByteStream):
         def __iter__(self):  # type: ignore[no-untyped-def]
             yield b"half"

@@ -148,7 +148,7 @@ class Coins:
         ("seeded", "repeats the batches"),
     ],
 )
-def test_samplers_are_told_from_poissons_coins(name: str, why: str | None) -> None:
+def test_samplers_are_distinguished_from_poissons_coins(name: str, why: str | None) -> None:
     found = replay_sampler(getattr(Coins(), name), population=200, rate=0.1)
     assert (found.broken is None) == (why is None)
     assert why is None or any(why in one.text for one in found.findings), found.findings

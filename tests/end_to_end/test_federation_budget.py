@@ -14,6 +14,7 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.records import spending_of
 from tests.api.service import Api, running_api, served, settings_for, spec
+from tests.spec.documents import gaussian
 from tests.waiting import wait_until
 from tests.workers.processes import Service, service
 
@@ -32,13 +33,7 @@ def leaking() -> dict[str, Any]:
 
 def composing() -> dict[str, Any]:
     """The same under a trusted server."""
-    privacy = {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": 8.0,
-        "clip": 1.0,
-        "delta": 1e-6,
-        "noise": "release",
-    }
+    privacy = gaussian("central", 8.0, delta=1e-6, noise="release")
     made = leaking()
     return {**made, "privacy": privacy, "training": {**made["training"], "hypotheses": 1}}
 
@@ -95,24 +90,6 @@ def submit_all_at_once(bounded: Bounded) -> list[Any]:
 
     with served(bounded.api) as url, ThreadPoolExecutor(SUBMISSIONS) as pool:
         return list(pool.map(submit, range(SUBMISSIONS)))
-
-
-def test_of_many_at_once_those_are_admitted_that_fit(bounded: Bounded) -> None:
-    answers = submit_all_at_once(bounded)
-    admitted = [one for one in answers if one.status_code == 202]
-    refused = [one for one in answers if one.status_code == 409]
-    assert (len(admitted), len(refused)) == (COVERED, SUBMISSIONS - COVERED)
-    for one in refused:
-        problem = one.json()
-        assert problem["type"].endswith("/budget-exhausted")
-        assert problem["remaining"] == pytest.approx(0, abs=1e-6)
-        assert "release book" in problem["detail"]
-    budget = bounded.budget()
-    assert budget["reserved"] == pytest.approx(budget["total"])
-    # What is given back can be given again.
-    bounded.api.post(f"/v1/experiments/{admitted[0].json()['id']}/cancel")
-    bounded.api.submit(bounded.spec)
-    assert bounded.api.post("/v1/experiments", json=bounded.spec).status_code == 409
 
 
 def play_and_kill(bounded: Bounded, started: Service, *, kills: int) -> list[dict[str, Any]]:

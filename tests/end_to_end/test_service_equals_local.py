@@ -1,11 +1,15 @@
 """One spec, submitted to the service and run in this process: every figure is the same."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from sqlalchemy import text
 
 from fedaudit.cli.run import LocalRun, run_locally
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
@@ -14,6 +18,8 @@ from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.repositories import FairnessRepository, RoundRepository
 from tests.api.service import Api, running_api, settings_for
+from tests.house import ROOT
+from tests.spec.documents import BY_RECORD
 from tests.training.specs import groups_spec
 from tests.training.test_methods import method_names
 from tests.workers.serving import work
@@ -27,7 +33,7 @@ _SPLIT = {
     "scoring": {"method": "split", "fraction": 0.5},
 }
 _REPORTED = {"training__clustering": {"method": "reported"}}
-_BY_RECORD: dict[str, Any] = {
+_TRAINING_BY_RECORD: dict[str, Any] = {
     **_ONE,
     "training__loss": "mse",
     "training__cohort": {"sampling": "poisson", "rate": 0.3},
@@ -43,8 +49,7 @@ def small(**changes: Any) -> dict[str, Any]:
 
 def by_record(**privacy: Any) -> dict[str, Any]:
     """Records with budgets of their own, and coins that decide who takes part."""
-    budgets = {"budgets": {"distribution": "three-levels"}, "delta": 1e-3}
-    return small(**_BY_RECORD, privacy={"mechanism": "record-personalised", **budgets, **privacy})
+    return small(**_TRAINING_BY_RECORD, privacy={**BY_RECORD, **privacy})
 
 
 SPECS: Mapping[str, dict[str, Any]] = {
@@ -107,13 +112,7 @@ SPECS: Mapping[str, dict[str, Any]] = {
     "record-personalised, filter": by_record(baseline="filter"),
     "record-personalised, privacy-free": by_record(baseline="privacy-free"),
     "record-personalised, FedAdam": small(
-        **_BY_RECORD,
-        privacy={
-            "mechanism": "record-personalised",
-            "budgets": {"distribution": "three-levels"},
-            "delta": 1e-3,
-        },
-        training__server={"optimiser": "adam"},
+        **_TRAINING_BY_RECORD, privacy=BY_RECORD, training__server={"optimiser": "adam"}
     ),
     "none": small(privacy={"mechanism": "none"}),
     "none, Adam, FedAvgM": small(
@@ -146,6 +145,11 @@ class Served:
         self._path = f"/v1/experiments/{experiment_id}"
 
     @property
+    def database(self) -> Database:
+        """What the service stores in."""
+        return self._api.database
+
+    @property
     def report(self) -> dict[str, Any]:
         """The report, over HTTP."""
         found: dict[str, Any] = self._api.get(f"{self._path}/report.json").json()
@@ -171,19 +175,33 @@ class Served:
             return rounds, FairnessRepository(session).after(self._id)
 
 
-@pytest.fixture(scope="module", params=list(SPECS))
-def both(request, sqlite_template, signing_key_file, tmp_path_factory):
-    """A spec's run in this process, and that of the service, with its database."""
-    spec, folder = SPECS[request.param], tmp_path_factory.mktemp("service")
-    here = run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
-    database_file = folder / "service.db"
-    database_file.write_bytes(sqlite_template.read_bytes())
-    settings = settings_for(f"sqlite:///{database_file}", folder, signing_key_file=signing_key_file)
-    with running_api(settings) as api:
+@contextmanager
+def served(spec: dict[str, Any], url: str, folder: Path, **settings: Any) -> Iterator[Served]:
+    """The spec as a worker of a service on this database ran it."""
+    with running_api(settings_for(url, folder, **settings)) as api:
         experiment_id = api.submit(spec)["id"]
         work(api, experiment_id)
         assert api.stored(experiment_id).status == "succeeded"
-        yield here, Served(api, experiment_id), api.database
+        yield Served(api, experiment_id)
+
+
+REFUSING = "laplace-l2 fixed, with refusals"
+PLACES = [*((name, "sqlite") for name in SPECS), (REFUSING, "postgresql")]
+
+
+@pytest.fixture(scope="module", params=PLACES, ids=", on ".join)
+def both(request, sqlite_template, signing_key_file, tmp_path_factory):
+    """A spec's run in this process, and that of the service, with its database."""
+    (name, kind), folder = request.param, tmp_path_factory.mktemp("service")
+    spec = SPECS[name]
+    here = run_locally(parse_spec(spec), sources_dir=None, device="cpu", progress=lambda _: None)
+    if kind == "sqlite":
+        (folder / "service.db").write_bytes(sqlite_template.read_bytes())
+        url = f"sqlite:///{folder}/service.db"
+    else:
+        url = request.getfixturevalue("production")["FEDAUDIT_DATABASE_URL"]
+    with served(spec, url, folder, signing_key_file=signing_key_file) as there:
+        yield here, there, there.database
 
 
 Both = tuple[LocalRun, Served, Database]
@@ -233,6 +251,90 @@ def test_what_the_service_keeps_of_it_is_verified(both: Both) -> None:
 def test_pages_draw_the_same_series(both: Both) -> None:
     here, served, database = both
     assert series_of(*served.rounds(database)) == here.series
+
+
+def figures_by_sql(database: Database, experiment_id: str) -> dict[str, Any]:
+    """The report's privacy figures, from nothing but the ledger's view."""
+    query = text(
+        """
+        SELECT max(leakage_total) AS leakage_max,
+               sum(CASE WHEN outcome = 'refused' THEN 1 ELSE 0 END) AS refusals,
+               sum(CASE WHEN outcome = 'withheld' THEN 1 ELSE 0 END) AS withheld,
+               max(round) AS rounds
+        FROM privacy_ledger WHERE experiment_id = :id
+        """
+    )
+    per_subject = text(
+        """
+        SELECT max(leakage_total) AS total, sum(CASE WHEN outcome = 'released' THEN 1 ELSE 0 END)
+               AS releases, max(leakage) AS each
+        FROM privacy_ledger WHERE experiment_id = :id GROUP BY subject
+        """
+    )
+    per_cluster = text(
+        """
+        SELECT cluster, count(*) AS clients, max(leakage_total) AS leakage_max
+        FROM (SELECT cluster, leakage_total,
+                     row_number() OVER (PARTITION BY subject ORDER BY round DESC) AS newest
+              FROM privacy_ledger WHERE experiment_id = :id AND outcome = 'released') AS releases
+        WHERE newest = 1 GROUP BY cluster ORDER BY cluster
+        """
+    )
+    with database.read() as session:
+        clusters = session.execute(per_cluster, {"id": experiment_id}).mappings().all()
+        figures = dict(session.execute(query, {"id": experiment_id}).mappings().one())
+        subjects = session.execute(per_subject, {"id": experiment_id}).mappings().all()
+    figures["participations_max"] = max(row["releases"] for row in subjects)
+    figures["subjects"] = [dict(row) for row in subjects]
+    figures["leakage_by_cluster"] = [dict(row) for row in clusters]
+    return figures
+
+
+def test_figures_of_metric_privacy_follow_from_the_ledger_alone(both: Both) -> None:
+    _, served, database = both
+    privacy = served.report["privacy"]
+    if privacy["leakage_max"] is not None and privacy["leakage_by_component"] is None:
+        check_against_the_ledger(database, served.report)
+
+
+def test_real_data_leave_one_ledger(
+    data_dir: Path, sqlite_url: str, tmp_path: Path, signing_key_file: Path
+) -> None:
+    spec = yaml.safe_load((ROOT / "examples" / "hospital.yaml").read_text())
+    parsed = parse_spec(spec)
+    here = run_locally(parsed, sources_dir=data_dir, device="cpu", progress=lambda _: None).report
+    settings = {"signing_key_file": signing_key_file, "sources_dir": data_dir}
+    with served(spec, sqlite_url, tmp_path, **settings) as there:
+        report = there.report
+        check_against_the_ledger(there.database, report)
+    assert (report["privacy"], report["fairness"]) == (here["privacy"], here["fairness"])
+    assert report["integrity"]["ledger_hash"] == here["integrity"]["ledger_hash"]
+
+
+def check_against_the_ledger(database: Database, report: dict[str, Any]) -> None:
+    privacy = report["privacy"]
+    figures = figures_by_sql(database, report["experiment"]["id"])
+    nu = report["spec"]["privacy"]["noise_multiplier"]
+    n = report["data"]["parameters"]
+    for name in ("leakage_max", "refusals", "withheld", "participations_max"):
+        assert figures[name] == privacy[name], name
+    assert figures["rounds"] == report["utility"]["rounds"]
+    for subject in figures["subjects"]:
+        # Exactly, not approximately: the number of releases times n / nu.
+        assert subject["total"] == subject["releases"] * n / nu
+    totals = sorted(subject["total"] for subject in figures["subjects"])
+    totals = [0.0] * (report["data"]["training_clients"] - len(totals)) + totals
+    middle = len(totals) // 2
+    median = totals[middle] if len(totals) % 2 else (totals[middle - 1] + totals[middle]) / 2
+    assert median == pytest.approx(privacy["leakage_median"], rel=1e-15)
+    for name, quantile in privacy["leakage_quantiles"].items():
+        share = int(name.removeprefix("p")) / 100
+        assert np.quantile(totals, share) == pytest.approx(quantile, rel=1e-12), name
+    reported = [
+        {name: row[name] for name in ("cluster", "clients", "leakage_max")}
+        for row in privacy["leakage_by_cluster"]
+    ]
+    assert figures["leakage_by_cluster"] == reported
 
 
 def comparable(report: Mapping[str, Any]) -> dict[str, Any]:

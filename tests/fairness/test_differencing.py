@@ -146,7 +146,7 @@ def test_a_group_is_looked_for_where_elimination_does_not_come_upon_it():
     assert places(found.by) == {0, 20}
 
 
-def test_who_is_needed_is_told_from_who_can_be_done_without():
+def test_who_is_needed_is_distinguished_from_who_can_be_done_without():
     atoms = atoms_of([100, 90, 5])
     everybody, one, other, both = {0, 1, 2}, {0}, {1}, {0, 1}
     found = exposed([everybody, one, other, both], atoms)

@@ -147,7 +147,7 @@ def test_a_gate_may_name_every_figure_and_its_schema_lists_them():
         Gate(figure="equalised_odds_difference", op="le", value=0.5)
 
 
-def test_ratios_are_told_from_differences():
+def test_ratios_are_distinguished_from_differences():
     assert [name for name in METRICS if is_ratio(name)] == [
         name for name, metric in METRICS.items() if metric.kind == "ratio"
     ]

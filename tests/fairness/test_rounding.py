@@ -106,7 +106,7 @@ def test_offsets_follow_which_rows_have_which_outcome() -> None:
     assert (mirrored.positives, mirrored.negatives) == (one.negatives, one.positives)
 
 
-def test_without_the_key_nobody_knows_how_counts_were_rounded() -> None:
+def test_without_the_key_no_one_knows_how_counts_were_rounded() -> None:
     exact = np.arange(8).reshape(2, 4)
     found = {rounder(os.urandom(32)).counts("sex", exact).tobytes() for _ in range(40)}
     assert len(found) > 1

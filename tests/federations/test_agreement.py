@@ -210,7 +210,7 @@ def test_images_of_its_size_are_taken(tmp_path: Path, shape: tuple[int, ...]) ->
         ((785,), "no images"),
     ],
 )
-def test_others_are_refused_and_told_what_they_are(tmp_path, shape, found):
+def test_others_are_refused_with_what_they_are(tmp_path, shape, found):
     faults = faults_of(tmp_path, shape)
     assert list(faults) == ["/model/kind"]
     assert found in faults["/model/kind"]

@@ -26,6 +26,7 @@ from fedaudit.spec.parse import parse_admitted
 from fedaudit.spec.sources import moves_others
 from fedaudit.spec.table import Feature, Table
 from fedaudit.training.base.cell import Cell
+from tests.spec.documents import BY_RECORD, gaussian
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
 TABLE = PAGE.partition("## What is computed from the data")[2].partition("## ")[0]
@@ -40,17 +41,7 @@ SOURCE: Option = {
 GAP = {"name": "b", "missing": "drop-row"}
 FILL = {"name": "b", "missing": "constant", "fill": 3}
 LETTER = {"name": "c", "kind": "categorical", "categories": ["u", "v", "w"]}
-BY_RECORD: Option = {
-    "mechanism": "record-personalised",
-    "budgets": {"distribution": "three-levels"},
-    "delta": 1e-3,
-}
-BY_CLIENT: Option = {
-    "mechanism": "gaussian-local",
-    "noise_multiplier": 1.0,
-    "clip": 1.0,
-    "delta": 1e-3,
-}
+BY_CLIENT: Option = gaussian("local", 1.0, delta=1e-3)
 UNITS: list[Option] = [
     {"privacy": BY_CLIENT},
     {"privacy": BY_CLIENT, "validation_unit": "record"},
@@ -340,12 +331,12 @@ def test_every_option_of_a_source_is_tried_and_in_the_table(source, options):
     assert not {field for field in fields | parts if f"`{field}" not in TABLE}
 
 
-def test_made_up_data_are_nobodys() -> None:
+def test_made_up_data_belong_to_no_one() -> None:
     for source in (SyntheticLinear, SyntheticGroups):
         assert source.model_construct().traits.made_up
 
 
-def test_a_step_that_nobody_wrote_down_is_found(tmp_path, monkeypatch):
+def test_a_step_that_is_not_written_down_is_found(tmp_path, monkeypatch):
     """A loader that centres the target by the mean of all rows."""
     read = table_federation._target
 

@@ -87,14 +87,21 @@ def test_profiles_agree_with_loading(sources, numeric):
 WRONG: list[tuple[int, str, str]] = [
     (0, "", "row 8 of column 'hospital' is empty"),
     (0, "x" * 201, "row 8 of column 'hospital' has control characters or more than 200"),
-    (1, "", "row 8 of column 'x' is empty"),
-    (1, "seven", "row 8 of column 'x' is not a number"),
-    (1, "inf", "row 8 of column 'x' is not finite"),
-    (1, "1e40", "row 8 of column 'x' is a number past 64 bits"),
+    *((1, cell, "row 8 of column 'x' is empty") for cell in ("", "   ")),
+    *(
+        (1, cell, "row 8 of column 'x' is not a number")
+        for cell in ("seven", "1 000", "0x10", "1_0")
+    ),
+    *((1, cell, "row 8 of column 'x' is not finite") for cell in ("NaN", "-inf", "1e999")),
+    *(
+        (1, cell, "row 8 of column 'x' is a number past 64 bits")
+        for cell in ("1e40", "99999999999999999999", "-9223372036854775808")
+    ),
     (2, "green", "row 8 of column 'colour' is not one of the 2 declared categories"),
     (3, "\x01", "row 8 of column 'sex' has control characters"),
     (4, "old", "row 8 of column 'age' is not a number"),
     (5, "", "row 8 of column 'cost' is empty"),
+    (5, "0x10", "row 8 of column 'cost' is not a number"),
 ]
 
 
@@ -109,7 +116,8 @@ def test_a_wrong_cell_is_named_by_row_and_column_as_in_loading(sources, column, 
     profiled, loaded = both(sources, federation, FAIRNESS | RULE, numeric=True)
     assert says in profiled[0][1]
     assert profiled == loaded
-    assert cell not in profiled[0][1] or len(cell) < 2, "cells are confidential"
+    hidden = cell.strip()
+    assert hidden not in profiled[0][1] or len(hidden) < 2, "cells are confidential"
 
 
 RULE = {"favourable": {"op": "ge", "value": 0.5}}
@@ -124,18 +132,12 @@ FILES: dict[str, tuple[bytes, str]] = {
     "twice": (b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'"),
     "twice but for blanks": (b"hospital,x, x,cost\na,1,1,2\n", "'x'"),
     "a column without a name": (b"hospital,,cost\na,1,2\nb,3,4\n", "column 2"),
-    "short": (GOOD.encode() + b"b,5\n", "2 cells in data row 4 and 3 in its header"),
-    "long": (b"hospital,x,cost\n\na,1,2,9\n", "4 cells in data row 1 and 3"),
-    "latin": (GOOD.encode() + b"\xe9,5,6\n", "not in UTF-8 in data row 4"),
     "latin header": (b"h\xf4pital,x,cost\na,1,2\n", "not in UTF-8"),
     "utf-16": (GOOD.encode("utf-16"), "not in UTF-8"),
     "binary": (bytes(range(256)) * 9, "binary"),
     "nul": (b"hospital,x,cost\na\x00b,1,2\nb,3,4\n", "binary"),
     "image": (b"\x89PNG\r\n\x1a\n\xff\xd8\xff" * 40, "UTF-8"),
-    "damaged parquet": (b"PAR1 and no more", "no CSV or Parquet file"),
-    "damaged gzip": (gzip.compress(GOOD.encode() * 99, mtime=0)[:40], "damaged gzip"),
     "empty gzip": (gzip.compress(b""), "is empty"),
-    "a quote": (GOOD.encode() + b'b,5,"6\nb,7,8\n', "a quote that never ends"),
 }
 
 
@@ -172,6 +174,7 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(federation_module, "_OF_A_ROW", 2**27)
         message = refused(sources, names)["/federation/features"]
+        assert "FEDAUDIT_MAX_DATA_MEMORY_BYTES" in message
         assert "60 or more rows of 1 features and 1 sensitive attributes" in message
         assert "7.50 GiB of memory in a run, and 4.00 GiB are allowed" in message
 

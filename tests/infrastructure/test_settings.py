@@ -52,7 +52,7 @@ def test_unknown_schemes_are_refused_naming_the_setting(name: str, url: str) -> 
         Settings(**urls)
 
 
-def test_people_are_told_which_variable_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_at_fault_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDAUDIT_LEASE_SECONDS", "soon")
     with pytest.raises(
         SettingsError, match="FEDAUDIT_LEASE_SECONDS: Input should be a valid number"

@@ -116,7 +116,7 @@ def test_an_object_store_that_is_away_says_so(monkeypatch: pytest.MonkeyPatch) -
     S3FileSystem.clear_instance_cache()
 
 
-def test_a_full_disk_is_told_apart_and_leaves_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_is_recognised_and_leaves_nothing(tmp_path, monkeypatch):
     writer = Storage(f"file://{tmp_path}/files").writer(KEY)
     with open("/dev/full", "wb", buffering=0) as full:
         monkeypatch.setattr(writer, "_file", full)

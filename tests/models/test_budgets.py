@@ -55,7 +55,7 @@ def test_a_budget_takes_what_it_was_made_for(database: Database) -> None:
     assert [_reserve(database, owner, f"e{i}", 0.4) for i in range(4)] == [True, True, True, False]
 
 
-def test_without_a_bound_everything_is_booked(database: Database) -> None:
+def test_without_a_bound_everything_is_reserved(database: Database) -> None:
     owner = _federation(database, total=None)
     assert _reserve(database, owner, "e1", 1e9)
     budget = _budget(database, owner)

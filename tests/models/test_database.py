@@ -57,7 +57,7 @@ def _glance(database: Database) -> None:
         assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
 
 
-def test_a_connection_that_ended_while_nobody_used_it_is_replaced(postgres_url: str) -> None:
+def test_a_connection_that_ended_while_it_was_not_used_is_replaced(postgres_url: str) -> None:
     database, other = Database(postgres_url), Database(postgres_url)
     asked = text("SELECT pg_backend_pid()")
     with database.read() as session:
@@ -172,7 +172,7 @@ def test_a_transaction_that_ended_at_its_limit_is_tried_again_like_any_outage(po
     database.dispose()
 
 
-def test_errors_do_not_tell_what_was_stored(database: Database) -> None:
+def test_errors_do_not_reveal_what_was_stored(database: Database) -> None:
     with pytest.raises(DBAPIError) as raised, database.write() as session:
         session.execute(text("INSERT INTO nowhere (counts) VALUES (:counts)"), {"counts": 4711})
     assert "nowhere" in str(raised.value)

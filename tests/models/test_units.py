@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-import pytest
 from sqlalchemy import update
 
 from infrastructure.settings import Settings
@@ -94,16 +93,6 @@ def test_a_released_unit_waits_again(database: Database) -> None:
         )
         unit = _unit(database, unit_id)
         assert (unit.state, unit.attempts, unit.fence) == ("waiting", attempts, claim.fence)
-
-
-@pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
-def test_a_finished_unit_is_not_claimed_again(database: Database, state: str) -> None:
-    unit_id = _waiting(database)
-    claim = _claim(database, unit_id)
-    assert _in_units(database, lambda units: units.finish(unit_id, claim.fence, state))
-    assert _unit(database, unit_id).state == state
-    assert _claim(database, unit_id) is None
-    assert _in_units(database, lambda units: units.take_back(unit_id)) is None
 
 
 def test_lost_units_wait_again_and_then_fail(database: Database) -> None:

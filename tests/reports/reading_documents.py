@@ -7,19 +7,15 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.material import ReportMaterial
 from tests.reports.conftest import SPEC
+from tests.spec.documents import BY_RECORD
+from tests.spec.documents import gaussian as gaussian_privacy
 
 Material = Callable[..., ReportMaterial]
 
 NAMES = (*("registry", "nist-800-226", "impact-ratio", "model-card"), *("annex-iv", "edpb-28-2024"))
 ONE_HYPOTHESIS = {"loss": "rmse", "hypotheses": 1, "rounds": 50}
 GAUSSIAN: dict[str, Any] = {
-    "privacy": {
-        "mechanism": "gaussian-central",
-        "noise_multiplier": 2,
-        "clip": 1,
-        "delta": 1e-3,
-        "noise": "release",
-    },
+    "privacy": gaussian_privacy("central", 2, delta=1e-3, noise="release"),
     "training": {**ONE_HYPOTHESIS, "cohort": {"sampling": "poisson", "rate": 0.2}},
     "gates": [],
 }
@@ -38,12 +34,7 @@ WITHOUT_NOISE = {
         "cohort": {"sampling": "poisson", "rate": 0.1},
         "local": {"steps": 5, "batch_size": 8},
     },
-    "privacy": {
-        "mechanism": "record-personalised",
-        "baseline": "privacy-free",
-        "budgets": {"distribution": "three-levels"},
-        "delta": 1e-3,
-    },
+    "privacy": {**BY_RECORD, "baseline": "privacy-free"},
     "gates": [],
 }
 """A mechanism whose clients add noise, but for this baseline."""

@@ -43,6 +43,21 @@ IMAGES: dict[str, Any] = {
 }
 
 
+POISSON = {"sampling": "poisson", "rate": 0.1}
+BY_RECORD: dict[str, Any] = {
+    "mechanism": "record-personalised",
+    "budgets": {"distribution": "three-levels"},
+    "delta": 1e-3,
+}
+"""Budgets of records, drawn."""
+
+
+def gaussian(where: str, noise_multiplier: float, **privacy: Any) -> dict[str, Any]:
+    """The mechanism `gaussian-central` or `gaussian-local` in a spec."""
+    named = {"mechanism": f"gaussian-{where}", "noise_multiplier": noise_multiplier}
+    return {**named, "clip": 1.0, "delta": 1e-5, **privacy}
+
+
 def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """The document with values set at dotted paths; `...` removes a field."""
     result = copy.deepcopy(document)

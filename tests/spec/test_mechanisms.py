@@ -13,37 +13,13 @@ from fedaudit.spec.parse import decode_text, parse_admitted, parse_spec
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell
-from tests.spec.documents import TABLE, changed, fault, faults
+from tests.spec.documents import BY_RECORD, POISSON, TABLE, changed, fault, faults, gaussian
 from tests.training.federations import random_federation
 
-POISSON = {"sampling": "poisson", "rate": 0.1}
-CENTRAL = changed(
-    TABLE,
-    {
-        "training.cohort": POISSON,
-        "privacy": {
-            "mechanism": "gaussian-central",
-            "noise_multiplier": 1.1,
-            "clip": 1.0,
-            "delta": 1e-5,
-        },
-    },
-)
-LOCAL = changed(
-    TABLE,
-    {"privacy": {"mechanism": "gaussian-local", "noise_multiplier": 8, "clip": 1.0, "delta": 1e-5}},
-)
+CENTRAL = changed(TABLE, {"training.cohort": POISSON, "privacy": gaussian("central", 1.1)})
+LOCAL = changed(TABLE, {"privacy": gaussian("local", 8)})
 RECORDS = changed(
-    TABLE,
-    {
-        "training.cohort": POISSON,
-        "training.local": {"steps": 5},
-        "privacy": {
-            "mechanism": "record-personalised",
-            "budgets": {"distribution": "three-levels"},
-            "delta": 1e-3,
-        },
-    },
+    TABLE, {"training.cohort": POISSON, "training.local": {"steps": 5}, "privacy": BY_RECORD}
 )
 BLOCKS = changed(
     CENTRAL, {"training.cohort": {"sampling": "allocation", "every": 5}, "training.rounds": 20}
@@ -319,7 +295,7 @@ def test_what_fits_is_taken(document: dict[str, Any], changes: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("privacy", [None, 3, {"mechanism": "record-personalised"}])
-def test_a_spec_too_broken_for_a_rate_is_still_told_what_is_wrong(privacy: Any) -> None:
+def test_a_spec_too_broken_for_a_rate_still_has_its_faults_named(privacy: Any) -> None:
     pointers = {one.pointer for one in faults({**RECORDS, "privacy": privacy, "training": 3})}
     assert "/training" in pointers
     assert any(pointer.startswith("/privacy") for pointer in pointers)

@@ -301,7 +301,7 @@ REGISTERED_LABELS = parse_uploaded(
         ({"fairness.favourable": {"op": "in", "value": ["1"]}}, ["/fairness/favourable"]),
     ],
 )
-def test_whoever_may_not_read_the_data_calls_nothing_otherwise_than_registered(changes, where):
+def test_a_key_that_may_not_read_the_data_relabels_nothing(changes, where):
     spec = parse_spec(changed(CODED, changes))
     found = departures(spec, REGISTERED_LABELS, known_groups=["1", "2"])
     assert [fault.pointer for fault in found] == where

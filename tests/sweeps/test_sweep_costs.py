@@ -78,7 +78,7 @@ def test_guarantees_of_other_kinds_are_no_bound_together(changes: dict[str, str]
     assert "no theorem" in costs["reasons"]["epsilon"]
 
 
-def test_a_run_that_booked_nothing_leaves_no_bound() -> None:
+def test_a_run_that_reserved_nothing_leaves_no_bound() -> None:
     assert sweep_costs([ONE], runs=["a", "b"], facts=FACTS)["epsilon"] == []
     of_leakage = replace(ONE, figure="leakage", curve=None)
     costs = sweep_costs([of_leakage], runs=["a", "b"], facts=LEAKAGE)

@@ -150,13 +150,13 @@ def test_an_object_is_a_column_for_each_of_its_fields() -> None:
     }
 
 
-def test_values_are_told_as_a_spec_has_them() -> None:
+def test_values_are_shown_as_a_spec_has_them() -> None:
     assert [*map(value_words, ("k-means", None, True, 0.5, ["a"], ABSENT))] == [
         *("k-means", "null", "true", "0.5", '["a"]', "")
     ]
 
 
-def test_names_are_as_short_as_they_can_be_told_apart() -> None:
+def test_names_are_as_short_as_they_can_be_and_distinct() -> None:
     paths = ["a.local.step_size", "a.method.step_size", "b.rounds", "gates.0", "b.seed"]
     assert short_names(paths, taken=["rounds"]) == [
         *("local.step_size", "method.step_size", "b.rounds", "gates.0", "seed")

@@ -2,17 +2,15 @@
 
 from typing import Any
 
+from tests.spec.documents import BY_RECORD, gaussian
 from tests.workers.admission import spec_with
 
-_GAUSSIAN = {"noise_multiplier": 2.0, "clip": 1.0, "delta": 1e-5}
 _POISSON = {"sampling": "poisson", "rate": 0.4}
 
 
 def central(**privacy: Any) -> dict[str, Any]:
     """A trusted server and a cohort of fixed size."""
-    return spec_with(
-        training__hypotheses=1, privacy={"mechanism": "gaussian-central", **_GAUSSIAN, **privacy}
-    )
+    return spec_with(training__hypotheses=1, privacy=gaussian("central", 2.0, **privacy))
 
 
 def central_by_coins(**privacy: Any) -> dict[str, Any]:
@@ -28,9 +26,7 @@ def central_by_blocks(**privacy: Any) -> dict[str, Any]:
 
 def local(**privacy: Any) -> dict[str, Any]:
     """Clients that add the noise themselves."""
-    return spec_with(
-        training__hypotheses=1, privacy={"mechanism": "gaussian-local", **_GAUSSIAN, **privacy}
-    )
+    return spec_with(training__hypotheses=1, privacy=gaussian("local", 2.0, **privacy))
 
 
 def by_record(*, rate: float = 0.4, **privacy: Any) -> dict[str, Any]:
@@ -40,12 +36,7 @@ def by_record(*, rate: float = 0.4, **privacy: Any) -> dict[str, Any]:
         training__loss="mse",
         training__cohort={"sampling": "poisson", "rate": rate},
         training__local={"steps": 2, "step_size": 0.1},
-        privacy={
-            "mechanism": "record-personalised",
-            "budgets": {"distribution": "three-levels"},
-            "delta": 1e-3,
-            **privacy,
-        },
+        privacy={**BY_RECORD, **privacy},
     )
 
 

@@ -294,7 +294,7 @@ def test_joined_values_are_known_by_what_the_data_hold(database, context, source
 
 
 @pytest.mark.parametrize("order", [(0, 1), (2, 0)])
-def test_joined_values_less_their_parts_are_nobody(database, context, sources, order):
+def test_joined_values_less_their_parts_are_no_one(database, context, sources, order):
     """The attack: a, b and few as one group, less a and b, which another report shows apart."""
     lines = (sources / "ages.csv").read_text().splitlines()
     rows, named = [line.split(",") for line in lines[1:]], "aabbccdd"
@@ -317,7 +317,7 @@ def test_joined_values_less_their_parts_are_nobody(database, context, sources, o
 
 
 @pytest.mark.parametrize("order", [("district", "region"), ("region", "district")])
-def test_a_region_less_its_districts_is_nobody(database, context, sources, order):
+def test_a_region_less_its_districts_is_no_one(database, context, sources, order):
     """The same with two columns of the file, one of which is coarser: nothing is joined."""
     head, *lines = (sources / "ages.csv").read_text().splitlines()
     table = [head + ",district,region"]

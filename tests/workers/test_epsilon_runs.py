@@ -106,7 +106,7 @@ def test_ledger_rounds_report_and_budget_agree(name, database, context):
         assert found.tolist() == row.epsilons.tolist()
 
 
-def test_the_ledger_of_a_trusted_server_names_nobody(database, context):
+def test_the_ledger_of_a_trusted_server_names_no_one(database, context):
     submitted = ran(database, context, central())
     assert names_of(database, submitted) == ("everyone",)
     rows = ledger_of(database, submitted)
@@ -132,7 +132,7 @@ def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(data
     assert report["privacy"]["participations_max"] == last
 
 
-def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_told(database, context):
+def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_projected(database, context):
     free = ran(database, context, central())
     with database.read() as session:
         rounds = RoundRepository(session).after(free.id)

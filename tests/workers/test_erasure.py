@@ -160,7 +160,7 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(api, served, sw
     assert {line["subject"].partition("-")[0] for line in lines} == {"erased"}
 
 
-def test_an_erased_ledger_that_is_altered_afterwards_is_told(api, served, sweeper, tmp_path):
+def test_an_erased_ledger_that_is_altered_afterwards_is_found(api, served, sweeper, tmp_path):
     federation = register(api, served)
     experiment = ran(api, served, spec_on(federation, released(local())))
     erase(api, federation)
@@ -235,7 +235,7 @@ def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
     assert erase(api, federation).status_code == 200, "an erasure is repeated without harm"
 
 
-def test_projects_that_share_the_data_are_told_and_keep_theirs(api, served, sweeper):
+def test_projects_that_share_the_data_are_notified_and_keep_theirs(api, served, sweeper):
     assert api.settings.sources_dir is not None
     (api.settings.sources_dir / "clinics.csv").write_bytes(CONTENT)
     other = api.key_with(

@@ -194,7 +194,7 @@ def test_without_room_for_the_repeat_nothing_more_is_released(database, context,
 
 
 @pytest.mark.parametrize("ending", ["failed", "cancelled"])
-def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
+def test_the_ledger_of_a_run_that_no_worker_takes_up_shows_what_was_charged(
     database: Database, context: WorkerContext, crash_in_block: Any, ending: str
 ) -> None:
     crash_in_block(2)

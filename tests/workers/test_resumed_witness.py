@@ -165,7 +165,7 @@ class Snapshot:
             )
 
 
-def test_a_run_set_back_to_a_state_that_nobody_signed_is_not_witnessed(database, context, flushing):
+def test_a_run_set_back_to_a_state_that_no_one_signed_is_not_witnessed(database, context, flushing):
     flushing(3, stop_worker)
     submitted = ran(database, context)
     earlier = Snapshot.of(database, submitted)

@@ -1,6 +1,5 @@
 """A unit from claim to end, with the real training."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,11 +55,6 @@ GROUPS = {
     },
     "model": {"kind": "linear", "intercept": True},
 }
-
-
-def ledger_hash_of(database: Database, submitted: Submitted) -> str:
-    found: str = document_of(database, submitted)["integrity"]["ledger_hash"]
-    return found
 
 
 def budget_of(database: Database, submitted: Submitted) -> Budget:
@@ -146,34 +140,7 @@ def test_a_second_message_for_a_unit_does_nothing(database, context):
     assert unit_of(database, submitted).attempts == 1
 
 
-def test_a_unit_for_another_device_is_left_alone(database, context):
-    submitted = ran(database, context, device="cuda")
-    assert unit_of(database, submitted).state == "waiting"
-
-
 # -- interruptions ------------------------------------------------------------------------------
-
-
-def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_ledger(
-    database: Database, context: WorkerContext, flushing: Any, tmp_path: Path
-) -> None:
-    undisturbed = ran(database, context, spec_with(**GROUPS))
-    submitted = submit(database, spec_with(**GROUPS))
-    flushing(6, stop_worker)
-    run_unit(context, submitted.unit_id)
-    unit = unit_of(database, submitted)
-    assert (unit.state, unit.attempts) == ("waiting", 0)
-    assert experiment_of(database, submitted).rounds_done == 6
-    # It is published again.
-    (message,) = (tmp_path / "queue").glob("*.msg")
-    assert message.name.endswith(".fedaudit.auto.msg")
-    celery_state.should_stop = None
-    run_unit(context, submitted.unit_id)
-    assert experiment_of(database, submitted).status == "succeeded"
-    assert ledger_hash_of(database, submitted) == ledger_hash_of(database, undisturbed)
-    first, second = (document_of(database, one) for one in (undisturbed, submitted))
-    for section in ("privacy", "utility", "fairness"):
-        assert first[section] == second[section]
 
 
 def test_who_was_refused_is_known_after_an_interruption(database, context, flushing):

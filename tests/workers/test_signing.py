@@ -23,6 +23,7 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment, Report, Unit
 from models.tables.ledger import Ledger, LedgerCheckpoint
+from tests.spec.documents import BY_RECORD
 from tests.workers.admission import (
     Submitted,
     crash,
@@ -69,7 +70,7 @@ def test_a_finished_run_is_valid_under_its_key(database, context, mechanism):
 
 
 @pytest.mark.parametrize("seed", [2, 17])
-def test_a_round_that_charged_nobody_against_the_server_can_be_verified(seed, database, context):
+def test_a_round_that_charged_no_one_against_the_server_can_be_verified(seed, database, context):
     submitted = ran(
         database,
         context,
@@ -81,11 +82,7 @@ def test_a_round_that_charged_nobody_against_the_server_can_be_verified(seed, da
             training__loss="mse",
             training__cohort={"sampling": "poisson", "rate": 0.5},
             training__local={"steps": 2, "step_size": 0.1},
-            privacy={
-                "mechanism": "record-personalised",
-                "budgets": {"distribution": "three-levels"},
-                "delta": 1e-3,
-            },
+            privacy=BY_RECORD,
         ),
     )
     with database.read() as session:

@@ -61,7 +61,7 @@ def test_a_report_of_a_sweep_that_grew_meanwhile_is_made_again(api, monkeypatch)
 
 # SQLite has one writer, so that nothing comes between.
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_nobody_tries_again_while_a_pass_is_being_stored(api, monkeypatch):
+def test_no_retry_begins_while_a_pass_is_being_stored(api, monkeypatch):
     path, cell = searched(api)
     worker, waiting = threading.get_ident(), threading.Event()
     hold, index = SweepRepository.hold, workers.finish.report_index

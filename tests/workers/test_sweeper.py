@@ -22,7 +22,6 @@ from models.repositories import (
     ExperimentRepository,
     LedgerCheckpointRepository,
     LedgerRepository,
-    ServiceStateRepository,
     SweeperLeaseRepository,
     UnitRepository,
 )
@@ -83,17 +82,6 @@ def test_what_waits_is_published_once(database, sweeper, queue):
         assert sweeper.tick()
     assert queue.published == [(first.unit_id, "auto"), (second.unit_id, "cpu")]
     assert unit_of(database, first).published_at is not None
-
-
-def test_without_a_broker_messages_wait(database, sweeper, queue):
-    submitted = submit(database)
-    queue.away = True
-    assert sweeper.tick()
-    with database.read() as session:
-        assert ServiceStateRepository(session).state().outbox_messages == 1
-    queue.away = False
-    sweeper.tick()
-    assert queue.published == [(submitted.unit_id, "auto")]
 
 
 def test_a_broker_that_fails_now_and_then_is_sent_every_message(

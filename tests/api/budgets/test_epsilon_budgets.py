@@ -10,20 +10,15 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.parse import parse_spec
 from tests.api.answers import body_of
 from tests.api.service import Api, spec
+from tests.spec.documents import BY_RECORD, gaussian
 
 DELTA = 1e-5
-CENTRAL: dict[str, Any] = {
-    "mechanism": "gaussian-central",
-    "noise_multiplier": 4.0,
-    "clip": 1.0,
-    "delta": DELTA,
-}
-LOCAL = {**CENTRAL, "mechanism": "gaussian-local"}
+LOCAL = gaussian("local", 4.0)
 COINS = {"sampling": "poisson", "rate": 0.25}
 
 
 def central(**privacy: Any) -> dict[str, Any]:
-    return _replaced({**CENTRAL, **privacy})
+    return _replaced(gaussian("central", 4.0, **privacy))
 
 
 def local(**privacy: Any) -> dict[str, Any]:
@@ -31,21 +26,16 @@ def local(**privacy: Any) -> dict[str, Any]:
 
 
 def by_coins(**privacy: Any) -> dict[str, Any]:
-    return _replaced({**CENTRAL, **privacy}, cohort=COINS)
+    return _replaced(gaussian("central", 4.0, **privacy), cohort=COINS)
 
 
 def by_record() -> dict[str, Any]:
-    privacy = {
-        "mechanism": "record-personalised",
-        "budgets": {"distribution": "three-levels"},
-        "delta": 1e-3,
-    }
-    return _replaced(privacy, cohort=COINS, loss="mse", local={"steps": 2, "step_size": 0.1})
+    return _replaced(BY_RECORD, cohort=COINS, loss="mse", local={"steps": 2, "step_size": 0.1})
 
 
 def _replaced(privacy: dict[str, Any], **training: Any) -> dict[str, Any]:
     found = spec(training={"hypotheses": 1, **training}, gates=[])
-    return {**found, "privacy": privacy}
+    return {**found, "privacy": dict(privacy)}
 
 
 def plan_of(value: dict[str, Any]) -> SpendingPlan:
@@ -73,7 +63,7 @@ def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> 
 
 
 @pytest.mark.parametrize("value", [central(), by_coins(), local(), by_record()])
-def test_what_every_mechanism_may_spend_is_told_and_reserved(api, value):
+def test_what_every_mechanism_may_spend_is_projected_and_reserved(api, value):
     response = api.post("/v1/experiments?validate_only=true", json=value)
     assert response.status_code == 200, response.text
     projected = {
@@ -96,7 +86,7 @@ def test_what_every_mechanism_may_spend_is_told_and_reserved(api, value):
 
 
 @pytest.mark.parametrize("value", [central(), by_record()])
-def test_validation_tells_that_a_submission_would_find_no_room(api, value):
+def test_validation_says_that_a_submission_would_find_no_room(api, value):
     federation_id = api.submit(value)["federation_id"]
     path = f"/v1/federations/{federation_id}/budget"
     one = api.get(path).json()["items"][0]
@@ -241,7 +231,7 @@ def noised(**noise: Any) -> dict[str, Any]:
     return {**found, "fairness": {**found["fairness"], "noise": {**NOISE, **noise}}}
 
 
-def test_what_a_report_may_reveal_is_told_reserved_and_refused(api: Api) -> None:
+def test_what_a_report_may_reveal_is_projected_reserved_and_refused(api: Api) -> None:
     checked = api.post("/v1/experiments?validate_only=true", json=noised())
     assert checked.status_code == 200, checked.text
     projected = checked.json()["projection"]["fairness_epsilon"]

@@ -170,7 +170,7 @@ def test_the_owners_disclosure_policy_binds_every_project(api: Api) -> None:
         assert "is below 40" in fault["message"]
 
 
-def test_who_sets_the_first_budget_owns_what_nobody_registered(api: Api) -> None:
+def test_who_sets_the_first_budget_owns_what_no_one_registered(api: Api) -> None:
     first, second = Project(api, "first"), Project(api, "second")
     cost = leaked(metric(), api)
     for project in (first, second):

@@ -13,6 +13,7 @@ import pytest
 from api.shared.concurrency import LoadPool
 from api.shared.federation_data import FederationCache
 from tests.api.service import Api, running_api, served, settings_for, spec
+from tests.spec.documents import BY_RECORD
 from tests.waiting import wait_until
 
 SLOW = "slow"
@@ -52,7 +53,7 @@ def validate(url: str, key: str, **changes: Any) -> httpx.Response:
     )
 
 
-def test_slow_loads_of_a_project_keep_nobody_else_waiting(api: Api, slow: SlowLoads) -> None:
+def test_slow_loads_of_a_project_keep_no_other_waiting(api: Api, slow: SlowLoads) -> None:
     theirs = api.key_with("experiments:read", "experiments:write", project="another")
     with served(api) as url, ThreadPoolExecutor(50) as callers:
         held = [callers.submit(validate, url, api.key, name=SLOW) for _ in range(45)]
@@ -108,15 +109,7 @@ def test_a_project_cannot_queue_without_end(api, slow, monkeypatch):
                     "cohort": {"sampling": "poisson", "rate": 0.5},
                     "local": {"steps": 2},
                 },
-                "privacy": {
-                    "mechanism": "record-personalised",
-                    "budgets": {"distribution": "three-levels"},
-                    "epsilon_min": 0.5,
-                    "epsilon_max": 2,
-                    "delta": 1e-3,
-                    "clip": 1,
-                    "client_rate": 0.5,
-                },
+                "privacy": {**BY_RECORD, "epsilon_min": 0.5, "epsilon_max": 2},
             },
             "/privacy/mechanism",
         ),

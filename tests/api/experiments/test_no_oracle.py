@@ -101,7 +101,7 @@ def test_the_same_questions_find_a_cell_with_a_key_that_may_read_data(api: Api) 
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_path_stands_for_what_was_registered_there(api: Api, changed: bool) -> None:
+def test_a_path_means_what_was_registered_there(api: Api, changed: bool) -> None:
     federation = put_below_sources(api)
     body = registration(federation={**COLUMNS, **federation})
     make_ready(api, api.post("/v1/federations", json=body).json()["id"])

@@ -58,7 +58,7 @@ def test_the_worst_case_is_reserved_on_the_data(api: Api) -> None:
     assert (budget["total"], budget["remaining"]) == (None, None)
 
 
-def test_the_queue_is_told_after_the_answer(api: Api, tmp_path: Path) -> None:
+def test_the_queue_is_sent_the_unit_after_the_answer(api: Api, tmp_path: Path) -> None:
     api.submit()
     assert len(list((tmp_path / "queue").glob("*.fedaudit.auto.msg"))) == 1
     with api.database.read() as session:
@@ -91,7 +91,7 @@ def test_validation_alone_stores_nothing(api: Api) -> None:
     assert api.counts() == before
 
 
-def test_bounds_that_protect_nobody_are_answered(api: Api) -> None:
+def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> None:
     gates = [
         {"figure": "leakage_max", "op": "le", "value": 150},
         {"figure": "leakage_max", "op": "le", "value": 20},

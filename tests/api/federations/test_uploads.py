@@ -130,7 +130,7 @@ def test_what_a_killed_process_left_goes_at_the_next_start(sqlite_url: str, tmp_
         assert files_of(api) == []
 
 
-def test_an_idempotency_key_stands_for_registration_and_content(api: Api) -> None:
+def test_an_idempotency_key_covers_registration_and_content(api: Api) -> None:
     headers = {"Idempotency-Key": "one"}
     first = upload(api, headers=headers)
     make_ready(api, first["id"])

@@ -346,7 +346,7 @@ def test_other_bodies_are_checked(api: Api, path: str, faulty: list[tuple[Any, s
     assert api.counts() == before
 
 
-def test_several_faults_are_counted_and_told_once(api: Api) -> None:
+def test_several_faults_are_counted_and_each_is_shown_once(api: Api) -> None:
     one = api.post("/v1/experiments", json=spec(surprise=1)).json()
     assert one["detail"] == "/surprise: unknown field; remove it or correct its name"
     two = api.post("/v1/experiments", json=spec(surprise=1, seed=-1)).json()

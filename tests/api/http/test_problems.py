@@ -57,7 +57,7 @@ def test_unknown_methods(api: Api, method: str, path: str, allowed: set[str]) ->
         assert api.request(verb, path).status_code != 405
 
 
-def test_an_unexpected_failure_tells_nothing_but_where_to_look(api, monkeypatch):
+def test_an_unexpected_failure_reveals_nothing_but_where_to_look(api, monkeypatch):
     def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
@@ -72,7 +72,7 @@ def test_an_unexpected_failure_tells_nothing_but_where_to_look(api, monkeypatch)
     assert "secret detail" in str(failure["exc_info"])
 
 
-def test_a_database_that_is_away_is_told(tmp_path: Path, sqlite_url: str) -> None:
+def test_a_database_that_is_away_is_reported(tmp_path: Path, sqlite_url: str) -> None:
     with running_api(settings_for(sqlite_url, tmp_path)) as api:
         resources = api.client.app.state.resources
         resources.database = Database("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")

@@ -26,7 +26,7 @@ def _gate(api: Api, ledger: str, **allowed: bool) -> Any:
     return answer.json()["gates"][0]
 
 
-def test_no_gate_passes_by_rounds_that_charge_nobody(api: Api) -> None:
+def test_no_gate_passes_by_rounds_that_charge_no_one(api: Api) -> None:
     ledger = opened(api)
     assert _gate(api, ledger)["outcome"] == "insufficient_evidence"
     empty = post(api, ledger, declared(1, []), declared(2, [], {"kind": "none"}))
@@ -82,7 +82,7 @@ def test_jittered_rates_and_noises_are_tested_together(api: Api) -> None:
         ),
     ],
 )
-def test_the_attack_naming_nobody_turns_no_test_off(api, event, more):
+def test_the_attack_naming_no_one_turns_no_test_off(api, event, more):
     """Of 1,000 participations none is named, whose chance is e^-1000; nor only two thirds."""
     honest = {"population": 1000, **more}
     for named in (0, 33):

@@ -169,7 +169,7 @@ def test_a_leakage_is_evidence_only_where_the_clip_keeps_uploads_within_the_radi
     assert report["terms"]["metric"] == metric
 
 
-def test_what_trainers_declare_is_told_apart_from_what_runs_here_spent(api: Api) -> None:
+def test_what_trainers_declare_is_kept_apart_from_what_runs_here_spent(api: Api) -> None:
     run = central(noise="release")
     experiment = api.submit(run)
     federation = experiment["federation_id"]

@@ -247,7 +247,7 @@ def test_terms_below_the_floor_or_the_policy_are_refused(sqlite_url: str, tmp_pa
         opened(api, minimum_group_size=40)
 
 
-def test_a_policy_below_which_terms_lie_refuses_them(api: Api) -> None:
+def test_a_policy_refuses_terms_below_it(api: Api) -> None:
     federation = api.submit()["federation_id"]
     _policy(api, federation, 50)
     terms = {**LOCAL, "federation_id": federation, "minimum_group_size": 49}

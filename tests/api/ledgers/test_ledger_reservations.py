@@ -86,7 +86,7 @@ def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> No
     assert told == ["reserved", "none", "none"]
 
 
-def test_whoever_asks_again_without_those_refused_washes_nothing_out(api: Api) -> None:
+def test_asking_again_without_those_refused_washes_nothing_out(api: Api) -> None:
     probe = opened(api, rounds=[declared(1, ["a"])])
     ledger = opened(api, rounds=[declared(1, ["a"])], budget={"epsilon": epsilon(api, probe)})
     reserve(api, ledger, 2, ["a", "b"])
@@ -155,7 +155,7 @@ def _told(api: Api, webhook: Any) -> list[dict[str, Any]]:
     return [one["data"] for one in deliveries(api, webhook)]
 
 
-def test_a_refused_round_is_told_without_names_and_an_admitted_one_is_not(api: Api) -> None:
+def test_a_refused_round_is_announced_without_names_and_an_admitted_one_is_not(api: Api) -> None:
     webhook = register(api, URL, events=["ledger.round_refused"])
     probe = opened(api, rounds=[declared(1, ["a"])])
     ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
@@ -167,7 +167,7 @@ def test_a_refused_round_is_told_without_names_and_an_admitted_one_is_not(api: A
     assert told == {"project": "hospital", "ledger_id": ledger, "round": 2}
 
 
-def test_a_budget_that_rounds_or_reservations_bring_low_is_told_once(api: Api) -> None:
+def test_a_budget_that_rounds_or_reservations_bring_low_is_announced_once(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
     federation = api.submit()["federation_id"]
     probe = opened(api, rounds=[declared(one, ["a"]) for one in range(1, 4)])

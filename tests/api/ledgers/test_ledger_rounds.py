@@ -80,7 +80,7 @@ def test_who_may_have_uploaded_is_charged(api: Api) -> None:
     assert {line["guarantee"] for line in lines} == {"declared"}
 
 
-def test_rounds_of_secret_samples_are_charged_to_everyone_and_name_nobody(api: Api) -> None:
+def test_rounds_of_secret_samples_are_charged_to_everyone_and_name_no_one(api: Api) -> None:
     ledger = opened(api, CENTRAL)
     answer = post(api, ledger, declared(1, ["a"], POISSON), declared(2, ["b"], POISSON))
     assert {one["charged"] for one in answer.json()["rounds"]} == {"population"}
@@ -148,7 +148,7 @@ def test_the_same_round_again_is_answered_alike_and_another_is_refused(api: Api)
     assert (cheaper.status_code, cheaper.json()["round"]) == (409, 1)
 
 
-def test_a_round_that_comes_late_is_refused_and_its_gap_is_told(api: Api) -> None:
+def test_a_round_that_comes_late_is_refused_and_its_gap_is_shown(api: Api) -> None:
     ledger = opened(api, rounds=[declared(2, ["a"]), declared(6, ["a"])])
     late = post(api, ledger, declared(3, ["a"]), declared(7, ["a"]))
     assert (late.status_code, late.json()["round"]) == (409, 3)

@@ -65,7 +65,7 @@ def test_a_receipt_is_found_read_and_kept(api: Api, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("change", ["database", "receipt", "key"])
-def test_what_the_signature_covers_is_shown_and_what_it_does_not_is_told(api, change):
+def test_what_the_signature_covers_is_shown_and_so_is_what_it_does_not(api, change):
     path = f"/federations/{erased(api)}/erasures/1"
     browser = signed_in(api)
     with api.database.write() as session:

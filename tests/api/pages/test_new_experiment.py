@@ -131,7 +131,7 @@ def test_the_preview_states_costs_for_their_observer_and_warns_of_noise_that_dro
         assert not any(words in found for words in absent), changes
 
 
-def test_faults_stand_beside_their_fields_and_what_was_typed_stays(api: Api) -> None:
+def test_faults_are_beside_their_fields_and_what_was_typed_stays(api: Api) -> None:
     wrong = {"/training/rounds": "nine", "/name": "", "/tags": "kept <b>, b"}
     answer = signed_in(api).post(NEW, typed(**wrong))
     assert answer.status_code == 422

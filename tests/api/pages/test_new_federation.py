@@ -156,7 +156,7 @@ def test_cells_are_shown_escaped_cut_and_few(api: Api) -> None:
     assert max(map(len, map(html.unescape, re.findall("<td>([^<]*)</td>", preview)))) == 40
 
 
-def test_nobody_else_sees_it_and_it_needs_the_scope(api: Api) -> None:
+def test_no_other_key_sees_it_and_it_needs_the_scope(api: Api) -> None:
     owner = signed_in(api)
     address, form = proposed(owner)
     for other in (signed_in(api, "federations:read", "federations:write"),):

@@ -116,7 +116,7 @@ def test_a_bug_and_an_outage_are_pages_too(api: Api, monkeypatch: pytest.MonkeyP
         ("nothing", "nothing"),
     ],
 )
-def test_what_stands_between_backticks_is_code(text: str, shown: str) -> None:
+def test_text_between_backticks_is_code(text: str, shown: str) -> None:
     assert with_code(text) == shown
 
 

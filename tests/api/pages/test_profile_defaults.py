@@ -13,7 +13,7 @@ from tests.html_forms import form_fields
 SHARE, COHORT = "/federation/validation_fraction", "/training/cohort/rate"
 
 
-def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_as_it_stands(api: Api) -> None:
+def test_the_form_begins_with_what_suits_the_data_and_can_be_priced_unchanged(api: Api) -> None:
     registered = upload(api)
     make_ready(api, registered["id"], target="income", classes=[])
     browser = signed_in(api)

@@ -71,7 +71,7 @@ FOREIGN_TARGETS = [
 ]
 
 
-def test_nobody_is_sent_elsewhere(api: Api) -> None:
+def test_no_one_is_sent_to_another_site(api: Api) -> None:
     browser = Browser(api)
     for target in FOREIGN_TARGETS:
         assert local_path(target) == "/"

@@ -184,7 +184,7 @@ def test_gates_of_empty_rows_are_left_out_and_faults_find_the_row() -> None:
     assert set(faults(**rows)) == {"/gates/3/value"}
 
 
-def test_faults_stand_beside_their_fields() -> None:
+def test_faults_are_beside_their_fields() -> None:
     found = faults(name="", training__rounds="nine", privacy__noise_multiplier="0")
     assert found == {
         "/name": "is required",

@@ -122,7 +122,7 @@ def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
     assert _verified(api)["signed_head"] is None
 
 
-def test_entries_that_come_at_once_stand_in_one_chain(api_on_both: Api) -> None:
+def test_entries_that_come_at_once_are_in_one_chain(api_on_both: Api) -> None:
     api = api_on_both
     together = threading.Barrier(4)
 

@@ -176,7 +176,7 @@ def test_a_bundle_has_the_sign_offs(bundle: Path) -> None:
         (lambda all_: [_rewritten(all_[0], SigningKey.generate())], {"sign_offs.signatures"}),
     ],
 )
-def test_what_was_changed_is_told(bundle, change, failed):
+def test_what_was_changed_is_found(bundle, change, failed):
     found = _verified(bundle, change)
     assert found.verdict == "altered"
     assert failed <= _failed(found)

@@ -76,7 +76,7 @@ def test_both_doors_print_the_page(api: Api, done: str, prints: list[str]) -> No
     assert f'href="{done}"' in signed_in(api).get(done.removesuffix(".pdf")).text
 
 
-def test_nobody_else_gets_the_file(api: Api, done: str, prints: list[str]) -> None:
+def test_no_other_project_gets_the_file(api: Api, done: str, prints: list[str]) -> None:
     stranger = signed_in(api)
     stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
     assert stranger.get(done).status_code == 404

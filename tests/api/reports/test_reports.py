@@ -58,7 +58,7 @@ def test_the_form_follows_accept_or_suffix(api: Api) -> None:
             assert document["experiment"]["name"] in response.text
 
 
-def test_without_a_report_the_status_is_told(api: Api) -> None:
+def test_without_a_report_the_status_is_shown(api: Api) -> None:
     queued, failed = api.submit()["id"], api.submit()["id"]
     fail(api, failed)
     for id_, status in ((queued, "queued"), (failed, "failed")):

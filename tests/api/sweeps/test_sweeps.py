@@ -241,7 +241,7 @@ def test_a_sweep_whose_cell_passed_on_its_costs_is_not_tried_again(api: Api) -> 
     assert "the report of cell 1 passed a gate" in body_of(api.post(path), 409)["detail"]
 
 
-def test_a_policy_is_held_to_what_the_sweep_has_booked_by_now(api: Api) -> None:
+def test_a_policy_is_held_to_what_the_sweep_has_reserved_by_now(api: Api) -> None:
     """Cancel all cells but one, and its report states little; then try the others again."""
     fixed = {"radius": 1, "clip": 0.5, "noise": "release"}
     made = submit(api, sweep(spec(privacy=fixed, gates=[]), grid=ALIKE))

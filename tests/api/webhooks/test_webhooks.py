@@ -55,7 +55,7 @@ def receiver() -> Iterator[Receiver]:
         yield found
 
 
-def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(api, receiver):
+def test_an_end_is_delivered_again_until_it_is_taken_and_says_ids_and_outcomes_alone(api, receiver):
     dispatcher = WebhookDispatcher(api.settings, api.database)
     webhook = register(api, receiver.url, events=["experiment.finished", "gate.failed"])
     body = api.submit(spec(gates=[{"figure": "leakage_max", "op": "le", "value": 0.5}]))
@@ -82,7 +82,7 @@ def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(
     assert api.get(f"/v1/webhooks/{webhook['id']}").json()["failing_since"] is None
 
 
-def test_each_way_to_end_is_told_and_what_is_rolled_back_is_not(api, receiver):
+def test_each_way_to_end_is_delivered_and_what_is_rolled_back_is_not(api, receiver):
     webhook = register(api, receiver.url, events=["experiment.finished"])
     failed, cancelled, kept = (api.submit(spec(seed=seed))["id"] for seed in (1, 2, 3))
     fail(api, failed)
@@ -202,7 +202,7 @@ def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receive
     assert SecretBox(api.settings).decrypt(row.secret) == secret
 
 
-def test_what_is_deleted_takes_what_waits_with_it_and_nothing_is_kept_for_nobody(
+def test_a_deleted_webhook_takes_its_deliveries_with_it_and_none_is_kept_without_a_receiver(
     api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
     webhook = register(api, receiver.url, events=["gate.failed"])
@@ -245,7 +245,7 @@ def _told(api: Api, webhook: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_crossing_is_told_once_and_again_after_the_budget_had_recovered(api: Api) -> None:
+def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(api: Api) -> None:
     webhook = register(api, URL, events=["budget.low"])
     id_ = api.submit(run(**FIXED))["federation_id"]
     put(api, id_, total=3.3 * WORST, **FIXED)

@@ -10,22 +10,14 @@ import dp_accounting
 from dp_accounting.rdp import RdpAccountant
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
+from tests.api.ledgers import trainings
 from tests.api.service import Api
 from tests.cli.service import clean_environment
 from tests.house import ROOT
 from tests.processes import completed
 
-CENTRAL: dict[str, Any] = {
-    "name": "in a simulator",
-    "mechanism": "gaussian-central",
-    "observer": "final_model",
-    "unit": "client",
-    "adjacency": "replace-one",
-    "accountant": "rdp",
-    "delta": 1e-5,
-    "population": 4,
-}
-LOCAL = {**CENTRAL, "mechanism": "gaussian-local", "observer": "server"}
+LOCAL = {**trainings.LOCAL, "population": 4}
+CENTRAL = {**LOCAL, "mechanism": "gaussian-central", "observer": "final_model"}
 EVENT = {"kind": "gaussian", "noise_multiplier": 3.0}
 
 

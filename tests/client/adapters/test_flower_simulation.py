@@ -58,7 +58,7 @@ def test_three_rounds_are_declared_with_the_wrappers_noise(there, training):
     assert epsilon(api, told["ledger"]) == pytest.approx(library([NOISE] * 6), rel=1e-12)
 
 
-def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
+def test_the_round_that_would_pass_the_budget_trains_no_one(there, training):
     api, _ = there
     budget = library([NOISE] * 2) * (1 + 1e-9)
     snippet = manual_snippet("flower").replace("budget=8.0", f"budget={budget!r}")

@@ -91,7 +91,7 @@ def test_a_round_under_another_name_is_charged_and_ends_the_run(api: Api, ledger
     ]
 
 
-def test_without_its_ledger_nobody_trains(client: Client) -> None:
+def test_without_its_ledger_no_one_trains(client: Client) -> None:
     missing = "01a205eb-cf7e-740f-b236-a05fa1cf2bf5"
     server = Server(FedauditRounds(missing, GAUSSIAN))
     assert missing in server.panics[0]

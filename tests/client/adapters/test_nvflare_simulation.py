@@ -40,7 +40,7 @@ def training(there: tuple[Api, str], tmp_path: Path) -> Training:
     return run
 
 
-def test_the_round_that_would_pass_the_budget_trains_nobody(there, training):
+def test_the_round_that_would_pass_the_budget_trains_no_one(there, training):
     api, _ = there
     budget = {"epsilon": library([3.0] * 2) * (1 + 1e-9)}
     snippet = manual_snippet("nvflare").replace("=event)", "=event, group_counts=True)")

@@ -14,19 +14,14 @@ from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from fedaudit_client import Client
 from fedaudit_client.adapters.opacus import attach
 from fedaudit_client.adapters.plain import Ledger, RoundRefused
-from tests.api.ledgers.trainings import epsilon
+from tests.api.ledgers.trainings import CENTRAL, epsilon
 from tests.api.service import Api
 from tests.house import ROOT
 
-RECORDS: dict[str, Any] = {
-    "name": "by Opacus",
-    "mechanism": "gaussian",
-    "observer": "server",
-    "unit": "record",
-    "adjacency": "add-or-remove-one",
-    "accountant": "rdp",
-    "delta": 1e-5,
-    "population": 64,
+RECORDS = {
+    **CENTRAL,
+    **{"name": "by Opacus", "mechanism": "gaussian", "observer": "server"},
+    **{"unit": "record", "population": 64},
 }
 
 

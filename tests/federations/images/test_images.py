@@ -33,7 +33,7 @@ def refuse(folder: Path, content: bytes, **fields: Any) -> tuple[str, str]:
     return error.pointer, error.message
 
 
-def test_rows_lie_client_after_client_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_rows_are_stored_client_after_client_in_the_order_of_the_file(tmp_path: Path) -> None:
     data = arrays(images=30, writer=np.array([7, 10, 9] * 10))
     federation = load_npz(tmp_path, npz(**data))
 
@@ -58,7 +58,7 @@ def test_rows_lie_client_after_client_in_the_order_of_the_file(tmp_path: Path) -
     assert not federation.notes
 
 
-def test_clients_of_different_length_lie_one_after_the_other(tmp_path: Path) -> None:
+def test_clients_of_different_length_are_stored_one_after_the_other(tmp_path: Path) -> None:
     data = arrays(images=6, writer=np.array(["b", "a", "b", "b", "a", "c"]))
     data["site"] = np.array(["s", "t", "s", "", "t", "u"])
     federation = load_npz(tmp_path, npz(**data), fairness=Fairness(sensitive=["site"]))
@@ -112,7 +112,7 @@ def test_the_spec_names_classes_by_numbers_before_the_archive_names_them(tmp_pat
     )
 
 
-def test_classes_are_counted_where_nobody_names_them(tmp_path: Path) -> None:
+def test_classes_are_counted_where_nothing_names_them(tmp_path: Path) -> None:
     numbers = load_npz(tmp_path, npz(**arrays(3, y=np.array([10, 9, 700]), writer=np.arange(3))))
     assert numbers.classes == ("9", "10", "700")
     assert numbers.raw_target.ravel().tolist() == [1, 0, 2]

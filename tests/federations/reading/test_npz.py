@@ -251,7 +251,7 @@ def test_archives_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "'x.npy' of more than" in refuse(tmp_path, content)
 
 
-def test_a_bomb_that_lies_about_its_size_stops_at_what_it_declared(tmp_path: Path) -> None:
+def test_a_bomb_that_declares_a_false_size_stops_at_what_it_declared(tmp_path: Path) -> None:
     declared = len(npy(UINT8, b"abcd"))
     content = bytearray(zipped({"a.npy": npy(UINT8, b"abcd") + bytes(32 * 2**20)}))
     for signature, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):

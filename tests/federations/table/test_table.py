@@ -24,7 +24,7 @@ from fedaudit.spec.registration import parse_registration
 from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
 from tests.federations.proposal_tables import ONE_HOT
 from tests.federations.registering import profile_in, refused, registration
-from tests.spec.documents import TABLE, changed
+from tests.spec.documents import BY_RECORD, TABLE, changed
 
 COSTS = """hospital,age,beds,sex,cost
 south,70,2,F,30
@@ -223,7 +223,7 @@ EVERY = {
 }
 
 
-def test_a_load_tells_every_fault_of_the_rows(refuse: Refuse) -> None:
+def test_a_load_reports_every_fault_of_the_rows(refuse: Refuse) -> None:
     changes = {"federation.features": FEATURES, "federation.scale": {"height": 2}, "fairness": SEX}
     faults = refuse(changes, data=FAULTY_TABLE)
     assert faults.keys() == {*EVERY, "/federation/target"}
@@ -240,7 +240,7 @@ def test_rows_that_are_left_out_have_no_faults(tmp_path: Path) -> None:
     assert "/federation/features/1" not in faults, "row 4, whose ward is undeclared, has no target"
 
 
-def test_a_fault_deep_in_a_file_of_several_batches_is_told_by_its_own_row(tmp_path: Path) -> None:
+def test_a_fault_deep_in_a_file_of_several_batches_is_named_by_its_row(tmp_path: Path) -> None:
     filler = "y" * 200
     rows = [f"h{row % 9},{row},{filler},1" for row in range(60_000)]
     rows[10] = f"h1,,{filler},1"
@@ -339,7 +339,7 @@ def test_an_attribute_may_not_hide_a_column(refuse: Refuse) -> None:
         {"columns": {}},
     ],
 )
-def test_groups_that_are_not_told_apart_are_refused(race: dict[str, Any]) -> None:
+def test_groups_with_the_same_name_are_refused(race: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         parse_registration(registration({"join": {"race": race}}))
 
@@ -417,16 +417,12 @@ BUDGETS: dict[str, Any] = {
         "cohort": {"sampling": "poisson", "rate": 1},
         "local": {"steps": 1},
     },
-    "privacy": {
-        "mechanism": "record-personalised",
-        "budgets": {"column": "epsilon"},
-        "delta": 1e-3,
-    },
+    "privacy": {**BY_RECORD, "budgets": {"column": "epsilon"}},
 }
 POINTER = "/privacy/budgets/column"
 
 
-def test_budgets_stand_beside_their_rows_and_are_no_feature(load: Load) -> None:
+def test_budgets_are_kept_beside_their_rows_and_are_no_feature(load: Load) -> None:
     federation = load(BUDGETS, data=PATIENTS)
     assert federation.feature_names == ("age",)
     assert federation.record_budgets.tolist() == [2, 30, 0.25, 0.5, 1e-3]

@@ -25,6 +25,7 @@ from fedaudit.spec.parse import parse_admitted, parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
 from tests.federations.outlines import assert_outlined
 from tests.processes import completed
+from tests.spec.documents import BY_RECORD
 
 FILLED = {"name": "x", "missing": "constant", "fill": 2.5}
 DROPPING = {"name": "x", "missing": "drop-row"}
@@ -91,11 +92,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "a cohort too large": {"training.cohort": {"clients": 500}},
     "rows held out by their keys": {
         "federation.validation_unit": "record",
-        "privacy": {
-            "mechanism": "record-personalised",
-            "budgets": {"column": "epsilon"},
-            "delta": 1e-3,
-        },
+        "privacy": {**BY_RECORD, "budgets": {"column": "epsilon"}},
         "training": {
             "loss": "mse",
             "rounds": 2,
@@ -181,7 +178,7 @@ def test_a_plan_of_an_outline_is_the_plan_of_the_data(folder, clients):
         planned.federation.side_by_side  # noqa: B018
 
 
-def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(folder, tmp_path):
+def test_a_column_of_an_odd_type_is_named_and_hinders_no_other(folder, tmp_path):
     """Arrow makes no cell of an extension type empty: such a column can be no feature where texts
     mean gaps."""
     table = pq.read_table(folder / "data.parquet")

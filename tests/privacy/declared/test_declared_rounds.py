@@ -28,6 +28,7 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.spec.declared_ledgers import GaussianRelease, LedgerTerms, PoissonRelease
 from fedaudit.spec.errors import InvalidInputError
+from tests.api.ledgers.trainings import LOCAL
 from tests.refusals import refused_by
 
 NOBODY = np.array([], dtype=np.int32)
@@ -79,18 +80,7 @@ def test_fewer_names_than_were_drawn_are_a_contradiction_and_how_many_fewer(name
     assert found.count(False) == missed
 
 
-_TERMS = LedgerTerms.model_validate(
-    {
-        "name": "a training",
-        "mechanism": "gaussian-local",
-        "delta": 1e-5,
-        "accountant": "rdp",
-        "adjacency": "replace-one",
-        "observer": "server",
-        "unit": "client",
-        "population": 10,
-    }
-)
+_TERMS = LedgerTerms.model_validate({**LOCAL, "population": 10})
 
 
 def _event(place: int) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def test_the_command_fails_where_no_alias_could_be_set(there, publish, tracking_
         publish("mlflow", there.released, *options)
 
 
-def test_a_server_that_is_not_there_is_told(there, publish):
+def test_a_server_that_is_not_there_is_reported(there, publish):
     address = "http://127.0.0.1:9"
     with pytest.raises(AssertionError, match=f"MLflow at {address}: "):
         publish("mlflow", there.simulated, "--tracking-uri", address)

@@ -183,7 +183,7 @@ def test_every_band_has_a_name_and_that_of_the_value_is_bold(material, epsilon, 
     assert stated in chart.caption
 
 
-def test_leakage_of_a_radius_that_follows_the_update_stands_on_no_scale_of_guesses(material):
+def test_leakage_of_a_radius_that_follows_the_update_is_on_no_scale_of_guesses(material):
     document = assemble(material())
     chart = spent(document)
     assert not {*BANDS} & {*texts(chart.drawing)}

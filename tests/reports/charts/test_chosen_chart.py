@@ -83,7 +83,7 @@ def test_a_filter_keeps_the_points_of_one_value() -> None:
     assert {row[2] for row in chart.table.rows} == {"2"}
 
 
-def test_values_that_are_no_numbers_stand_side_by_side() -> None:
+def test_values_that_are_no_numbers_are_drawn_side_by_side() -> None:
     named = [
         Point(at, {"model": name}, {"accuracy": Measured(0.1 * at, None, None)}, front=False)
         for at, name in enumerate(("mlp", "<b>", "linear"), start=1)

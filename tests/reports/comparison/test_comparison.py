@@ -103,7 +103,7 @@ def test_leakages_of_different_guarantees_have_rows_of_their_own(comparison):
     assert "epsilon with a delta" in heuristic.cells[3].reason
 
 
-def test_an_epsilon_never_stands_beside_a_leakage(comparison):
+def test_an_epsilon_is_never_in_a_row_with_a_leakage(comparison):
     for found in comparison.figures:
         if found.figure == "epsilon_max":
             assert values(found)[:3] == [None] * 3
@@ -445,7 +445,7 @@ POINTS = st.integers(1, 4).flatmap(
 
 
 @given(POINTS)
-def test_whoever_is_nowhere_better_and_not_equal_is_dominated(points):
+def test_a_point_that_is_nowhere_better_and_not_equal_is_dominated(points):
     found = dominated_by(points)
     for i, one in enumerate(points):
         for j, other in enumerate(points):

@@ -104,14 +104,14 @@ def test_a_comment_says_what_came_of_it():
     assert "not enough evidence" in markdown(results(NO_EVIDENCE))
 
 
-def test_a_comment_shows_names_as_they_are_and_calls_nobody():
+def test_a_comment_shows_names_as_they_are_and_mentions_no_one():
     text = markdown(results(gate("fail", attribute="<img>|@all\n# x", reason="[a](http://b)")))
     assert r"\<img\>\|@<!-- -->all \# x" in text
     assert r"\[a\](http://b)" in text
     assert len([line for line in text.splitlines() if line.startswith("|")]) == 3
 
 
-def test_json_tells_the_whole_and_each_policy():
+def test_json_states_the_whole_and_each_policy():
     stated = results(gate("pass"), more=[FAILED]).as_dict()
     assert (stated["outcome"], stated["reason"], len(stated["gates"])) == ("fail", None, 2)
     assert [(one["policy"], one["outcome"]) for one in stated["evaluations"]] == [

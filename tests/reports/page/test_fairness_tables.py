@@ -36,7 +36,7 @@ def cells(table):
     return {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows}
 
 
-def test_a_gap_stands_beside_its_interval(section):
+def test_a_gap_is_shown_beside_its_interval(section):
     table = cells(tables_of(section)[0])
     metric = section["metrics"]["equalized_odds_difference"]
     row = table["equalized odds difference"]

@@ -71,7 +71,7 @@ def test_a_clip_bounds_any_two_datasets(material):
     assert "drawn again" not in between["statement"]
 
 
-def test_an_adaptive_radius_is_heuristic_and_states_nobodys_norm(material):
+def test_an_adaptive_radius_is_heuristic_and_states_no_ones_norm(material):
     (pair,) = made(material)["privacy"]["between_hypotheses"]["pairs"]
     exact = 3 / (5 * RADII[:, 0])
     assert pair["guarantee"] == "heuristic"
@@ -84,7 +84,7 @@ def test_an_adaptive_radius_is_heuristic_and_states_nobodys_norm(material):
     assert set(pair["reasons"]) == {"epsilon", "worst_case"}
 
 
-def test_too_few_releases_are_not_told(material):
+def test_too_few_releases_are_not_stated(material):
     between = made(material, radii=RADII[:4])["privacy"]["between_hypotheses"]
     (pair,) = between["pairs"]
     figures = ("epsilon", "epsilon_median", "epsilon_max", "indistinguishability_median")
@@ -110,7 +110,7 @@ def test_where_there_is_no_section_there_is_a_reason(material, changes, why):
     assert why in privacy["reasons"]["between_hypotheses"]
 
 
-def test_of_many_hypotheses_the_nearest_and_the_farthest_are_told(material):
+def test_of_many_hypotheses_the_nearest_and_the_farthest_are_listed(material):
     hypotheses = np.zeros((8, 3), np.float32)
     hypotheses[:, 0] = [0, 10, 30, 31, 50, 60, 70, 80]
     report = made(

@@ -19,29 +19,19 @@ from fedaudit.reports.sections.epsilon import planned
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
+from tests.spec.documents import BY_RECORD, POISSON, gaussian
 
-POISSON = {"sampling": "poisson", "rate": 0.1}
 TRAINING = {"loss": "mse", "rounds": 50}
 RECORDS = (40, 30, 20)
 SPECS = {
     "central": {
         "training": {**TRAINING, "cohort": POISSON},
-        "privacy": {
-            "mechanism": "gaussian-central",
-            "noise_multiplier": 1.1,
-            "clip": 1.0,
-            "delta": 1e-5,
-        },
+        "privacy": gaussian("central", 1.1),
         "gates": [{"figure": "epsilon_max", "op": "le", "value": 100}],
     },
     "local": {
         "training": {**TRAINING, "cohort": {"clients": 7}},
-        "privacy": {
-            "mechanism": "gaussian-local",
-            "noise_multiplier": 8,
-            "clip": 1.0,
-            "delta": 1e-5,
-        },
+        "privacy": gaussian("local", 8),
         "gates": [{"figure": "leakage_max", "op": "le", "value": 4}],
     },
     "records": {
@@ -52,11 +42,7 @@ SPECS = {
             "cohort": POISSON,
             "local": {"steps": 5, "batch_size": 8},
         },
-        "privacy": {
-            "mechanism": "record-personalised",
-            "budgets": {"distribution": "three-levels"},
-            "delta": 1e-3,
-        },
+        "privacy": BY_RECORD,
         "gates": [],
     },
 }
@@ -148,14 +134,14 @@ def test_everyone_pays_for_the_rounds_that_were_played(material):
     assert stated in report["guarantee"]["statement"]
 
 
-def test_the_busiest_client_is_the_one_that_is_told(material):
+def test_the_busiest_client_is_the_one_that_is_stated(material):
     found, plan = with_plan(material, "local")
     privacy = assemble(found)["privacy"]
     assert privacy["epsilon_max"] == plan.line("server").epsilons[4]
     assert privacy["participations_max"] == 4
 
 
-def test_records_are_told_by_their_budgets_and_small_groups_without_their_number(material):
+def test_records_are_listed_by_their_budgets_and_small_groups_without_their_number(material):
     found, plan = with_plan(material, "records")
     records = assemble(found)["privacy"]["records"]
     assert (records["left_out"], records["overspent"]) == (0, 0)
@@ -287,7 +273,7 @@ def test_what_was_planned_stays_within_the_budget_of_the_run(material):
     assert early.value == plan.largest("final_model", within) <= 9.0
 
 
-def test_the_verdict_never_tells_less_than_was_spent(material):
+def test_the_verdict_never_states_less_than_was_spent(material):
     found, plan = with_plan(material, "central")
     for rounds in range(1, 20, 4):
         report = assemble(replace(found, compositions={"final_model": rounds}))

@@ -100,7 +100,7 @@ def test_a_combination_is_called_by_the_labels_of_its_parts():
     assert group_words(plain, attribute="SEX_race", value="1, Black") == "SEX 1, Black"
 
 
-def test_whoever_shows_a_report_shows_labels_and_the_json_keeps_codes(material):
+def test_every_view_of_a_report_shows_labels_and_the_json_keeps_codes(material):
     source = {
         "source": "synthetic-groups",
         "clients_per_group": [40, 20],

@@ -12,6 +12,7 @@ from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.epsilon import records_section
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
+from tests.spec.documents import BY_RECORD
 
 SIZE = 30
 
@@ -34,12 +35,7 @@ def material_of(material, budgets, *, column=True, **privacy):
             "cohort": {"sampling": "poisson", "rate": 0.5},
             "local": {"steps": 5, "batch_size": 8},
         },
-        "privacy": {
-            "mechanism": "record-personalised",
-            "budgets": origin,
-            "delta": 1e-3,
-            **privacy,
-        },
+        "privacy": {**BY_RECORD, "budgets": origin, **privacy},
         "fairness": {**SPEC["fairness"], "minimum_group_size": SIZE},
         "gates": [],
     }
@@ -56,7 +52,7 @@ def section(material, budgets, **options):
     return records_section(made, made.plan.records)
 
 
-def test_the_calibrated_noise_is_told_where_public_numbers_set_it(material):
+def test_the_calibrated_noise_is_stated_where_public_numbers_set_it(material):
     made = material_of(material, [0.5] * 100 + [5.0] * 60)
     report = assemble(made)
     (noise,) = {run.noise_multiplier for run in made.plan.records.use.plan.runs}
@@ -122,14 +118,14 @@ def test_the_records_that_were_left_out_are_a_group_too(material):
         ([8.0] * 5 + [9.0] * 60, 0),
     ],
 )
-def test_how_many_passed_their_budgets_tells_no_small_number(material, budgets, stated):
+def test_how_many_passed_their_budgets_reveals_no_small_number(material, budgets, stated):
     found = section(material, budgets, baseline="uniform", uniform_epsilon=2.0)
     assert found.overspent == stated
     assert ("overspent" in found.reasons) == (stated is None)
 
 
 @pytest.mark.parametrize("small", [3, 40])
-def test_limits_and_page_tell_no_more_than_the_section(material, small):
+def test_limits_and_page_reveal_no_more_than_the_section(material, small):
     made = material_of(
         material, [0.5] * small + [8.0] * 60, baseline="uniform", uniform_epsilon=2.0
     )

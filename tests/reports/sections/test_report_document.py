@@ -118,7 +118,7 @@ def test_a_diverged_run_reports_no_infinite_loss(material):
         ("diverged", "diverged in round 41"),
     ],
 )
-def test_the_verdict_tells_in_words_how_training_ended(material, stopped_by, stated):
+def test_the_verdict_says_in_words_how_training_ended(material, stopped_by, stated):
     result = replace(material().result, stopped_by=stopped_by)
     found = assemble(material(result=result))["verdict"]
     assert f"Training {stated}. The best hypotheses are those of round 11, with" in found
@@ -228,7 +228,7 @@ def rows(**changes):
     return [(row.label, row.value, row.constant, row.note) for row in found]
 
 
-def test_figures_stand_in_the_order_of_the_fields_with_bounds_rounded_up():
+def test_figures_are_in_the_order_of_the_fields_with_bounds_rounded_up():
     assert rows() == [
         ("Cost", "1.001", "", ""),
         ("Other cost", "2", "", ""),

@@ -59,22 +59,44 @@ def test_outcome_and_reasons(material, changes, outcome, codes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "name", "value", "code"),
+    ("section", "name", "value", "code", "words"),
     [
-        ("utility", "stopped_by", "diverged", "training-diverged"),
-        ("utility", "degenerate", True, "model-decides-nothing"),
-        ("utility", "too_good", True, "model-too-good"),
-        ("spec", "privacy", {"noise": "simulation"}, "guarantee-not-in-force"),
-        ("guarantee", "delta", 0.5, "delta-gives-data-away"),
-        ("privacy", "log_ratio_max", 900.0, "guarantee-bounds-nothing"),
+        ("utility", "stopped_by", "diverged", "training-diverged", "No: training diverged"),
+        (
+            "utility",
+            "degenerate",
+            True,
+            "model-decides-nothing",
+            "No: the model is degenerate, it decides nothing: ",
+        ),
+        (
+            "utility",
+            "degenerate",
+            None,
+            "model-not-shown-useful",
+            "No: the report does not say whether",
+        ),
+        ("utility", "too_good", True, "model-too-good", "the model predicts suspiciously well"),
+        ("guarantee", "kind", "none", "no-guarantee", "No: there is no privacy guarantee"),
+        ("guarantee", "in_force", False, "guarantee-not-in-force", "No: the noise was simulated"),
+        ("guarantee", "delta", 0.5, "delta-gives-data-away", "No: a delta of 0.5 allows"),
+        (
+            "privacy",
+            "log_ratio_max",
+            182.0,
+            "guarantee-bounds-nothing",
+            "its bound is too large to protect anyone",
+        ),
     ],
 )
-def test_what_stands_against_a_release(material, section, name, value, code) -> None:
+def test_each_objection_alone_makes_it_a_no(material, section, name, value, code, words) -> None:
     report = copy.deepcopy(assemble(material({**ONE, **RELEASED, **PASSING})))
     report[section][name] = value
     found = answer_by_codes(report)
-    assert found.outcome == "do-not-release"
-    assert found.reasons[0].code == code
+    assert (found.outcome, found.reasons[0].code) == ("do-not-release", code)
+    release = verdict_parts(report).release
+    assert release.startswith("No: ")
+    assert words in release
 
 
 def test_a_release_says_what_its_gates_allow(material) -> None:

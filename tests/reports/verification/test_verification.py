@@ -174,7 +174,9 @@ def test_a_ledger_that_was_written_anew_contradicts_checkpoints_and_report(
         assert f"report.leakage_{figure}" in found
 
 
-def test_a_report_or_a_checkpoint_that_is_missing_is_told(run: SignedRun, tmp_path: Path) -> None:
+def test_a_report_or_a_checkpoint_that_is_missing_is_reported(
+    run: SignedRun, tmp_path: Path
+) -> None:
     report, checkpoints = run.report, run.checkpoints
     run.report = None
     assert "succeeded" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["report.present"]
@@ -261,7 +263,7 @@ def test_an_altered_mechanism_of_a_row_ends_in_a_verdict(run: SignedRun, tmp_pat
 
 
 @pytest.mark.parametrize("stray", [{"delta": 0.5}, {"adjacency": "client"}, {"accountant": "rdp"}])
-def test_what_no_digest_covers_may_not_stand_in_a_row(run, tmp_path, stray):
+def test_what_no_digest_covers_may_not_be_in_a_row(run, tmp_path, stray):
     """Without a report nothing else says what belongs there."""
     run.report = None
     run.change_row(1, inputs={**run.rows[1].inputs, **stray})
@@ -302,7 +304,7 @@ def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) ->
         assert "round 2" in stated["ledger.digests"], (name, value)
 
 
-def test_a_kind_that_stands_for_the_held_out_is_charged_for_a_report_alone(run, tmp_path):
+def test_a_kind_for_the_held_out_is_charged_for_a_report_alone(run, tmp_path):
     """Its one subject is none of the run's, which may have no names at all."""
     columns = ("subjects", "outcomes", "radii", "releases", "clusters")
     one = {name: getattr(run.rows[0], name)[:1] for name in columns}
@@ -317,7 +319,7 @@ def test_a_kind_that_stands_for_the_held_out_is_charged_for_a_report_alone(run, 
 
 
 @pytest.mark.parametrize("observer", ["\ud800", "server\nok    ledger.digests", "\x1b[2J"])
-def test_texts_of_a_row_are_told_as_they_can_be_printed(run, tmp_path, observer):
+def test_texts_of_a_row_are_shown_as_they_can_be_printed(run, tmp_path, observer):
     run.change_row(1, observer=observer)
     stated = failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
     assert f"(client against {observer!a})" in stated

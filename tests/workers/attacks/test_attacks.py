@@ -58,7 +58,7 @@ def test_files_are_confidential_and_their_export_is_on_record(api: Api, looks: L
     assert "scores.csv" not in page
 
 
-def test_an_alarm_is_told_wherever_somebody_listens_or_looks(api: Api, looks: Looks) -> None:
+def test_an_alarm_is_announced_and_shown_on_every_page(api: Api, looks: Looks) -> None:
     body = {"url": "http://127.0.0.1:9/", "events": ["alarm.raised"]}
     webhook = api.post("/v1/webhooks", json=body).json()
     quiet = api.submit(ATTACKED)["id"]

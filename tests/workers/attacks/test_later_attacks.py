@@ -228,7 +228,7 @@ def test_weak_evidence_of_attacks_that_draw_anew_adds_up_to_an_alarm(api, looks)
 
 
 @pytest.mark.parametrize("noise", ["simulation", "release"])
-def test_a_run_that_its_canaries_end_is_charged_and_told(api, monkeypatch, noise):
+def test_a_run_that_its_canaries_end_is_charged_and_announced(api, monkeypatch, noise):
     target = fedaudit.training.mechanisms.gaussian
     whole = target.unit_gaussian
     monkeypatch.setattr(target, "unit_gaussian", lambda *a, **named: whole(*a, **named) / 8)
