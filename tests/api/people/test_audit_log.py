@@ -113,6 +113,7 @@ def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
     assert told_now["valid"] == (tamper is _cut_off)
     check = checked(told_now, _log(api), public_key=public_key, earlier=told["signed_head"])
     assert check["faults"]
+    assert signer.sign_waiting(10) == 0, "the sweeper remembers what it signed"
 
 
 def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
