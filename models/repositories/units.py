@@ -208,9 +208,9 @@ class UnitRepository(Repository):
 
 
 def _lease_ran_out(longest: float = MAX_LEASE_SECONDS) -> ColumnElement[bool]:
-    """Also one that ends later than the `longest` lease can: it was written before the database's clock was
-    set back, and whether its worker is alive is unknown. One that is alive finds its fence
-    taken, and writes nothing."""
+    """Also one that ends later than the `longest` lease can: it was written before the database's
+    clock was set back, and whether its worker is alive is unknown. One that is alive finds its
+    fence taken, and writes nothing."""
     ended = Unit.lease_until <= seconds_from_now()
     ahead = Unit.lease_until > seconds_from_now(longest)
     return and_(Unit.state == "leased", or_(ended, ahead))
