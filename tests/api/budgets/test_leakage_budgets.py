@@ -193,24 +193,6 @@ def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
     assert (old["total"], old["spent"]) == (None, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("setting", "pointer"),
-    [
-        ({"figure": "log_ratio", "radius": 1}, "/radius"),
-        ({"figure": "log_ratio", "clip": 1}, "/clip"),
-        ({"figure": "log_ratio", "delta": 1e-5}, "/delta"),
-        ({"delta": 1e-5}, "/delta"),
-        ({"radius": 0}, "/radius"),
-        ({"radius": "wide"}, "/radius"),
-        ({"clip": 0}, "/clip"),
-    ],
-)
-def test_a_setting_names_only_what_its_figure_has(api, setting, pointer):
-    response = put(api, api.submit()["federation_id"], total=1, **setting)
-    assert response.status_code == 422
-    assert {one["pointer"] for one in response.json()["errors"]} == {pointer}
-
-
 def test_the_projection_has_the_theorems_sum_or_says_why_not(api: Api) -> None:
     def projected(value: dict[str, Any]) -> dict[str, Any]:
         body = api.post("/v1/experiments?validate_only=true", json=value).json()
