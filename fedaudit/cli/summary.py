@@ -1,7 +1,7 @@
 """Reports of runs and of audits for people: their main figures in tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from rich.box import HORIZONTALS
 from rich.markup import escape
@@ -12,20 +12,13 @@ from fedaudit.cli.output import sections_table, standard_output
 from fedaudit.fairness.disclosure import hidden_as
 from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
-from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.attacks import raised_alarms
-from fedaudit.reports.sections.guarantee import (
-    condition_of,
-    delta_gives_data_away,
-    guarantee_words,
-    is_unbounded,
-)
+from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.utility import ENDING_WORDS
-from fedaudit.reports.verdict.release import bounding_exponent
+from fedaudit.reports.verdict.release import level_in_words
 from fedaudit.spec.metrics import RATES
 
 Report = Mapping[str, Any]
@@ -105,25 +98,8 @@ def _costs(report: Report) -> dict[str, str]:
     costs = {"guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"}
     if privacy["epsilon"]:
         costs["epsilon"] = "\n".join(map(_epsilon, privacy["epsilon"]))
-        costs["a guess"] = _guess(report)
+        costs["a guess"] = level_in_words(report)
     return costs
-
-
-def _guess(report: Report) -> str:
-    """What the bound keeps uncertain, as the verdict has it."""
-    guarantee = report["guarantee"]
-    if raised_alarms(report):
-        return "an attack contradicts the bound"
-    if delta_gives_data_away(report):
-        return "nothing is kept from it: delta allows one person's data to be handed over whole"
-    words = level_words(
-        cast(float, bounding_exponent(report)),
-        delta=guarantee["delta"] or 0.0,
-        kind=guarantee["kind"],
-        in_force=guarantee.get("in_force"),
-    )
-    added = condition_of(report, "epsilon_max") is not None
-    return f"of what this run adds alone: {words}" if added else words
 
 
 _NAMES = ("AUC", "Brier")

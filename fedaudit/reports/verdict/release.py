@@ -12,6 +12,7 @@ from fedaudit.privacy.guarantees.cost_sentences import (
     cost_level,
     doubted_cost_words,
     guessed_words,
+    level_words,
 )
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, unbounded_release
 from fedaudit.reports.gates.gate_evidence import attack_evidence, planned_doubt, without_waiver
@@ -446,7 +447,7 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
     if privacy["epsilon"]:
         kind = f"The guarantee is {guarantee['label']}."
         basis = _EPSILON_BASIS[guarantee["kind"]]
-        stated = [epsilon_words(report), *_trust(guarantee), _scale(report), kind, basis]
+        stated = [epsilon_words(report), *_trust(guarantee), scale_words(report), kind, basis]
         if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
             planned = privacy.get("epsilon_planned")
             figure = "" if planned is None else f", {at_most(planned, digits=4)}"
@@ -458,33 +459,61 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
     return _leakage(report)
 
 
-def _scale(report: Mapping[str, Any]) -> str:
-    """How much that is; where the guarantee is not in force or not proven, how much it would be."""
+_ADDED = "Of what this run adds alone, that is"
+
+
+def scale_words(report: Mapping[str, Any]) -> str:
+    """How much that is, from a report of a run or of a declared ledger; where the guarantee is not
+    in force or not proven, how much it would be."""
     guarantee = report["guarantee"]
-    if raised_alarms(report):
-        return "An attack contradicts that, so it bounds nothing."
-    if delta_gives_data_away(report):
-        return (
-            f"A delta of {guarantee['delta']:g} allows one person's data to be handed over whole, "
-            "so no one in particular is protected."
-        )
-    guessed = guessed_words(
-        unit=guarantee["unit"],
-        adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
-        bounds_every_dataset=bounds_every_dataset(report),
-        hypotheses=report["spec"]["training"]["hypotheses"],
-    )
+    if (why := _void(report)) is not None:
+        return f"{why[0].upper()}{why[1:]}."
+    bounds_every, declared = bounds_every_dataset(report), bool(report.get("declared"))
     sentence = doubted_cost_words(
         bounding_exponent(report),
-        guessed=guessed,
+        guessed=guessed_words(
+            unit=guarantee["unit"],
+            adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
+            bounds_every_dataset=bounds_every,
+            hypotheses=1 if declared else report["spec"]["training"]["hypotheses"],
+        ),
+        delta=guarantee["delta"] or 0.0,
+        kind=guarantee["kind"],
+        in_force=guarantee["in_force"] is not False,
+        bounds_every_dataset=bounds_every,
+    )
+    if declared:
+        return sentence.replace("That is", "If all was so, that is", 1)
+    return sentence.replace("That is", _ADDED, 1) if _starts_from_artifact(report) else sentence
+
+
+def level_in_words(report: Mapping[str, Any]) -> str:
+    """The same in a few words, of a bound between any two datasets."""
+    guarantee = report["guarantee"]
+    if (why := _void(report)) is not None:
+        return why
+    words = level_words(
+        bounding_exponent(report) or 0.0,
         delta=guarantee["delta"] or 0.0,
         kind=guarantee["kind"],
         in_force=guarantee["in_force"],
-        bounds_every_dataset=bounds_every_dataset(report),
     )
-    if _starts_from_artifact(report):
-        return sentence.replace("That is", "Of what this run adds alone, that is", 1)
-    return sentence
+    adds = not report.get("declared") and condition_of(report, "epsilon_max") is not None
+    return f"of what this run adds alone, {words}" if adds else words
+
+
+def _void(report: Mapping[str, Any]) -> str | None:
+    """Why a bound says nothing; None where it says something."""
+    if report.get("contradictions"):
+        return "what was declared contradicts itself, so it bounds nothing"
+    if raised_alarms(report) or (report.get("tests") or {}).get("alarm"):
+        return "an attack contradicts that, so it bounds nothing"
+    if delta_gives_data_away(report):
+        return (
+            f"a delta of {report['guarantee']['delta']:g} allows one person's data to be handed "
+            "over whole, so no one in particular is protected"
+        )
+    return None
 
 
 def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
@@ -545,7 +574,7 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
     return [
         f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
         f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}{proven}.",
-        _scale(report),
+        scale_words(report),
         *gates,
         f"{within}, and updates {clipped}.",
         f"The guarantee is {report['guarantee']['label']}.",
