@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, refuse_at, validated
+from fedaudit.spec.errors import (
+    FieldError,
+    InvalidInputError,
+    Refusals,
+    pointer,
+    refuse,
+    refuse_at,
+    validated,
+)
 from fedaudit.spec.metrics import FAIRNESS_FIGURES, SHARES
 
 AttackFigure = Literal[
@@ -193,21 +201,19 @@ class PolicyFile(SpecPart):
     gates: PolicyGates | None = None
     policies: Annotated[list[Policy], Field(min_length=1, max_length=100)] | None = None
 
-    @model_validator(mode="after")
-    def _one_or_several(self) -> Self:
+    def faults(self) -> Refusals:
         if (self.gates is None) == (self.policies is None):
-            raise ValueError("must hold either `gates` or `policies`")
+            yield refuse("must hold either `gates` or `policies`")
         if self.policies is None:
-            return self
+            return
         for field in ("name", "description"):
             if getattr(self, field):
-                raise refuse_at(f"/{field}", "belongs into each of `policies`; move it there")
+                yield refuse_at(f"/{field}", "belongs into each of `policies`; move it there")
         names = [policy.name for policy in self.policies]
         for position, name in enumerate(names):
             if name in names[:position]:
                 where = pointer("policies", position, "name")
-                raise refuse_at(where, f"{name!r} is given twice; keep one")
-        return self
+                yield refuse_at(where, f"{name!r} is given twice; keep one")
 
     @property
     def to_evaluate(self) -> list[NamedGates]:
