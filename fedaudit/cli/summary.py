@@ -20,7 +20,7 @@ from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.utility import ENDING_WORDS
-from fedaudit.reports.verdict.release import level_in_words
+from fedaudit.reports.verdict.cost import level_in_words
 
 Report = Mapping[str, Any]
 

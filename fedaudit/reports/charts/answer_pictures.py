@@ -35,7 +35,7 @@ from fedaudit.reports.sections.fairness import few_words, least_people, rests_on
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.reports.verdict.release import (
+from fedaudit.reports.verdict.cost import (
     bounding_exponent,
     bounds_every_dataset,
     level_in_words,

@@ -33,7 +33,7 @@ from fedaudit.reports.sections.part import (
     reason,
 )
 from fedaudit.reports.sections.provenance import Integrity
-from fedaudit.reports.verdict.release import bounding_exponent, excludes_nothing, scale_words
+from fedaudit.reports.verdict.cost import bounding_exponent, excludes_nothing, scale_words
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.declared_ledgers import LedgerTerms

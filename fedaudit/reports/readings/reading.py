@@ -31,7 +31,8 @@ from fedaudit.reports.readings.facts import (
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone
 from fedaudit.reports.sections.part import Part, figure_rows
 from fedaudit.reports.sections.utility import Utility
-from fedaudit.reports.verdict.release import cost_part, training_words
+from fedaudit.reports.verdict.cost import cost_part
+from fedaudit.reports.verdict.release import training_words
 
 
 @dataclass(frozen=True, kw_only=True)

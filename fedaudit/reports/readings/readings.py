@@ -33,7 +33,7 @@ from fedaudit.reports.readings.reading import (
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone, guarantee_words
 from fedaudit.reports.sections.part import Part, Share, figure_rows
 from fedaudit.reports.sections.utility import Utility
-from fedaudit.reports.verdict.release import bounding_exponent, cost_part
+from fedaudit.reports.verdict.cost import bounding_exponent, cost_part
 from fedaudit.spec.metrics import RATES
 
 _OF_RATIOS = (
