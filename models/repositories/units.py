@@ -234,6 +234,12 @@ _PUBLISHED = (
 
 
 _NOT_STARTED = "queued"
+_MOVED = (
+    table_of(Experiment)
+    .update()
+    .where(table_of(Experiment).c.id == bindparam("moved"))
+    .values(unit_position=bindparam("place"))
+)
 
 
 class UnitStackRepository(Repository):
@@ -250,17 +256,17 @@ class UnitStackRepository(Repository):
         if any(one.status != _NOT_STARTED for one in own):
             return 0
         room = min(most, unit.stack_size) - len(own)
-        moved = 0
-        for other in self._waiting_like(unit, limit=room):
-            cells = self._experiments(other.id)
-            if len(cells) > room - moved:
+        others = [one.id for one in self._waiting_like(unit, limit=room)]
+        theirs, moved = self._experiments(*others), list[Experiment]()
+        for emptied, other in enumerate(others):
+            cells = [one for one in theirs if one.unit_id == other]
+            if len(cells) > room - len(moved):
+                del others[emptied:]
                 break
-            for cell in cells:
-                self._move(cell, unit_id, len(own) + moved)
-                moved += 1
-            self.session.delete(other)
-        self.session.flush()
-        return moved
+            moved += cells
+        self._move(moved, unit_id, first=len(own))
+        self._delete(Unit, Unit.id.in_(others))
+        return len(moved)
 
     def take_apart(self, unit_id: str, *, held: bool = False) -> list[str]:
         """Gives every open experiment but the first a unit to itself; returns these units, which
@@ -278,7 +284,7 @@ class UnitStackRepository(Repository):
             )
             mine, attempts = Unit.id == alone.id, unit.attempts - held
             self._set(Unit, mine, attempts=attempts, last_error=unit.last_error)
-            self._move(cell, alone.id, 0)
+            self._move([cell], alone.id, first=0)
             apart.append(alone.id)
         return apart
 
@@ -292,10 +298,12 @@ class UnitStackRepository(Repository):
         fresh = ~exists().where(begun.unit_id == Unit.id, begun.status != _NOT_STARTED)
         return self._all(_locked(and_(*same, Unit.attempts == 0, _WAITS, fresh), limit))
 
-    def _experiments(self, unit_id: str) -> list[Experiment]:
-        mine = select(Experiment).where(Experiment.unit_id == unit_id)
+    def _experiments(self, *unit_ids: str) -> list[Experiment]:
+        mine = select(Experiment).where(Experiment.unit_id.in_(unit_ids))
         return self._all(mine.order_by(Experiment.unit_position))
 
-    def _move(self, experiment: Experiment, unit_id: str, position: int) -> None:
-        place = {"unit_id": unit_id, "unit_position": position}
-        self._set(Experiment, Experiment.id == experiment.id, **place)
+    def _move(self, experiments: Sequence[Experiment], unit_id: str, *, first: int) -> None:
+        """To the places of the unit from the first on."""
+        moved = [{"moved": one.id, "place": first + at} for at, one in enumerate(experiments)]
+        if moved:
+            self._write(_MOVED.values(unit_id=unit_id), moved)
