@@ -94,8 +94,9 @@ class Disclosed:
         """What a memory, and those that are found beside it, hold, as `ScoredGroups` takes it."""
         disclosed, keys, anchors = DisclosureRepository(session), {memory.key}, set(memory.anchors)
         if anchors:
+            # Each is asked for once, so that `store` finds what was not there for the first.
+            self._anchored |= disclosed.memories(anchors - self._anchors)
             self._anchors |= anchors
-            self._anchored |= disclosed.memories(anchors)
             every = self._anchored | self._new_anchored
             keys = {key for anchor, key in every if anchor in anchors}
         names = [(key, memory.numbering) for key in sorted(keys)]
@@ -158,27 +159,23 @@ def decide(
     return decision
 
 
-Refused = dict[str, InvalidInputError]
-"""By the id of an experiment that cannot be reported beside earlier ones."""
-
-
 def settle_disclosures(
     writer: FencedWriter,
     experiments: Sequence[RunningExperiment],
     *,
     secret: bytes,
     progressed: Callable[[], None],
-) -> Refused:
+) -> dict[str, InvalidInputError]:
     """Decides which attributes each run withholds, one run after the other, and remembers in one
-    transaction what they disclose. A resumed run keeps its decision. Slow work is done before the
-    transaction, and once more if another run on the same data was quicker. `secret`: for keys of
-    rows."""
+    transaction what they disclose; returns by id which cannot be reported. A resumed run keeps its
+    decision. Slow work is done before the transaction, and again if another run on the same data
+    was quicker. `secret`: for keys of rows."""
     new = [one for one in experiments if is_remembered(one.run.cell)]
     for one in new:
         one.run.withheld = frozenset(one.row.withheld_attributes or ())
     new = [one for one in new if one.row.withheld_attributes is None]
     while True:
-        refused, disclosed = Refused(), Disclosed()
+        refused, disclosed = dict[str, InvalidInputError](), Disclosed()
         for one in new:
             progressed()
             groups, memories = scored_groups(one.run.cell), _memories(one, secret)

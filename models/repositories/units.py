@@ -234,12 +234,6 @@ _PUBLISHED = (
 
 
 _NOT_STARTED = "queued"
-_MOVED = (
-    table_of(Experiment)
-    .update()
-    .where(table_of(Experiment).c.id == bindparam("moved"))
-    .values(unit_position=bindparam("place"))
-)
 
 
 class UnitStackRepository(Repository):
@@ -256,17 +250,18 @@ class UnitStackRepository(Repository):
         if any(one.status != _NOT_STARTED for one in own):
             return 0
         room = min(most, unit.stack_size) - len(own)
-        others = [one.id for one in self._waiting_like(unit, limit=room)]
-        theirs, moved = self._experiments(*others), list[Experiment]()
-        for emptied, other in enumerate(others):
-            cells = [one for one in theirs if one.unit_id == other]
-            if len(cells) > room - len(moved):
-                del others[emptied:]
+        others, moved = self._waiting_like(unit, limit=room), 0
+        waiting = self._experiments(*(one.id for one in others))
+        for other in others:
+            cells = [one for one in waiting if one.unit_id == other.id]
+            if len(cells) > room - moved:
                 break
-            moved += cells
-        self._move(moved, unit_id, first=len(own))
-        self._delete(Unit, Unit.id.in_(others))
-        return len(moved)
+            for cell in cells:
+                self._move(cell, unit_id, len(own) + moved)
+                moved += 1
+            self.session.delete(other)
+        self.session.flush()
+        return moved
 
     def take_apart(self, unit_id: str, *, held: bool = False) -> list[str]:
         """Gives every open experiment but the first a unit to itself; returns these units, which
@@ -284,7 +279,7 @@ class UnitStackRepository(Repository):
             )
             mine, attempts = Unit.id == alone.id, unit.attempts - held
             self._set(Unit, mine, attempts=attempts, last_error=unit.last_error)
-            self._move([cell], alone.id, first=0)
+            self._move(cell, alone.id, 0)
             apart.append(alone.id)
         return apart
 
@@ -302,8 +297,6 @@ class UnitStackRepository(Repository):
         mine = select(Experiment).where(Experiment.unit_id.in_(unit_ids))
         return self._all(mine.order_by(Experiment.unit_position))
 
-    def _move(self, experiments: Sequence[Experiment], unit_id: str, *, first: int) -> None:
-        """To the places of the unit from the first on."""
-        moved = [{"moved": one.id, "place": first + at} for at, one in enumerate(experiments)]
-        if moved:
-            self._write(_MOVED.values(unit_id=unit_id), moved)
+    def _move(self, experiment: Experiment, unit_id: str, position: int) -> None:
+        place = {"unit_id": unit_id, "unit_position": position}
+        self._set(Experiment, Experiment.id == experiment.id, **place)
