@@ -6,7 +6,7 @@ group by rules that differ for few of its rows. So every set of rows whose figur
 remembered, with those of them whose outcome was favourable, and one that is too near to another is
 not disclosed beside it. Sets are compared in pairs. Of groups between edges, all that lie beside
 each other are such a set too. A set is also compared with all its subsets together, as the
-parts of joined values do; other sums of several groups are not looked at.
+parts of a region; other sums of several groups are not looked at.
 """
 
 import hashlib
@@ -374,31 +374,25 @@ def _runs_of(codes: Ints, groups: Ints) -> list[Bools]:
 
 
 def conflicting(
-    sets: Mapping[str, Collection[DisclosedRows]],
-    earlier: SetsBeside,
-    neighbourhood: Neighbourhood,
-    *,
-    joined: Collection[str] = (),
+    sets: Mapping[str, Collection[DisclosedRows]], earlier: SetsBeside, neighbourhood: Neighbourhood
 ) -> set[str]:
     """The attributes with a set that is too near to one that was disclosed before, or leaves few
-    rows of one. Of those with `joined` values, whose sets are sums of what others may show apart,
-    also those with a set of which earlier ones leave few rows. What is disclosed once more gives
-    nothing away beside itself."""
+    rows of one, or of which earlier ones leave few rows. What is disclosed once more gives nothing
+    away beside itself."""
     every = [one for own in sets.values() for one in own]
     beside = Comparison(every, earlier, neighbourhood)
 
-    def gives_away(name: str, own: Collection[DisclosedRows]) -> bool:
+    def gives_away(own: Collection[DisclosedRows]) -> bool:
         if any(beside.any_near(one) for one in own):
             return True
         whole = max((one.rows for one in own), key=lambda one: one.rows)
         groups = [one.rows for one in own if one.rows.digest != whole.digest]
         pairs = [pair for pair in beside.with_parts(groups) if pair[0].digest != whole.digest]
-        if name in joined:
-            found = [(one, beside.parts_of(one)) for one in groups]
-            pairs += [(one, parts) for one, parts in found if parts is not None]
+        found = [(one, beside.parts_of(one)) for one in groups]
+        pairs += [(one, parts) for one, parts in found if parts is not None]
         return any(neighbourhood.leaves_few(*pair) for pair in pairs)
 
-    return {name for name, own in sets.items() if own and gives_away(name, own)}
+    return {name for name, own in sets.items() if own and gives_away(own)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -465,7 +459,7 @@ class ScoredGroups:
                         one.population, decided, self.favourable, ordered=fairness.edges
                     )
                     near = self._neighbourhood(one)
-                    found |= conflicting(sets, before, near, joined=fairness.groups)
+                    found |= conflicting(sets, before, near)
                     every |= {each.key: each for own in sets.values() for each in own}
                 remembered.append(tuple(every.values()))
             if not found:

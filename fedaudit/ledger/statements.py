@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import Field, TypeAdapter, ValidationError
 
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_json, read_canonical
 
 ALGORITHM = "ed25519"
 CLAIMS_ALGORITHM = "ecdsa-p256-sha256"
@@ -328,9 +328,9 @@ class Statement:
         if envelope.payload_type != cls.payload_type():
             raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
         try:
-            value = json.loads(envelope.payload)
-        except (ValueError, RecursionError):
-            raise ValueError("has a payload that is no JSON") from None
+            value = read_canonical(envelope.payload)
+        except ValueError as error:
+            raise ValueError(f"has a payload that {error}") from None
         if not isinstance(value, dict) or value.pop(cls._version_field(), None) != VERSION:
             raise ValueError(f"is no {cls._noun()} of version {VERSION}")
         return value

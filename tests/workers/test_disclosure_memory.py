@@ -316,6 +316,24 @@ def test_joined_values_less_their_parts_are_nobody(database, context, sources, o
     assert all(one["suppressed"] for one in found[1]["groups"])
 
 
+@pytest.mark.parametrize("order", [("district", "region"), ("region", "district")])
+def test_a_region_less_its_districts_is_nobody(database, context, sources, order):
+    """The same with two columns of the file, one of which is coarser: nothing is joined."""
+    head, *lines = (sources / "ages.csv").read_text().splitlines()
+    table = [head + ",district,region"]
+    for place, line in enumerate(lines):
+        district = "few" if line.split(",")[1] == "83" else "aaabbbccdd"[place % 10]
+        table.append(f"{line},{district},{'south' if district in 'cd' else 'north'}")
+    (sources / "regions.csv").write_text("\n".join(table))
+    first, second = (
+        run_on(database, context, sources, of_file("regions.csv", spec(sensitive=[one])))[1]
+        for one in order
+    )
+    shown = {one["value"] for one in first["groups"] if not one["suppressed"]}
+    assert shown >= ({"a", "b"} if order[0] == "district" else {"north", "south"})
+    assert all(one["suppressed"] for one in second["groups"])
+
+
 SPEC = spec_with(
     federation=REGISTRATION["federation"],
     model={"kind": "linear"},

@@ -41,7 +41,7 @@ from fedaudit.reports.verdict.release import (
     report_level,
 )
 from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_json, read_canonical
 from fedaudit.spec.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def dossier(found: Evidence) -> dict[str, Any]:
     ValueError for an envelope that cannot be read, and KeyError or TypeError for a document without
     the sections of a report."""
     # As the folder's file gives it back: in the order of its names, whole floats as integers.
-    report = json.loads(canonical_json(found.report))
+    report = read_canonical(canonical_json(found.report))
     later = [LaterStatement.in_place(Envelope.from_dict(one))[0] for one in found.later_attacks]
     judged = judged_later(report, [attack for one in later for attack in one.attacks])
     people = [SignOff.in_place(Envelope.from_dict(one))[0] for one in found.sign_offs]

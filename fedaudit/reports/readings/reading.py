@@ -28,8 +28,9 @@ from fedaudit.reports.readings.facts import (
     text_at,
     texts_at,
 )
-from fedaudit.reports.sections.guarantee import charges_everyone
+from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone
 from fedaudit.reports.sections.part import Part
+from fedaudit.reports.verdict.release import cost_part, training_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,9 @@ def _environment() -> Environment:
     made.filters |= {"observer": observer_words, "plain": plain}
     made.globals |= {
         "NOT_STATED": NOT_STATED,
+        "SIMULATED": SIMULATED,
         "adjacency_words": adjacency_words,
+        "cost_words": cost_part,
         "facts": facts,
         "figure": figure,
         "number": number_at,
@@ -76,6 +79,7 @@ def _environment() -> Environment:
         "settings": settings,
         "text": text_at,
         "texts": texts_at,
+        "trained": training_words,
         "value": value_at,
     }
     return made

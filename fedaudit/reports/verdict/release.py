@@ -159,11 +159,7 @@ def release_part(report: Mapping[str, Any]) -> str:
     if said := report["spec"]["federation"].get("leak_reviewed"):
         named = "all features" if "*" in said else ", ".join(said)
         answer += f" The spec says by `leak_reviewed` that {named} were looked at for the outcome."
-    utility = report["utility"]
-    stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
-    stated += f". The best hypotheses are those of round {utility['best_round']}"
-    if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
-        stated = "No round ran, as every client trains for itself"
+    utility, stated = report["utility"], training_words(report)
     if utility["validation_loss"] is not None:
         stated += f", with a validation loss of {utility['validation_loss']:.4g}"
     if utility["accuracy"] is not None:
@@ -175,6 +171,15 @@ def release_part(report: Mapping[str, Any]) -> str:
     if method is not None and method["personalised"] is not None:
         sentences.append(f"By the method {method['kind']}, {method['personalised']}.")
     return " ".join([*sentences, *_beside_constant(report)])
+
+
+def training_words(report: Mapping[str, Any]) -> str:
+    """How training ended, without a full stop."""
+    utility = report["utility"]
+    if utility["rounds"] == 0 and utility["stopped_by"] == "rounds":
+        return "No round ran, as every client trains for itself"
+    ended = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
+    return f"{ended}. The best hypotheses are those of round {utility['best_round']}"
 
 
 def objections(report: Mapping[str, Any]) -> list[AnswerReason]:
@@ -441,7 +446,7 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
     if privacy["epsilon"]:
         kind = f"The guarantee is {guarantee['label']}."
         basis = _EPSILON_BASIS[guarantee["kind"]]
-        stated = [_epsilons(report), *_trust(guarantee), _scale(report), kind, basis]
+        stated = [epsilon_words(report), *_trust(guarantee), _scale(report), kind, basis]
         if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
             planned = privacy.get("epsilon_planned")
             figure = "" if planned is None else f", {at_most(planned, digits=4)}"
@@ -548,7 +553,8 @@ def _leakage(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _epsilons(report: Mapping[str, Any]) -> str:
+def epsilon_words(report: Mapping[str, Any]) -> str:
+    """What was spent against each observer, from a report of a run or of a declared ledger."""
     stated = " and ".join(
         f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
         for one in report["privacy"]["epsilon"]
