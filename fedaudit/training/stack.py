@@ -28,6 +28,7 @@ from fedaudit.training.base.rounds import (
     PlayedRounds,
     RunEnd,
 )
+from fedaudit.training.base.scored_rows import against_constant, client_scores, predicted_rows
 from fedaudit.training.engine import build_engines
 from fedaudit.training.personalised import RecordByRecord, RecordCharges
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Scoring, build_draws
@@ -35,7 +36,6 @@ from fedaudit.training.stacked.stack_state import (
     CellState,
     StackState,
     Stretch,
-    final_result,
     first_state,
     gather_to_host,
     joined,
@@ -280,19 +280,37 @@ class Stack:
         )
 
     def result(self, position: int) -> FinalResult:
-        """The result of the finished run at `position`, at its best hypotheses."""
+        """The result of the finished run at `position`, at its best hypotheses and on all of its
+        validation clients."""
         state, cell = self._state.of_cell(position), self._cells[position]
         figures = self._scored(position, state, per_client=True, tuned=True)
+        if figures.final is None:
+            raise RuntimeError("the last evaluation is made client by client")
         # What personal steps make of any model is no merit of the rounds.
         plays = cell.spec.training.method.releases
         started = self._scored(position, first_state(cell), per_client=False, tuned=plays)
-        return final_result(
-            cell,
-            state,
-            figures,
-            end=self._stopped.get(position, "running"),
+        rows, place = figures.final.rows, cell.validation_rows.place
+        records, single = None, int((np.bincount(cell.validation_rows.client_of) == 1).sum())
+        if self._records is not None:
+            records, single = self._records.table(), 0
+        return FinalResult(
+            stopped_by=self._stopped.get(position, "running"),
+            rounds=state.round,
+            best_round=state.best_round,
+            hypotheses=state.best_hypotheses.copy(),
+            selection_loss=float(figures.selection_loss[0]),
+            validation_loss=float(figures.validation_loss[0]),
+            accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
+            fairness={name: count[0] for name, count in figures.counts.items()},
+            single_row_clients=single,
+            collapsed_rounds=state.collapsed_rounds,
             start_loss=float(started.selection_loss[0]),
-            records=None if self._records is None else self._records.table(),
+            scores=figures.final.scores,
+            predicted=predicted_rows(cell.federation, cell.spec.fairness, rows, place),
+            against_constant=against_constant(cell, rows),
+            threshold=cell.threshold,
+            by_client=client_scores(cell, rows),
+            records=records,
         )
 
     def _scored(self, position: int, state: CellState, *, per_client: bool, tuned: bool) -> Figures:

@@ -24,9 +24,8 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.training.base.cell import Cell, charges_population, first_hypotheses
 from fedaudit.training.base.record_steps import server_moves
-from fedaudit.training.base.records import RecordTable, spending_of
-from fedaudit.training.base.rounds import FinalResult, Progress, RoundColumns, RunEnd
-from fedaudit.training.base.scored_rows import row_figures
+from fedaudit.training.base.records import spending_of
+from fedaudit.training.base.rounds import Progress, RoundColumns
 from fedaudit.training.stacked.server import separation
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures, joined_figures
@@ -431,39 +430,3 @@ class StackState:
             self.best_hypotheses[cells[rows]] = best.hypotheses[rows].cpu().numpy()
             if best.sent is not None:
                 self.best_sizes[cells[rows]] = best.sizes[rows].cpu().numpy()
-
-
-def final_result(
-    cell: Cell,
-    state: CellState,
-    figures: Figures,
-    *,
-    end: RunEnd,
-    start_loss: float,
-    records: RecordTable | None,
-) -> FinalResult:
-    """The result of a cell at its best hypotheses, from their figures client by client.
-
-    Arguments as the fields of `FinalResult`. Raises RuntimeError for figures of all clients
-    together.
-    """
-    if figures.final is None:
-        raise RuntimeError("the last evaluation is made client by client")
-    scored, single = cell.validation_rows, 0
-    if records is None:
-        single = int((np.bincount(scored.client_of) == 1).sum())
-    return FinalResult(
-        stopped_by=end,
-        rounds=state.round,
-        best_round=state.best_round,
-        hypotheses=state.best_hypotheses.copy(),
-        selection_loss=float(figures.selection_loss[0]),
-        validation_loss=float(figures.validation_loss[0]),
-        accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
-        fairness={name: count[0] for name, count in figures.counts.items()},
-        single_row_clients=single,
-        collapsed_rounds=state.collapsed_rounds,
-        start_loss=start_loss,
-        **vars(row_figures(cell, figures.final, scored.place, by_client=scored.by_client)),
-        records=records,
-    )
