@@ -49,7 +49,9 @@ _NOT_KNOWN_USEFUL = (
 )
 _GAINS = ("accuracy_over_baseline", "loss_under_baseline")
 _ENOUGH: Mapping[str, GateOp] = {
-    **dict.fromkeys((*_GAINS, "accuracy", "balanced_accuracy", "auc"), "ge"),
+    **dict.fromkeys(
+        (*_GAINS, "weighted_accuracy_over_baseline", "accuracy", "balanced_accuracy", "auc"), "ge"
+    ),
     **dict.fromkeys(("validation_loss", "brier"), "le"),
 }
 """Figures that say how good a model is, and the side on which it is better. Not precision or
