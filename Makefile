@@ -94,8 +94,10 @@ demo: $(ENVIRONMENT)
 docs: $(ENVIRONMENT)
 	PYTHONPATH=. $(PYTHON) -m mkdocs build
 
+# With another process in place of one that crashed, the run would wait without an end.
 test: $(ENVIRONMENT)
-	$(PYTHON) -m pytest -m "not slow" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -m "not slow" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+		--max-worker-restart 0 $(PYTEST_ARGS)
 
 test-slow: $(ENVIRONMENT)
 	$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)

@@ -7,7 +7,6 @@ before, between or behind its members may show different content to each.
 """
 
 import io
-import json
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from fedaudit.ledger.encoding import SALT_BYTES
 from fedaudit.ledger.rows import LineReader, UnreadableRow, to_line
 from fedaudit.ledger.statements import PublicKey
 from fedaudit.spec.audits import is_audit
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_json, read_canonical
 from fedaudit.stored import LedgerRow
 
 
@@ -488,14 +487,11 @@ def _read_json(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> Any:
     known = len(faults)
     content = _read(archive, name, faults)
     try:
-        value = json.loads(content)
-        if canonical_json(value) != content:
-            faults.append(Fault(name, "is not in canonical form (RFC 8785)"))
-    except (ValueError, RecursionError):
+        return read_canonical(content)
+    except ValueError as error:
         if len(faults) == known:
-            faults.append(Fault(name, "is no canonical JSON (RFC 8785)"))
+            faults.append(Fault(name, str(error)))
         return None
-    return value
 
 
 def _report(archive: zipfile.ZipFile, faults: list[Fault]) -> dict[str, Any] | None:
@@ -524,10 +520,10 @@ def _claims(archive: zipfile.ZipFile, faults: list[Fault]) -> list[Any]:
         return []
     content = _read(archive, _CLAIMS, faults)
     try:
-        found = [json.loads(line) for line in content.splitlines()]
+        found = [read_canonical(line) for line in content.splitlines()]
         if claim_lines(found) == content:
             return found
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     faults.append(Fault(_CLAIMS, "is no canonical JSON (RFC 8785), a line for each claim"))
     return []

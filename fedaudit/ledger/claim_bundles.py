@@ -20,7 +20,7 @@ from sigstore_models.intoto import Envelope as BundledEnvelope
 from sigstore_models.intoto import Signature
 
 from fedaudit.ledger.statements import CLAIMS_ALGORITHM, Envelope, PublicKey, SigningKey, pae
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_json, read_canonical
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -81,10 +81,9 @@ def claim_of(envelope: Envelope) -> dict[str, Any]:
     if envelope.payload_type != PAYLOAD_TYPE:
         raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
     try:
-        statement = json.loads(envelope.payload)
-        canonical = canonical_json(statement) == envelope.payload
-    except (ValueError, RecursionError):
-        raise ValueError("has a payload that is no JSON") from None
-    if not canonical or not isinstance(statement, dict) or statement.get("_type") != STATEMENT:
-        raise ValueError("is no in-toto Statement v1 in canonical JSON")
+        statement = read_canonical(envelope.payload)
+    except ValueError as error:
+        raise ValueError(f"has a payload that {error}") from None
+    if not isinstance(statement, dict) or statement.get("_type") != STATEMENT:
+        raise ValueError("is no in-toto Statement v1")
     return statement

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import Field, TypeAdapter, ValidationError
 
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_json, read_canonical
 
 ALGORITHM = "ed25519"
 CLAIMS_ALGORITHM = "ecdsa-p256-sha256"
@@ -46,6 +46,7 @@ _DERIVED_BLOCK = re.compile(
     rb"-----BEGIN FEDAUDIT DERIVED SECRET-----\s+Purpose: ([!-~]+)\s+([A-Za-z0-9+/=]{44})\s+"
     rb"-----END FEDAUDIT DERIVED SECRET-----"
 )
+_DERIVED_BEGINS = b"-----BEGIN FEDAUDIT DERIVED SECRET-----"
 _DERIVED_PEM = b"""\
 -----BEGIN FEDAUDIT DERIVED SECRET-----
 Purpose: %b
@@ -125,7 +126,8 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> "SigningKey":
-        """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key.
+        """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key, or
+        is damaged.
 
         Secrets that were derived from the key before it may follow it.
         """
@@ -139,6 +141,10 @@ class SigningKey:
         derived = {
             purpose: base64.b64decode(secret) for purpose, secret in _DERIVED_BLOCK.findall(pem)
         }
+        whole = all(len(secret) == hashlib.sha256().digest_size for secret in derived.values())
+        if not whole or len(derived) != pem.count(_DERIVED_BEGINS):
+            # Another secret in its place would round counts anew, and their mean tells them.
+            raise ValueError("a secret that an earlier key gave is damaged")
         return cls(key, derived=derived)
 
     def derived_secret(self, purpose: bytes) -> bytes:
@@ -328,9 +334,9 @@ class Statement:
         if envelope.payload_type != cls.payload_type():
             raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
         try:
-            value = json.loads(envelope.payload)
-        except (ValueError, RecursionError):
-            raise ValueError("has a payload that is no JSON") from None
+            value = read_canonical(envelope.payload)
+        except ValueError as error:
+            raise ValueError(f"has a payload that {error}") from None
         if not isinstance(value, dict) or value.pop(cls._version_field(), None) != VERSION:
             raise ValueError(f"is no {cls._noun()} of version {VERSION}")
         return value

@@ -5,7 +5,7 @@ from typing import Any
 
 from fedaudit.number_text import at_most
 from fedaudit.reports.declared.tested_noise import status_of
-from fedaudit.reports.readings import facts
+from fedaudit.reports.verdict.cost import epsilon_words
 
 _COUNTS = {
     "participation": ("privacy", "participations_max", "over_budget"),
@@ -38,7 +38,7 @@ def declared_facts(document: Mapping[str, Any]) -> dict[str, str]:
     useless = document["utility"]["reasons"].get("degenerate")
     cost = "no finite number bounds what the rounds reveal"
     if privacy["epsilon"]:
-        cost = " ".join(facts.spent(document))
+        cost = epsilon_words(document)
     elif privacy["leakage_max"] is not None:
         cost = f"a leakage, which is no epsilon, of {at_most(privacy['leakage_max'], digits=4)}"
     return {

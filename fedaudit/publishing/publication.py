@@ -29,6 +29,7 @@ from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, is_in_force
 from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.reports.verdict.cost import cost_part
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError, NotFoundError
@@ -386,7 +387,7 @@ def report_facts(document: Mapping[str, Any], report: Report) -> dict[str, str]:
     parsed."""
     useless = why_not_useful(document)
     guarantee = guarantee_words(report.guarantee.model_dump())
-    cost = f"{guarantee}: {' '.join(facts.spent(document)) or 'no figure'}"
+    cost = f"{guarantee}: {cost_part(document)}"
     bounded = facts.is_protected(document)
     if not bounded:
         cost = "unbounded: nothing protects the clients"

@@ -1,6 +1,7 @@
 """Canonical JSON (RFC 8785), which is hashed and signed: by the library `rfc8785`, and several
 times as fast where a value has nothing unusual."""
 
+import json
 from typing import Any
 
 import orjson
@@ -21,6 +22,25 @@ def canonical_json(value: Any) -> bytes:
         pass
     slowly: bytes = rfc8785.dumps(value)
     return slowly
+
+
+def read_canonical(content: bytes) -> Any:
+    """The value of canonical JSON. Raises ValueError for text in any other form.
+
+    Its numbers are doubles, and large ones are written like integers: these are floats again.
+    """
+    try:
+        value = json.loads(content, parse_int=_read_integer)
+        if canonical_json(value) == content:
+            return value
+    except RecursionError:
+        pass
+    raise ValueError("is no canonical JSON (RFC 8785)")
+
+
+def _read_integer(text: str) -> int | float:
+    value = float(text)
+    return int(text) if abs(value) < _SAFE else value
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 A figure is for one kind of sampling, one unit and one form of update; a pair that no accountant
 covers is refused, with the pair that would fit."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
+from typing import Annotated, Any, ClassVar, Literal, assert_never
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -166,15 +166,13 @@ class NoisedUpdates(UpdateMechanism):
     noise_multiplier: float
     target: EpsilonTarget | LeakageTarget | None
 
-    @model_validator(mode="after")
-    def _noise_is_given(self) -> Self:
+    def faults(self) -> Refusals:
         if self.target is None and self.is_unsolved:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/noise_multiplier",
                 "is required; or give `target`, the budget of all rounds together, and the "
                 "smallest multiplier that meets it is found",
             )
-        return self
 
     @property
     def is_unsolved(self) -> bool:
@@ -256,15 +254,14 @@ class GaussianUpdates(NoisedUpdates):
     """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
     delta: Annotated[Delta, DELTA, FILLED]
 
-    @model_validator(mode="after")
-    def _one_delta(self) -> Self:
+    def faults(self) -> Refusals:
+        yield from super().faults()
         if self.target is not None and self.target.delta != self.delta:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/target/delta",
                 f"is that of the mechanism, which is {self.delta:g}; give one of the two, or both "
                 "alike",
             )
-        return self
 
 
 class Correlation(SpecPart):
@@ -462,14 +459,12 @@ class RecordPersonalised(MechanismPart):
             )
         return value
 
-    @model_validator(mode="after")
-    def _range_is_not_empty(self) -> Self:
+    def faults(self) -> Refusals:
         if self.epsilon_min > self.epsilon_max:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/epsilon_min",
                 f"must not exceed epsilon_max = {self.epsilon_max:g}; lower it or raise the other",
             )
-        return self
 
     @property
     def budget_column(self) -> str | None:

@@ -204,16 +204,23 @@ class ErasureRepository(ScopedRepository):
 
     def _forget_parts(self, federation: Federation, ids: Sequence[str]) -> None:
         mine = Experiment.id.in_(ids)
-        units = select(Experiment.unit_id).where(mine)
-        self._set(Unit, or_(Unit.id.in_(units), Unit.id == federation.unit_id), last_error=None)
+        attacks, audits = LaterAttacks.experiment_id.in_(ids), self._audits_of(federation)
+        units = (
+            select(Experiment.unit_id).where(mine),
+            select(LaterAttacks.unit_id).where(attacks),
+            select(PredictionAudit.unit_id).where(*audits),
+        )
+        used = (Unit.id.in_(some) for some in units)
+        self._set(Unit, or_(Unit.id == federation.unit_id, *used), last_error=None)
         self._set(Experiment, mine, status_detail=None)
+        self._set(LaterAttacks, attacks, status_detail=None)
         self._set(Report, Report.experiment_id.in_(ids), model_layout=None, clients=None)
         # A group of one is a person; what reports name of groups is theirs.
         named = self.session.execute(select(Experiment.id, Experiment.attributes).where(mine)).all()
         for id_, attributes in named:
             without: dict[str, list[str]] = {name: [] for name in attributes}
             self._set(Experiment, Experiment.id == id_, attributes=without)
-        self._set(PredictionAudit, *self._audits_of(federation), faults=None)
+        self._set(PredictionAudit, *audits, faults=None)
 
     def _audits_of(self, federation: Federation) -> tuple[ColumnElement[bool], ...]:
         same_content = PredictionAudit.fingerprint == federation.fingerprint

@@ -17,6 +17,7 @@ from fedaudit.ledger.statements import (
     public_keys_in,
     subjects_hash,
 )
+from fedaudit.spec.canonical import canonical_json, read_canonical
 
 KEY = SigningKey.generate()
 CHECKPOINT = Checkpoint("e", "running", 7, 7, "a" * 64, "b" * 64, "c" * 64)
@@ -115,13 +116,40 @@ def test_a_checkpoint_of_another_kind_is_refused(kind):
 
 def test_a_payload_nested_to_any_depth_is_refused():
     """Some depths can be read but not written again; a forged bundle must not end verification."""
-    kind = CHECKPOINT.payload_type()
+    kind, stated = CHECKPOINT.payload_type(), b'"entries":%d' % CHECKPOINT.entries
     for depth in range(900, 1100):
-        nested = "[" * depth + "]" * depth
-        fields = json.dumps({**json.loads(CHECKPOINT.sign(KEY).payload), "entries": "NESTED"})
-        payload = fields.replace('"NESTED"', nested).encode()
-        with pytest.raises(ValueError, match=r"is no checkpoint|no JSON"):
+        nested = b'"entries":' + b"[" * depth + b"]" * depth
+        payload = CHECKPOINT.sign(KEY).payload.replace(stated, nested)
+        with pytest.raises(ValueError, match=r"is no checkpoint|no canonical JSON"):
             Checkpoint.of(Envelope.sign(kind, payload, KEY))
+
+
+@pytest.mark.parametrize(
+    ("canonical", "other"),
+    [
+        (b"{", b'{"entries":1,'),
+        (b"{", b"\xef\xbb\xbf{"),
+        (b"}", b"}\n"),
+        (b'"entries":%d' % CHECKPOINT.entries, b'"entries":%d.0' % CHECKPOINT.entries),
+        (b'"entries":%d' % CHECKPOINT.entries, b'"entries":%de0' % CHECKPOINT.entries),
+        (b'"running"', b'"\\u0072unning"'),
+    ],
+    ids=["twice", "byte order mark", "trailing", "decimal", "exponent", "escaped"],
+)
+def test_a_signed_payload_has_one_form(canonical: bytes, other: bytes):
+    """Readers understand other forms each in their own way."""
+    payload = CHECKPOINT.sign(KEY).payload
+    assert payload.count(canonical) == 1
+    signed = Envelope.sign(CHECKPOINT.payload_type(), payload.replace(canonical, other), KEY)
+    with pytest.raises(ValueError, match="a payload that is no canonical JSON"):
+        Checkpoint.of(signed)
+
+
+def test_large_floats_are_read_as_they_were_written():
+    """Canonical JSON writes them like integers: those of a report must not look altered."""
+    numbers = [2.0**53, 1e17, -1e20, 1e21, 2**53 - 1, 0.5]
+    assert read_canonical(canonical_json(numbers)) == numbers
+    assert list(map(type, read_canonical(canonical_json(numbers)))) == list(map(type, numbers))
 
 
 def test_public_keys_are_read_from_pem_and_private_ones_refused():

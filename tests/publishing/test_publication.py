@@ -165,7 +165,9 @@ def test_what_a_trainer_declares_is_named_as_its_word(sqlite_url, tmp_path):
     assert figures["privacy_declared/epsilon_max"] > 0
     assert figures["fairness_declared/sex/demographic_parity_difference"] == 0
     assert (facts["kind"], facts["ledger_id"]) == ("declared-ledger", ledger)
-    assert facts["privacy_cost"].startswith("as declared, and not observed: epsilon = ")
+    assert facts["privacy_cost"].startswith(
+        "as declared, and not observed: A client spent at most an epsilon of "
+    )
     assert (min(facts), found.passed, "subjects" in found.settings) == ("answer", False, False)
     for refuted in (
         {"contradictions": ["c1 came too often"]},

@@ -157,6 +157,8 @@ class SourceFile:
         """Bytes on disk."""
         self.compressed = os.pread(descriptor, len(_GZIP), 0) == _GZIP
         """Whether it is a gzip file; its streams cannot seek."""
+        self.same_file = f"/dev/fd/{descriptor}"
+        """A path by which libraries that are not Python open this same file, packed as it is."""
 
     def open(self) -> BinaryIO:
         """The content from its start, gzip undone; seekable unless `compressed`.

@@ -4,13 +4,13 @@ Files that name and type their columns themselves, read as streams: Parquet.
 """
 
 import csv
-import io
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, ClassVar, cast
+from itertools import count
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -156,7 +156,8 @@ _NOTES = {
     "\t": "columns are separated by tabs",
 }
 _DECIMAL_COMMA = r"^(\s*[+-]?\d+),(\d+\s*)$"
-_QUOTE = ord('"')
+_BLOCKS_AHEAD = 4
+"""More of them than the reader reads before it names the columns."""
 _CSV_FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError)
 
 
@@ -179,9 +180,11 @@ class CsvFile:
         if header:  # No cell decides how the others are read.
             with source.open() as stream:
                 self._separator = _separator_of(stream.readline(_BLOCK))
+        with source.open() as stream:
+            _count_quotes(stream, source, most=_BLOCKS_AHEAD)
         self.note = _NOTES.get(self._separator)
         # The reader itself splits the header, so that both readings agree on quotes.
-        with source.open() as stream, self._reader(_Text(stream, source)) as reader:
+        with self._reader() as reader:
             try:
                 self._fields: list[str] = reader.schema.names
             except UnicodeDecodeError as error:
@@ -192,10 +195,13 @@ class CsvFile:
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position), each as text; memory for a few blocks
         only."""
-        if (yield from self._rows(columns)) % 2:
+        with self._source.open() as stream:
+            quotes = _count_quotes(stream, self._source)
+        yield from self._rows(columns)
+        if quotes % 2:
             self._check_last_quote()
 
-    def _reader(self, text: "_Text", columns: Sequence[int] = ()) -> Any:
+    def _reader(self, columns: Sequence[int] = ()) -> Any:
         names = [self._fields[column] for column in columns]
         convert = pyarrow.csv.ConvertOptions(
             include_columns=names,
@@ -208,23 +214,25 @@ class CsvFile:
         )
         parse = pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True)
         try:
-            return pyarrow.csv.open_csv(cast(Any, text), read, parse, convert)
+            # The reader reads ahead in a thread that Python does not know. A Python stream that it
+            # called there could end the process, so it opens the file itself.
+            file: Any = pa.OSFile(self._source.same_file)
+            if self._source.compressed:
+                file = pa.CompressedInputStream(file, "gzip")
+            return pyarrow.csv.open_csv(file, read, parse, convert)
         except _CSV_FAULTS as error:
             raise self._unreadable(error) from None
 
-    def _rows(self, columns: Sequence[int]) -> Generator[Any, None, int]:
-        """Their batches; returns how many quotes the file has."""
-        with self._source.open() as stream:
-            text = _Text(stream, self._source)
-            with self._reader(text, columns) as reader:
-                while True:
-                    try:
-                        batch = reader.read_next_batch()
-                    except StopIteration:
-                        return text.quotes
-                    except _CSV_FAULTS as error:
-                        raise self._unreadable(error) from None
-                    yield _with_points(batch) if self._separator == ";" else batch
+    def _rows(self, columns: Sequence[int]) -> Iterator[Any]:
+        with self._reader(columns) as reader:
+            while True:
+                try:
+                    batch = reader.read_next_batch()
+                except StopIteration:
+                    return
+                except _CSV_FAULTS as error:
+                    raise self._unreadable(error) from None
+                yield _with_points(batch) if self._separator == ";" else batch
 
     def _check_last_quote(self) -> None:
         """An unclosed quote at the end, which swallowed the rest of the file into the last cell.
@@ -284,25 +292,21 @@ def _with_points(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(cells, names=batch.schema.names)
 
 
-class _Text(io.RawIOBase):
-    """A stream for the reader that refuses NUL and counts quotes."""
+def _count_quotes(stream: BinaryIO, source: SourceFile, *, most: int | None = None) -> int:
+    """How many quotes are left in a stream, or in its next `most` blocks.
 
-    def __init__(self, stream: BinaryIO, source: SourceFile) -> None:
-        self._stream = stream
-        self._source = source
-        self.quotes = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._stream.read(size)
+    Raises InvalidInputError for NUL.
+    """
+    quotes = 0
+    for _ in count() if most is None else range(most):
+        if not (block := stream.read(_BLOCK)):
+            break
         if b"\0" in block:
-            raise self._source.fault(
+            raise source.fault(
                 f"is a binary file or not in UTF-8; name a {TABLE_FORMATS} file with text in UTF-8"
             )
-        self.quotes += int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == _QUOTE))
-        return block
+        quotes += block.count(b'"')
+    return quotes
 
 
 MAX_TABLE_CELLS = 20_000_000

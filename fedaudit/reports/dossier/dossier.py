@@ -31,17 +31,16 @@ from fedaudit.reports.readings.reading import given, rendered
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.part import Answer
-from fedaudit.reports.verdict.release import (
-    answer_of,
+from fedaudit.reports.verdict.cost import (
     bounding_exponent,
     bounds_every_dataset,
     excludes_nothing,
-    gate_counts,
     is_proven,
     report_level,
 )
+from fedaudit.reports.verdict.release import answer_of, gate_counts
 from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_json, read_canonical
 from fedaudit.spec.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def dossier(found: Evidence) -> dict[str, Any]:
     ValueError for an envelope that cannot be read, and KeyError or TypeError for a document without
     the sections of a report."""
     # As the folder's file gives it back: in the order of its names, whole floats as integers.
-    report = json.loads(canonical_json(found.report))
+    report = read_canonical(canonical_json(found.report))
     later = [LaterStatement.in_place(Envelope.from_dict(one))[0] for one in found.later_attacks]
     judged = judged_later(report, [attack for one in later for attack in one.attacks])
     people = [SignOff.in_place(Envelope.from_dict(one))[0] for one in found.sign_offs]

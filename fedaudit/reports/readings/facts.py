@@ -8,14 +8,15 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.number_text import at_most
 from fedaudit.number_text import number as shown
-from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts
 from fedaudit.reports.checks import value_at
+from fedaudit.reports.sections.attacks import raised_alarms
+from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import derived_outcome
 from fedaudit.reports.sections.part import Part
+from fedaudit.reports.verdict.cost import is_proven, sends_nothing
 
 Document = Mapping[str, Any]
 
@@ -82,11 +83,6 @@ def figure(value: float | None) -> str:
     return str(value) if isinstance(value, int) else shown(value)
 
 
-def bound(value: float | None) -> str:
-    """An upper bound for a sentence: rounded up."""
-    return "unknown" if value is None else at_most(value)
-
-
 def of_rounding(document: Document) -> list[str]:
     """What the limits say of noise that a computer draws; every version begins alike."""
     return [one for one in texts_at(document, "limits") if "proven for real numbers" in one]
@@ -97,11 +93,6 @@ def settings(part: Document) -> str:
     return ", ".join(f"{name} {json.dumps(value)}" for name, value in part.items())
 
 
-NOT_FOR_RELEASE = (
-    "The noise was simulated from the experiment's seed, so the guarantee is not in force: the "
-    "privacy figures are what the mechanism gives with secret noise. The model of this run is not "
-    "for release, and neither is its report, whose figures follow from the training data."
-)
 HELD_OUT = (
     "Losses, the choice of the best round and the fairness rates are taken from held-out rows "
     "without noise or guarantee."
@@ -194,91 +185,10 @@ def group_name(group: Document) -> str:
     return text_at(group, "label") or text_at(group, "value") or "not named"
 
 
-def epsilon_max(document: Document) -> float | None:
-    """The largest epsilon with a delta over all observers; never a leakage under metric privacy."""
-    return number_at(document, "privacy", "epsilon_max")
-
-
-def spent(document: Document) -> list[str]:
-    """What training spent, one sentence per figure; epsilon and leakage are never mixed."""
-    epsilons = parts_at(document, "privacy", "epsilon")
-    if epsilons:
-        return [*(_epsilon(one) for one in epsilons), *_planned(document)]
-    if (largest := epsilon_max(document)) is not None:
-        delta = number_at(document, "guarantee", "delta")
-        return [f"epsilon = {bound(largest)} at delta = {bound(delta)}.", *_planned(document)]
-    leakage = number_at(document, "privacy", "leakage_max")
-    if leakage is None:
-        return []
-    median = number_at(document, "privacy", "leakage_median")
-    each = number_at(document, "privacy", "leakage_per_release")
-    most = number_at(document, "privacy", "participations_max")
-    return [
-        f"Leakage under metric privacy (a cost within a distance, no epsilon): {bound(leakage)} "
-        f"at most and {figure(median)} for the median client, n/nu = {bound(each)} for each "
-        f"release, at most {figure(most)} releases of one client."
-    ]
-
-
-def _epsilon(one: Document) -> str:
-    adjacency = adjacency_words(text_at(one, "adjacency") or "unknown")
-    observer = observer_words(text_at(one, "observer") or "an observer that is not named")
-    return (
-        f"epsilon = {bound(number_at(one, 'value'))} against "
-        f"{observer}, at delta = {bound(number_at(one, 'delta'))} under {adjacency} "
-        f"(accountant {text_at(one, 'accountant') or 'unknown'})."
-    )
-
-
-def _planned(document: Document) -> list[str]:
-    """What is proven where losses ended the run early."""
-    planned = epsilon_planned(document)
-    if planned is None:
-        return []
-    return [
-        "Validation losses ended the run early: what is proven is the epsilon of all planned "
-        f"rounds, {bound(planned)}."
-    ]
-
-
-def epsilon_planned(document: Document) -> float | None:
-    """The epsilon of all planned rounds, where losses ended the run early."""
-    return number_at(document, "privacy", "epsilon_planned")
-
-
-def doubts(document: Document) -> list[str]:
-    """Why figures with secret noise show less than they say, a sentence each."""
-    found = []
-    alarms = sorted(
-        {str(one.get("kind")) for one in parts_at(document, "attacks") if one.get("alarm")}
-    )
-    if alarms:
-        found.append(
-            f"An alarm was raised by: {', '.join(alarms)}; what was found contradicts the "
-            "guarantee, so none of its figures holds."
-        )
-    if kind(document) == "heuristic":
-        found.append("The guarantee is heuristic: no theorem covers it as a whole.")
-    if (condition := condition_of_all(document)) is not None:
-        found.append(f"It bounds some datasets only: {condition}.")
-    delta, units = number_at(document, "guarantee", "delta"), _units(document)
-    if delta is not None and units is not None and delta * units >= 1:
-        found.append(f"A delta of {bound(delta)} allows one person's data to be handed over whole.")
-    return found
-
-
-_BOUNDS = ("epsilon_max", "log_ratio_max", "leakage_max")
-
-
-def condition_of_all(document: Document) -> str | None:
-    """Why the figure that bounds most datasets bounds some only; None where it bounds all."""
-    stated = (name for name in _BOUNDS if number_at(document, "privacy", name) is not None)
-    return text_at(document, "guarantee", "conditions", next(stated, ""))
-
-
-def _units(document: Document) -> float | None:
-    of = "rows" if text_at(document, "guarantee", "unit") == "record" else "training_clients"
-    return number_at(document, "data", of)
+def is_doubtful(document: Document) -> bool:
+    """Whether figures with secret noise show less than they say."""
+    contradicted = bool(raised_alarms(document))
+    return contradicted or delta_gives_data_away(document) or not is_proven(document)
 
 
 def federation(document: Document) -> str | None:
@@ -313,19 +223,3 @@ def model(document: Document) -> str:
     personal = text_at(document, "utility", "method", "personalised")
     own = "" if personal is None else f" The figures are of other models: {personal}."
     return f"Released parameters: {size}; hypotheses: {hypotheses}; model: {parts}.{own}"
-
-
-def sends_nothing(document: Document) -> bool:
-    """Whether training sent nothing from any client."""
-    method = part_at(document, "utility", "method")
-    return bool(method) and text_at(document, "utility", "method", "sent") is None
-
-
-def trained(document: Document) -> str:
-    """How training went, in one sentence."""
-    if sends_nothing(document):
-        return "No round ran, as every client trains for itself."
-    rounds = figure(number_at(document, "utility", "rounds"))
-    best = figure(number_at(document, "utility", "best_round"))
-    ended = text_at(document, "utility", "stopped_by") or "unknown"
-    return f"Training ended after {rounds} rounds (by: {ended}); the models are of round {best}."

@@ -23,7 +23,6 @@ from fedaudit.reports.readings.facts import (
     texts_at,
 )
 from fedaudit.reports.readings.reading import (
-    UTILITY,
     ReportReading,
     Topic,
     asked,
@@ -31,8 +30,10 @@ from fedaudit.reports.readings.reading import (
     questions_reading,
     rendered,
 )
-from fedaudit.reports.sections.guarantee import charges_everyone, guarantee_words
-from fedaudit.reports.sections.part import Part, Share
+from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone, guarantee_words
+from fedaudit.reports.sections.part import Part, Share, figure_rows
+from fedaudit.reports.sections.utility import Utility
+from fedaudit.reports.verdict.cost import bounding_exponent, cost_part
 from fedaudit.spec.metrics import RATES
 
 _OF_RATIOS = (
@@ -294,11 +295,10 @@ def model_card(document: Document) -> str:
     """The card; sections that a person has to write say so."""
     names = (text_at(section, "attribute") for section in parts_at(document, "fairness"))
     privacy = [
-        facts.NOT_FOR_RELEASE if facts.is_simulated(document) else None,
+        SIMULATED if facts.is_simulated(document) else None,
         f"Guarantee: {_guarantee(document)}, of the mechanism "
         f"{facts.mechanism(document) or 'unknown'}.",
-        *facts.spent(document),
-        *(facts.doubts(document) if facts.is_protected(document) else []),
+        cost_part(document),
         text_at(document, "guarantee", "statement"),
         *facts.attacks(document),
     ]
@@ -308,7 +308,7 @@ def model_card(document: Document) -> str:
         front_matter="\n".join(["---", *_yaml(_keys(document)), "---"]),
         attributes=[name for name in names if name],
         data=facts.federation(document) or f"{NOT_STATED}.",
-        utilities=UTILITY,
+        utilities=figure_rows(Utility, document["utility"]),
         rates=RATES,
         privacy=[one for one in privacy if one],
     )
@@ -340,7 +340,7 @@ def _keys(document: Document) -> dict[str, Value]:
         "spec_hash": text_at(document, "provenance", "spec_hash"),
         "mechanism": facts.mechanism(document),
         "guarantee": _guarantee(document),
-        "spent": " ".join(facts.spent(document)) or "no figure",
+        "spent": cost_part(document),
         "gate_outcome": text_at(document, "gate_outcome") or "no gate was given",
     }
     found["fedaudit"] = {key: value for key, value in stated.items() if value is not None}
@@ -423,11 +423,10 @@ def registry(document: Document) -> dict[str, Any]:
     )
     if _variant(document) is None:
         del found["dp_variant"]["variant_name"]
-    epsilon, delta = facts.epsilon_max(document), number_at(document, "guarantee", "delta")
-    if (planned := facts.epsilon_planned(document)) is not None:
-        epsilon = planned
-    known = _variant(document) == "Approximate DP" and epsilon is not None and delta is not None
-    parameters = {"epsilon": epsilon, "delta": delta} if known else {}
+    parameters: dict[str, Any] = {}
+    if _variant(document) == "Approximate DP":
+        delta = document["guarantee"]["delta"]
+        parameters = {"epsilon": bounding_exponent(document), "delta": delta}
     found["privacy_loss"]["privacy_parameters"] = parameters
     found["administrative"]["notes"] = _registry_notes(document)
     # The end of the id distinguishes runs of the same name.
@@ -458,7 +457,7 @@ def _variant(document: Document) -> str | None:
     """None without a guarantee: the schema has no value for that."""
     if not facts.is_protected(document):
         return None
-    proven = facts.epsilon_max(document) is not None and not facts.doubts(document)
+    proven = bool(document["privacy"]["epsilon"]) and not facts.is_doubtful(document)
     return "Approximate DP" if proven else "Custom"
 
 

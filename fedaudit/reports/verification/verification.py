@@ -62,7 +62,7 @@ from fedaudit.reports.verification.checkpoints import (
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.spec.audits import is_audit
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import read_canonical
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
@@ -513,13 +513,10 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
 
 def _json(name: str, files: Mapping[str, bytes], faults: list[Fault]) -> Any:
     try:
-        value = json.loads(files[name])
-        if canonical_json(value) == files[name]:
-            return value
-    except (ValueError, RecursionError):
-        pass
-    faults.append(Fault(name, "is no JSON in canonical form (RFC 8785)"))
-    return None
+        return read_canonical(files[name])
+    except ValueError as error:
+        faults.append(Fault(name, str(error)))
+        return None
 
 
 def _listed(value: Any) -> list[Any]:

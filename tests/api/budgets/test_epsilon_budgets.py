@@ -213,34 +213,6 @@ def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
     assert "another unit" in left_out["why"]
 
 
-@pytest.mark.parametrize(
-    ("change", "pointer"),
-    [
-        ({"delta": None}, "/delta"),
-        ({"adjacency": None}, "/adjacency"),
-        ({"observer": None}, "/observer"),
-        ({"adjacency": "neighbours"}, "/adjacency"),
-        ({"observer": "the world"}, "/observer"),
-        ({"delta": 0}, "/delta"),
-        ({"delta": 1}, "/delta"),
-    ],
-)
-def test_an_epsilon_needs_all_that_it_means(api: Api, change: dict[str, Any], pointer: str) -> None:
-    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
-    body = {
-        "book": "simulation",
-        "figure": "epsilon",
-        "delta": DELTA,
-        "adjacency": "replace-one",
-        "observer": "server",
-        "total": 1,
-        **change,
-    }
-    response = api.request("PUT", path, json=body)
-    assert response.status_code == 422
-    assert [one["pointer"] for one in response.json()["errors"]] == [pointer]
-
-
 def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> None:
     epsilons = plan_of(central()).line("final_model").epsilons
     value = central(epsilon_budget=float(epsilons[2]))

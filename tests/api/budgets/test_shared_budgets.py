@@ -289,9 +289,3 @@ def test_a_total_that_names_its_clients_refuses_all_others(api: Api, figure: str
     for one in by_key.values():
         assert one["total_names_clients"]
         assert [left["runs"] for left in one["uncounted"] if "another key" in left["why"]] == [1]
-
-
-def test_a_key_of_clients_is_worded_as_it_is_shown(api: Api) -> None:
-    answer = Project(api, "owner").register().put(**LEAKAGE, total=1, unit_key="client")
-    assert answer.status_code == 422
-    assert [one["pointer"] for one in answer.json()["errors"]] == ["/unit_key"]

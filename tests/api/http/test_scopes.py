@@ -1,6 +1,5 @@
 """Keys: what they open, and that they open nothing of another project."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,11 @@ from typing import Any
 import pytest
 
 from models.vocabulary import SCOPES
+from tests.api.answers import body_of
+from tests.api.artifacts.test_artifacts import send
+from tests.api.ledgers.trainings import declared, opened
 from tests.api.service import SPEC, Api, all_operations, finish
+from tests.audits.tables import asking, people, write
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
 
@@ -114,48 +117,52 @@ def test_another_scheme_is_no_key(shared_api: Api) -> None:
         assert response.status_code == 401
 
 
-def test_what_belongs_to_another_project_is_not_found(api: Api) -> None:
-    body = api.submit()
-    finish(api, body["id"])
-    key_id = api.get("/v1/api-keys").json()["items"][0]["id"]
+@pytest.fixture
+def owned(api: Api) -> dict[str, str]:
+    """Ids of one of each kind that a project has."""
+    experiment = api.submit()
+    finish(api, experiment["id"])
     webhook = api.post("/v1/webhooks", json=_body("/v1/webhooks")).json()["id"]
-    names = {
+    swept = {"name": "swept", "base": SPEC, "grid": {"seed": [1, 2]}}
+    assert api.settings.sources_dir is not None
+    write(api.settings.sources_dir, people(60))
+    return {
         "webhook_id": webhook,
         "delivery_id": api.post(f"/v1/webhooks/{webhook}/test").json()["id"],
-        "experiment_id": body["id"],
-        "federation_id": body["federation_id"],
-        "key_id": key_id,
+        "experiment_id": experiment["id"],
+        "federation_id": experiment["federation_id"],
+        "key_id": api.get("/v1/api-keys").json()["items"][0]["id"],
+        "sweep_id": api.post("/v1/sweeps", json=swept).json()["id"],
+        "ledger_id": opened(api, rounds=[declared(1, ["a"])]),
+        "audit_id": api.post("/v1/audits", json=asking()).json()["id"],
+        "artifact_id": send(api).json()["id"],
     }
+
+
+def test_what_belongs_to_another_project_is_not_found(api: Api, owned: dict[str, str]) -> None:
+    for kind in ("experiment", "federation", "sweep", "ledger", "audit", "artifact", "webhook"):
+        assert api.get(f"/v1/{kind}s/{owned[f'{kind}_id']}").status_code == 200, kind
     foreign = api.key_with(*SCOPES, project="another")
-    # What is refused changes nothing, so all calls find the same.
+    before = api.counts()
     for method, path in OPERATIONS:
-        if "{" not in path:
-            continue
-        sent = _body(path, body["id"])
-        response = api.request(method, _address(path, **names), key=foreign, json=sent)
-        assert response.status_code == 404, (method, path, response.text)
-        assert response.json()["type"].endswith("/not-found"), (method, path)
-        assert "another" not in response.text, (method, path)
-        assert body["id"] not in response.text, (method, path)
-
-
-def test_lists_and_gates_show_nothing_of_another_project(api: Api) -> None:
-    body = api.submit()
-    foreign = api.key_with(*SCOPES, project="another")
-    for path in ("/v1/experiments", "/v1/federations"):
-        assert api.get(path, key=foreign).json()["items"] == []
-    names = [item["prefix"] for item in api.get("/v1/api-keys", key=foreign).json()["items"]]
-    assert names == [foreign[:10]]
-    content = json.dumps({"experiment_id": body["id"]})
-    response = api.post(
-        "/v1/gates/evaluations",
-        key=foreign,
-        content=content,
-        headers={"Content-Type": "application/json"},
-    )
-    assert response.status_code == 404
+        sent = _body(path, owned["experiment_id"])
+        if "{" in path:
+            response = api.request(method, _address(path, **owned), key=foreign, json=sent)
+            assert response.status_code == 404, (method, path, response.text)
+            assert response.json()["type"].endswith("/not-found"), (method, path)
+            assert "another" not in response.text, (method, path)
+        elif method == "GET":
+            response = api.get(path, key=foreign)
+        for identifier in owned.values():
+            assert identifier not in response.text, (method, path)
+    assert api.counts() == before
+    compared = {"experiment_id": [owned["experiment_id"], UNKNOWN]}
+    refused = body_of(api.get("/v1/comparisons", params=compared, key=foreign), 404)["detail"]
+    assert f"{owned['experiment_id']}: there is no such" in refused
+    asked = {"experiment_id": owned["experiment_id"]}
+    assert api.post("/v1/gates/evaluations", key=foreign, json=asked).status_code == 404
     # The same data in another project is another federation, with a budget of its own.
-    assert api.submit(key=foreign)["federation_id"] != body["federation_id"]
+    assert api.submit(key=foreign)["federation_id"] != owned["federation_id"]
 
 
 def test_a_revoked_key_opens_nothing(api: Api) -> None:

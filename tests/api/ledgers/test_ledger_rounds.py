@@ -11,7 +11,6 @@ from sqlalchemy import update
 
 from fedaudit.privacy.accounting.accountant import RDP_ORDERS
 from models.tables.ledger import DeclaredLedger, Ledger
-from tests.api.answers import body_of
 from tests.api.ledgers.trainings import (
     CENTRAL,
     GAUSSIAN,
@@ -120,20 +119,6 @@ def test_noise_by_distance_is_heuristic_and_has_no_epsilon(api: Api) -> None:
     assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
 
 
-@pytest.mark.parametrize(
-    "term",
-    [
-        {"delta": 1e-5},
-        {"adjacency": "replace-one"},
-        {"accountant": "rdp"},
-        {"names_participants": False},
-    ],
-)
-def test_noise_by_distance_has_no_terms_of_an_epsilon(api: Api, term: dict[str, Any]) -> None:
-    problem = body_of(api.post("/v1/ledgers", json={**BY_DISTANCE, **term}), 422)
-    assert f"/{next(iter(term))}" in {one["pointer"] for one in problem["errors"]}
-
-
 def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:
     # Terms may state a delta and an adjacency that nothing is counted under.
     stated = ("name", "observer", "unit", "population", "delta", "adjacency")
@@ -220,38 +205,10 @@ def test_more_clients_than_were_drawn_are_refused(api: Api) -> None:
     assert answer.json()["errors"][0]["pointer"] == "/rounds/0/participants"
 
 
-@pytest.mark.parametrize(
-    ("change", "pointer"),
-    [
-        ({"delta": None}, "/delta"),
-        ({"adjacency": "add-or-remove-one"}, "/adjacency"),
-        ({"mechanism": "gaussian-central"}, "/observer"),
-        ({"subjects": ["a", "b"]}, "/subjects"),
-        ({"budget": {"leakage": 3}}, "/budget"),
-        ({"federation_id": "01a20515-65f5-745e-a249-25febea38909"}, "/federation_id"),
-    ],
-)
-def test_terms_that_do_not_fit_are_refused(api: Api, change: dict[str, Any], pointer: str) -> None:
-    answer = api.post("/v1/ledgers", json={**LOCAL, **change})
-    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
-
-
 def test_other_names_than_the_listed_ones_are_refused(api: Api) -> None:
     ledger = opened(api, population=2, subjects=["a", "b"])
     answer = post(api, ledger, declared(1, ["a", "a2"]))
     assert answer.json()["errors"][0]["pointer"] == "/rounds/0/participants/1"
-
-
-def test_a_ledger_is_its_projects_alone_and_needs_scopes(api: Api) -> None:
-    ledger = opened(api)
-    stranger = api.key_with("experiments:read", "experiments:write", project="elsewhere")
-    assert api.get(f"/v1/ledgers/{ledger}", key=stranger).status_code == 404
-    assert api.get("/v1/ledgers", key=stranger).json()["items"] == []
-    reader = api.key_with("experiments:read")
-    refused = api.post(f"/v1/ledgers/{ledger}/rounds", json={"rounds": []}, key=reader)
-    assert refused.status_code == 403
-    assert api.get(f"/v1/ledgers/{ledger}/privacy-ledger", key=reader).status_code == 403
-    assert [one["id"] for one in api.get("/v1/ledgers").json()["items"]] == [ledger]
 
 
 METRIC = {

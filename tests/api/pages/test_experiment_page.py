@@ -124,13 +124,6 @@ def test_forms_from_elsewhere_change_nothing(api: Api, action: str) -> None:
     assert api.stored(experiment["id"]).status == "queued"
 
 
-def test_another_project_s_experiment_is_not_found(api: Api) -> None:
-    theirs = api.submit(key=api.key_with("experiments:write", project="clinic"))
-    visitor = signed_in(api)
-    assert visitor.get(path_of(theirs)).status_code == 404
-    assert visitor.post(f"{path_of(theirs)}/cancel").status_code == 404
-
-
 def test_it_looks_again_only_while_there_is_something_to_come(api: Api) -> None:
     experiment, visitor = api.submit(), signed_in(api)
     running = visitor.get(path_of(experiment)).text
@@ -227,12 +220,6 @@ def test_federations_are_named_for_those_who_may_know_them(api: Api) -> None:
     api.submit(spec())
     assert "synthetic-groups" in signed_in(api).get("/").text
     assert "synthetic-groups" not in signed_in(api, "experiments:read").get("/").text
-
-
-def test_another_projects_experiments_are_not_shown(api: Api) -> None:
-    api.submit(spec(name="ours"))
-    api.submit(spec(name="theirs"), key=api.key_with("experiments:write", project="another clinic"))
-    assert _names(signed_in(api).get("/").text) == ["ours"]
 
 
 def test_a_key_without_experiments_is_led_to_what_it_is_good_for(api: Api) -> None:

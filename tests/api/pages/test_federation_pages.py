@@ -5,7 +5,7 @@ from typing import Any
 
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
-from tests.api.pages.browser import Browser, signed_in
+from tests.api.pages.browser import signed_in
 from tests.api.service import Api, spec
 from tests.api.uploads import registration
 
@@ -104,11 +104,3 @@ def test_the_policy_is_shown_with_the_least_that_holds(api: Api) -> None:
     assert "Favourable outcome at least 3" in plain
     assert "Left out, of sex X" in plain
     assert "what may be asked of groups: minimum group size, " in plain
-
-
-def test_another_projects_federation_is_not_found(api: Api) -> None:
-    id_ = _federation(api)
-    browser = Browser(api)
-    browser.sign_in(api.key_with("federations:read", "federations:write", project="another"))
-    assert browser.get(f"/federations/{id_}").status_code == 404
-    assert browser.get("/federations/%00").status_code == 404

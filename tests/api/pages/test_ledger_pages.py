@@ -84,5 +84,3 @@ def test_a_key_sees_what_its_scopes_allow(api: Api) -> None:
     assert f'href="/ledgers/{ledger}"' not in report
     assert "bundle.zip" not in report
     assert officer.get(f"/ledgers/{ledger}/bundle.zip").status_code == 403
-    missing = "01890000-0000-7000-8000-000000000000"
-    assert signed_in(api).get(f"/ledgers/{missing}").status_code == 404

@@ -9,12 +9,14 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from api.shared.page_printer import PagePrinter
+from models.vocabulary import SCOPES
 from tests.api.ledgers.trainings import declared, opened
 from tests.api.pages.browser import Browser, printed, signed_in
 from tests.api.service import Api, finish, spec
 
 _REFERENCE = re.compile(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"')
 _GET_FORM = re.compile(r'<form\b[^>]*method="get"[^>]*action="([^"]*)"')
+_IDENTIFIER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FILES = ("/docs/assets/", "/assets/")
 _PICTURES = (".png", ".svg")
 
@@ -76,6 +78,21 @@ def test_every_link_leads_somewhere(filled, scopes, monkeypatch):
     if scopes == ("reports:read",):
         assert not any(path.startswith("/federations") for path in seen)
         assert "/experiments/new" not in seen
+
+
+def test_another_project_finds_no_page_of_what_is_not_its_own(filled, monkeypatch):
+    monkeypatch.setattr(PagePrinter, "pdf", printed)
+    api = filled.api
+    stranger = Browser(api)
+    stranger.sign_in(api.key_with(*SCOPES, project="another"))
+    named = [
+        path for path, _ in _crawl(signed_in(api), "/") if _IDENTIFIER.search(urlsplit(path).path)
+    ]
+    kinds = ("experiments", "federations", "ledgers", "sweeps")
+    assert {path.split("/")[1] for path in named} >= set(kinds)
+    assert {path: stranger.get(path).status_code for path in named} == dict.fromkeys(named, 404)
+    for kind in (*kinds, "reports"):
+        assert not _IDENTIFIER.search(stranger.get(f"/{kind}").text)
 
 
 def test_a_refusal_leads_to_a_page_that_the_key_opens(api: Api) -> None:

@@ -69,8 +69,6 @@ def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
     assert [one["action"] for one in _log(api, "?action=budget.set")] == ["budget.set"]
     assert _log(api, f"?created_before={found[0]['at']}")[-1]["action"] == "key.created"
     assert _verified(api)["valid"]
-    stranger = api.key_with("admin", project="elsewhere")
-    assert api.get("/v1/audit-log", key=stranger).json()["items"] == []
 
 
 def _altered(api: Api) -> None:
@@ -113,6 +111,7 @@ def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
     assert told_now["valid"] == (tamper is _cut_off)
     check = checked(told_now, _log(api), public_key=public_key, earlier=told["signed_head"])
     assert check["faults"]
+    assert signer.sign_waiting(10) == 0, "the sweeper remembers what it signed"
 
 
 def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
@@ -164,33 +163,6 @@ def test_a_key_has_a_person_whom_lists_show(api: Api) -> None:
     makers = [key["created_by"] for key in api.get("/v1/api-keys").json()["items"]]
     assert makers[0] is None
     assert _without_id(makers[1]) == _by(None, "tests")
-
-
-def test_a_key_that_can_do_nothing_is_refused(api: Api) -> None:
-    answer = api.post("/v1/api-keys", json={"name": "ada", "scopes": ["reports:sign"]})
-    assert answer.status_code == 422
-    [fault] = answer.json()["errors"]
-    assert (fault["pointer"], "add reports:read" in fault["message"]) == ("/scopes", True)
-
-
-@pytest.mark.parametrize(
-    ("person", "pointer"),
-    [
-        ({"name": " "}, "/person/name"),
-        ({"name": "Ada\u202eecalevoL"}, "/person/name"),
-        ({"name": "Ada\u200b"}, "/person/name"),
-        ({"name": "Ada", "email": "ada"}, "/person/email"),
-        ({"name": "Ada", "email": "a\u200bda@example.org"}, "/person/email"),
-        ({"name": "Ada", "role": ""}, "/person/role"),
-        ({"role": "officer"}, "/person/name"),
-    ],
-)
-def test_a_person_whose_name_deceives_is_refused(api, person, pointer):
-    refused = api.post(
-        "/v1/api-keys", json={"name": "k", "scopes": ["reports:read"], "person": person}
-    )
-    assert refused.status_code == 422
-    assert [fault["pointer"] for fault in refused.json()["errors"]] == [pointer]
 
 
 def test_an_experiment_says_who_submitted_cancelled_and_retried_it(api: Api) -> None:

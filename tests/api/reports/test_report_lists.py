@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from fedaudit.reports.verdict.verdict import answer_by_codes
 from tests.api.answers import body_of
 from tests.api.service import Api
@@ -126,37 +124,3 @@ def test_epsilons_are_asked_for_with_what_they_mean(api_on_both: Api) -> None:
     assert [one["id"] for one in found.json()["items"]] == [both]
     found = api_on_both.get("/v1/experiments?sort=epsilon_max&delta=1e-5")
     assert [one["id"] for one in found.json()["items"]] == [removal, both]
-
-
-@pytest.mark.parametrize("path", ["/v1/reports", "/v1/experiments"])
-def test_what_is_not_offered_is_refused(api: Api, path: str) -> None:
-    refused = [
-        ("delta=5", "delta"),
-        ("delta=0", "delta"),
-        ("delta=nan", "delta"),
-        ("epsilon_max[lte]=1", "delta"),
-        ("sort=epsilon_max", "delta"),
-        ("sort=-epsilon_max", "delta"),
-        ("adjacency=other", "adjacency"),
-        ("leakage_max[lt]=1", "leakage_max[lt]"),
-        ("epsilon[lte]=1&delta=0.1", "epsilon[lte]"),
-        ("accuracy[lte]=inf", "accuracy[lte]"),
-        ("sort=fame", "sort"),
-        ("unknown=1", "unknown"),
-        ("cursor=x", "cursor"),
-        ("limit=0", "limit"),
-        ("name=%00", "name"),
-    ]
-    if path.endswith("reports"):
-        refused += [(f"{name}=strong", name) for name in ("guarantee", "unit", "observer")]
-    for query, name in refused:
-        [fault] = body_of(api.get(f"{path}?{query}"), 422)["errors"]
-        assert fault["pointer"] == f"/query/{name}"
-        assert fault["message"]
-
-
-def test_another_project_sees_nothing(api: Api) -> None:
-    Reports(api)
-    foreign = api.key_with("reports:read", project="another")
-    assert api.get("/v1/reports", key=foreign).json() == {"items": [], "next_cursor": None}
-    assert api.get(f"/v1/reports?sort={GAP}", key=foreign).json()["items"] == []

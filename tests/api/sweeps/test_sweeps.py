@@ -321,15 +321,6 @@ def test_a_cost_that_an_attack_contradicts_is_not_compared(api: Api) -> None:
     assert any("is contradicted by an attack" in note for note in table["notes"])
 
 
-def test_another_project_sees_nothing(api: Api) -> None:
-    made = submit(api, sweep())
-    stranger = api.key_with("experiments:read", "experiments:write", project="elsewhere")
-    assert api.get("/v1/sweeps", key=stranger).json()["items"] == []
-    for method, rest in (("GET", ""), ("POST", "/cancel"), ("POST", "/retry")):
-        found = api.request(method, f"/v1/sweeps/{made['id']}{rest}", key=stranger)
-        assert found.status_code == 404
-
-
 def test_cells_that_two_processes_try_again_at_once_are_tried_once(postgres_url, tmp_path):
     settings = settings_for(postgres_url, tmp_path)
     with running_api(settings) as one, running_api(settings) as other:

@@ -11,21 +11,22 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from api.app import create_app
 from infrastructure.secrets_key import SecretBox
+from infrastructure.settings import SettingsError
 from infrastructure.storage import Storage
 from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.vocabulary import SCOPES
-from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.budgets.test_leakage_budgets import FIXED, WORST, put, run
 from tests.api.budgets.test_shared_budgets import CONTENT, metric
 from tests.api.people.keys import key_of
 from tests.api.service import Api, fail, finish, running_api, settings_for, spec
-from tests.api.webhooks.webhooks import EVERY, deliver, deliveries, register
+from tests.api.webhooks.webhooks import deliver, deliveries, register
 from tests.workers.receiver import Receiver, receiving
-from workers.sweeper import Expiry
+from workers.sweeper import Expiry, _webhook_dispatcher
 from workers.webhooks import PAUSES_SECONDS, WebhookDispatcher
 
 
@@ -203,25 +204,6 @@ def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receive
     assert SecretBox(api.settings).decrypt(row.secret) == secret
 
 
-_REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"url": "ftp://example.org"}, "/url", "https://"),
-    ({"url": "https://ada:secret@example.org"}, "/url", "user or password"),
-    ({"url": "https://169.254.169.254/latest"}, "/url", "open internet"),
-    ({"events": []}, "/events", "at least 1"),
-    ({"events": ["round.completed"]}, "/events/0", "experiment.finished"),
-    ({"description": "x\u202ey"}, "/description", "cannot be seen"),
-    ({"secret": "mine"}, "/secret", "unknown"),
-]
-
-
-def test_bad_registrations_name_the_field(api: Api) -> None:
-    for changes, pointer, words in _REFUSED:
-        body = {"url": "https://example.org", "events": list(EVERY), **changes}
-        [error] = body_of(api.post("/v1/webhooks", json=body), 422)["errors"]
-        assert error["pointer"] == pointer
-        assert words in error["message"]
-
-
 def test_what_is_deleted_takes_what_waits_with_it_and_nothing_is_kept_for_nobody(
     api: Api, dispatcher: WebhookDispatcher, receiver: Receiver
 ) -> None:
@@ -317,3 +299,14 @@ def test_another_project_that_draws_on_the_same_data_lets_the_owner_know(api: Ap
     api.submit(value, key=api.key_with(*SCOPES, project="another"))
     [told] = _told(api, webhook)
     assert (told["federation_id"], told["budget"]["radius"]) == (id_, 0.5)
+
+
+def test_a_key_that_cannot_be_used_ends_the_start(api: Api, tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage"
+    garbage.write_text("no key")
+    garbage.chmod(0o600)
+    settings = api.settings.model_copy(update={"secrets_key_file": garbage})
+    with pytest.raises(SettingsError, match="something else than keys"):
+        create_app(settings)
+    with pytest.raises(SystemExit, match="something else than keys"):
+        _webhook_dispatcher(settings, api.database)

@@ -2,16 +2,18 @@
 
 import gzip
 import io
+import threading
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedaudit.federations.reading import table_files
+from fedaudit.federations.reading import source_files, table_files
 from fedaudit.federations.reading.source_files import Files, open_path
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
@@ -19,6 +21,8 @@ from tests.refusals import refused_by
 
 LINES = [f"{row},text {row % 7},{row / 3}" for row in range(5000)]
 CSV = "\n".join(["number,text,third", *LINES]).encode() + b"\n"
+LONG = b"\n".join(line.encode() for line in LINES * 29) + b"\n"
+"""Blocks of them."""
 
 
 def read(folder: Path, names: Sequence[str], *, header: bool = True) -> TableRows:
@@ -47,6 +51,24 @@ AS_PARQUET = parquet(
         }
     )
 )
+
+
+@pytest.mark.parametrize("data", [CSV, gzip.compress(CSV) + gzip.compress(LONG), AS_PARQUET])
+def test_no_thread_of_the_reader_calls_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    """One that does has ended a whole process, with a segmentation fault."""
+    threads = set()
+    for kind in (source_files._Stored, source_files._Unpacked):
+
+        def readinto(stream: Any, buffer: Any, readinto: Any = kind.readinto) -> int:
+            threads.add(threading.get_ident())
+            return int(readinto(stream, buffer))
+
+        monkeypatch.setattr(kind, "readinto", readinto)
+    (tmp_path / "data").write_bytes(data)
+    assert len(read(tmp_path, ["third", "number"])) in {5000, 150_000}
+    assert threads == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("data", [CSV, gzip.compress(CSV), AS_PARQUET])

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from sqlalchemy import select, update
+
 import api.routers.attacks as asking
+from models.tables.experiments import LaterAttacks, Unit
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, spec
 from tests.models.rows import at_once
@@ -37,6 +40,9 @@ def test_data_under_an_attack_are_neither_erased_nor_deleted(api, looks, monkeyp
     assert deleted.status_code == 409
     assert "attacks on them" in deleted.json()["detail"]
     assert work_later(api, asked)["status"] == "succeeded"
+    with api.database.write() as session:  # what failed may quote a cell
+        session.execute(update(LaterAttacks).values(status_detail="'Klinik-Nord' is no number"))
+        session.execute(update(Unit).values(last_error="ValueError: Klinik-Nord"))
     # Between the moment in which a request has seen the data and that in which it is stored.
     load = asking._cell
 
@@ -51,6 +57,10 @@ def test_data_under_an_attack_are_neither_erased_nor_deleted(api, looks, monkeyp
     monkeypatch.undo()
     assert ask(api, id_, ATTACK).status_code == 409
     assert len(api.get(f"/v1/experiments/{id_}/attacks/later").json()["items"]) == 1
+    with api.database.read() as session:
+        kept = [*session.scalars(select(LaterAttacks.status_detail))]
+        kept += session.scalars(select(Unit.last_error))
+    assert set(kept) == {None}, "an error text survives the erasure"
 
 
 def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(api, looks):
