@@ -98,5 +98,7 @@ def sign_in_form(
     elsewhere = urlsplit(resources.settings.oidc_issuer).hostname
     if named is not None:
         elsewhere = named.person.name if named.person else named.identity.subject
+    provider = None if named else resources.identities.provider
     shown = {"next_path": target, "message": message, "elsewhere": elsewhere, "named": named}
+    shown["sign_out_url"] = provider and provider.sign_out_url()
     return page(request, "sign_in.html", visitor=visitor, status=status, **shown)
