@@ -20,16 +20,13 @@ from fedaudit.reports.verdict.advice import (
     longer_training,
     smaller_cost,
 )
+from fedaudit.reports.verdict.cost import bounding_exponent, cost_part, report_level, sends_nothing
 from fedaudit.reports.verdict.release import (
     answer_of,
-    bounding_exponent,
-    cost_part,
     faults,
     is_known_useful,
     judged_by_guarantee,
     release_part,
-    report_level,
-    sends_nothing,
 )
 from fedaudit.reports.verdict.spec_changes import Advice, SpecChange
 from fedaudit.reports.verdict.worst_off import by_unevenness, fairness_part
