@@ -99,6 +99,11 @@ def sign_in_form(
     if named is not None:
         elsewhere = named.person.name if named.person else named.identity.subject
     provider = None if named else resources.identities.provider
-    shown = {"next_path": target, "message": message, "elsewhere": elsewhere, "named": named}
-    shown["sign_out_url"] = provider and provider.sign_out_url()
+    shown = {
+        "next_path": target,
+        "message": message,
+        "elsewhere": elsewhere,
+        "named": named,
+        "sign_out_url": provider.sign_out_url() if provider else None,
+    }
     return page(request, "sign_in.html", visitor=visitor, status=status, **shown)
