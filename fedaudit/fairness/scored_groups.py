@@ -503,9 +503,10 @@ class ScoredGroups:
         return {name: attribute_rule(self.spec, name, self.groups) for name in self.groups}
 
 
+EARLIER = "an earlier report on these data"
 _NEAR = (
     "suppressed: the groups, the rows held out or whose outcomes are favourable differ from those "
-    "of an earlier report on these data by fewer than {size} rows or by rows of fewer than "
+    f"of {EARLIER} by fewer than {{size}} rows or by rows of fewer than "
     "{clients} clients, which the two reports together would disclose; keep to its edges, "
-    "categories, rules and split"
+    "categories, rules, split and rows"
 )
