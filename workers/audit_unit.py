@@ -29,7 +29,7 @@ from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 from workers.claim import ClaimedUnit
-from workers.disclosure_memory import ROWS_OF_FILE, Memory, pairs, remember
+from workers.disclosure_memory import ROWS_OF_FILE, Disclosed, Memory, decide
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
@@ -173,21 +173,24 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         if row.withheld is not None:
             return frozenset(row.withheld)
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
-        with self._context.database.read() as session:
-            known = [memory.earlier(session) for memory in memories]
-        decision = rows.scored.decide_beside(pairs(known))
-        self._progressed()
 
-        def settle(session: Session) -> frozenset[str]:
+        def settle(session: Session) -> frozenset[str] | None:
             audits = self._audits(session)
             found = audits.get(row.id)
             if found is not None and found.withheld is not None:
                 return frozenset(found.withheld)
-            withheld = remember(session, rows.scored, memories, known, decision).withheld
-            audits.withhold(row.id, sorted(withheld))
-            return withheld
+            if not disclosed.store(session):
+                return None
+            audits.withhold(row.id, sorted(decision.withheld))
+            return decision.withheld
 
-        return self._writer.write(settle)
+        while True:
+            disclosed = Disclosed()
+            decision = decide(self._context.database, disclosed, rows.scored, memories)
+            self._progressed()
+            settled = self._writer.write(settle)
+            if settled is not None:
+                return settled
 
     def _succeed(
         self, session: Session, row: PredictionAudit, report: dict[str, Any], key: SigningKey

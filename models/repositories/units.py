@@ -257,9 +257,10 @@ class UnitStackRepository(Repository):
         if any(one.status != _NOT_STARTED for one in own):
             return 0
         room = min(most, unit.stack_size) - len(own)
-        moved = 0
-        for other in self._waiting_like(unit, limit=room):
-            cells = self._experiments(other.id)
+        others, moved = self._waiting_like(unit, limit=room), 0
+        waiting = self._experiments(*(one.id for one in others))
+        for other in others:
+            cells = [one for one in waiting if one.unit_id == other.id]
             if len(cells) > room - moved:
                 break
             for cell in cells:
@@ -299,8 +300,8 @@ class UnitStackRepository(Repository):
         fresh = ~exists().where(begun.unit_id == Unit.id, begun.status != _NOT_STARTED)
         return self._all(_locked(and_(*same, Unit.attempts == 0, _WAITS, fresh), limit))
 
-    def _experiments(self, unit_id: str) -> list[Experiment]:
-        mine = select(Experiment).where(Experiment.unit_id == unit_id)
+    def _experiments(self, *unit_ids: str) -> list[Experiment]:
+        mine = select(Experiment).where(Experiment.unit_id.in_(unit_ids))
         return self._all(mine.order_by(Experiment.unit_position))
 
     def _move(self, experiment: Experiment, unit_id: str, position: int) -> None:
