@@ -31,11 +31,11 @@ FROM TABLE_NAME AS found GROUP BY experiment_id
 _TRIED = "SELECT experiments.id, attempts FROM experiments JOIN units ON units.id = unit_id"
 _ATTEMPTS = "SELECT attempts, count(*) FROM units GROUP BY attempts ORDER BY attempts"
 _LOST = "SELECT coalesce(sum(lost_leases), 0) FROM units"
-_RESERVED = "SELECT coalesce(sum(reserved), 0) FROM federation_budgets"
+_RESERVED = "SELECT coalesce(sum(amount - spent), 0) FROM reservations WHERE state = 'held'"
 _UNSETTLED = "SELECT count(*) FROM reservations WHERE state <> 'settled'"
 _SPENT = """
 SELECT concat_ws(' ', book, figure, adjacency, unit_key), sum(spent)
-FROM federation_budgets GROUP BY 1
+FROM reservations GROUP BY 1
 """
 _TABLES = ("rounds", "ledger")
 _RESUMED = ["checkpoints.witness: unchecked"]

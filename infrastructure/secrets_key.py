@@ -11,14 +11,14 @@ from pathlib import Path
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from infrastructure.key_files import OpenToOthersError, make_private, read_private
-from infrastructure.settings import Settings
+from infrastructure.settings import Settings, SettingsError
 
 _KEY_BYTES = 32
 _MAX_FILE_BYTES = 1 << 14
 _HOW = "make one with `(umask 077; openssl rand -base64 32 > FILE)`"
 
 
-class SecretsKeyError(Exception):
+class SecretsKeyError(SettingsError):
     """There is no usable key, or it does not fit; the message says why and what to do."""
 
 

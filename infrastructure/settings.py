@@ -208,7 +208,8 @@ class Settings(BaseSettings):
     """Whether database and broker live below `data_dir`; decided here, never set."""
 
     lease_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
-    """How long a worker's claim on a unit lasts without renewal."""
+    """How long a worker's claim on a unit lasts without renewal: about the same for all workers and
+    sweepers."""
     sweep_seconds: Annotated[float, Field(gt=0, le=600)] = 2.0
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """How often a unit is tried before it fails."""

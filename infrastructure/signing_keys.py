@@ -56,9 +56,9 @@ def read_key_file(path: Path) -> bytes:
         raise SigningKeyError(f"the signing key {path} cannot be read: {error.strerror}") from None
     try:
         SigningKey.from_pem(content)
-    except ValueError:
+    except ValueError as error:
         raise SigningKeyError(
-            f"{path} holds no unencrypted Ed25519 private key in PEM; make one with `fedaudit keys "
+            f"{path}: {error}; put a copy of the file back, or make a new one with `fedaudit keys "
             "signing --out FILE`, or with `openssl genpkey -algorithm ed25519`"
         ) from None
     return content

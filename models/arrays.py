@@ -49,6 +49,7 @@ _ELEMENTS: dict[np.dtype[Any], tuple[TypeEngine[Any], int, int]] = {
     np.dtype("int64"): (BigInteger(), 20, 1016),
     np.dtype("float64"): (Double(), 701, 1022),
 }
+_DTYPES = {oid: dtype for dtype, (_, oid, _) in _ELEMENTS.items()}
 
 
 class PackedArray(TypeDecorator[Packed]):
@@ -93,9 +94,7 @@ class ArrayDumper(Dumper):
         return (self.cls, obj.dtype)
 
     def upgrade(self, obj: Packed, format: PyFormat) -> "ArrayDumper":
-        dumper = ArrayDumper(self.cls)
-        dumper.oid = _ELEMENTS[obj.dtype][2]
-        return dumper
+        return _DUMPERS[obj.dtype](self.cls)
 
     def dump(self, obj: Packed) -> bytes:
         element_oid = _ELEMENTS[obj.dtype][1]
@@ -105,6 +104,12 @@ class ArrayDumper(Dumper):
         body["length"] = obj.dtype.itemsize
         body["value"] = obj
         return pack(">5i", 1, 0, element_oid, obj.size, 1) + body.tobytes()
+
+
+_DUMPERS: dict[np.dtype[Any], type[ArrayDumper]] = {
+    dtype: type("ArrayDumper", (ArrayDumper,), {"oid": oid})
+    for dtype, (_, _, oid) in _ELEMENTS.items()
+}
 
 
 @cache
@@ -120,7 +125,7 @@ class ArrayLoader(Loader):
     def load(self, data: Buffer) -> Packed:
         """Raises ValueError for a null."""
         dimensions, nulls, element_oid = unpack_from(">3i", data)
-        [dtype] = (one for one, (_, oid, _) in _ELEMENTS.items() if oid == element_oid)
+        dtype = _DTYPES[element_oid]
         if dimensions == 0:
             return np.zeros(0, dtype)
         if dimensions != 1 or nulls:
@@ -131,6 +136,9 @@ class ArrayLoader(Loader):
 def register_arrays(connection: Connection[Any]) -> None:
     """Lets this connection bind numpy arrays, and read them where results are binary. Lists of
     numbers would take four times as long."""
-    connection.adapters.register_dumper(np.ndarray, ArrayDumper)
     for _, _, oid in _ELEMENTS.values():
         connection.adapters.register_loader(oid, ArrayLoader)
+    # Each by its own oid, and the last one of arrays whose type is still to be seen.
+    dumpers: list[type[ArrayDumper]] = [*_DUMPERS.values(), ArrayDumper]
+    for dumper in dumpers:
+        connection.adapters.register_dumper(np.ndarray, dumper)

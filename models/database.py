@@ -215,7 +215,7 @@ def _configure_postgresql(connection: Any, _record: object, *, seconds: float | 
     connection.commit()
 
 
-HEAD = "0051"
+HEAD = "0052"
 """The revision of `migrations` that this code is written for."""
 
 

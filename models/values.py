@@ -272,6 +272,8 @@ class ReclaimedUnit:
 class StoredSet:
     """A set of rows as it is stored."""
 
+    fingerprint: str
+    numbering: str
     digest: str
     favourable_digest: str
     bits: bytes

@@ -29,7 +29,7 @@ from models.repositories.disclosures import SKETCHED, Sketch
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 from workers.claim import ClaimedUnit
-from workers.disclosure_memory import ROWS_OF_FILE, Memory, pairs, remember
+from workers.disclosure_memory import ROWS_OF_FILE, Disclosed, Memory, decide
 from workers.proof.signing import use_key
 
 if TYPE_CHECKING:
@@ -82,14 +82,6 @@ class ProfileRun(ClaimedUnit[Federation]):
         federations = self._federations(session)
         federations.set_rejected(federation_id, reasons, unit_id=self._claim.unit_id)
 
-    def _fail(self, session: Session, detail: str) -> None:
-        federations = self._federations(session)
-        row = federations.of_unit(self._claim.unit_id)
-        if row is not None:
-            message = "profiling failed through no fault of the data; upload or register it again"
-            reason = {"pointer": "", "message": message}
-            federations.set_rejected(row.id, [reason], unit_id=self._claim.unit_id)
-
     def _federations(self, session: Session) -> FederationRepository:
         return FederationRepository(session, self._claim.project_id)
 
@@ -120,7 +112,6 @@ def _reason(fault: FieldError) -> dict[str, str]:
 
 
 _MAX_FAULTS = 100
-_LEFT = "the audit failed through no fault of the data; ask for it again"
 
 
 class AuditRun(ClaimedUnit[PredictionAudit]):
@@ -182,21 +173,24 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         if row.withheld is not None:
             return frozenset(row.withheld)
         memories = memories_of(self._claim.project_id, row.fingerprint, rows)
-        with self._context.database.read() as session:
-            known = [memory.earlier(session) for memory in memories]
-        decision = rows.scored.decide_beside(pairs(known))
-        self._progressed()
 
-        def settle(session: Session) -> frozenset[str]:
+        def settle(session: Session) -> frozenset[str] | None:
             audits = self._audits(session)
             found = audits.get(row.id)
             if found is not None and found.withheld is not None:
                 return frozenset(found.withheld)
-            withheld = remember(session, rows.scored, memories, known, decision).withheld
-            audits.withhold(row.id, sorted(withheld))
-            return withheld
+            if not disclosed.store(session):
+                return None
+            audits.withhold(row.id, sorted(decision.withheld))
+            return decision.withheld
 
-        return self._writer.write(settle)
+        while True:
+            disclosed = Disclosed()
+            decision = decide(self._context.database, disclosed, rows.scored, memories)
+            self._progressed()
+            settled = self._writer.write(settle)
+            if settled is not None:
+                return settled
 
     def _succeed(
         self, session: Session, row: PredictionAudit, report: dict[str, Any], key: SigningKey
@@ -208,12 +202,6 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         self, session: Session, row: PredictionAudit, reason: str, faults: list[dict[str, Any]]
     ) -> None:
         self._audits(session).fail(row.id, reason, faults)
-
-    def _fail(self, session: Session, detail: str) -> None:
-        audits = self._audits(session)
-        row = audits.of_unit(self._claim.unit_id)
-        if row is not None:
-            audits.fail(row.id, "worker-error", [{"pointer": "", "message": _LEFT}])
 
     def _audits(self, session: Session) -> AuditRepository:
         return AuditRepository(session, self._claim.project_id)

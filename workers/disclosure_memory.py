@@ -1,8 +1,9 @@
-"""What a report may disclose beside earlier ones: decided once, before a run's first round."""
+"""What a report may disclose beside earlier ones: decided once, before its first round."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import structlog
@@ -25,8 +26,9 @@ from fedaudit.runs.held_out_groups import (
     rows_of_file,
     scored_groups,
 )
-from fedaudit.spec.errors import error_at
+from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.federation import Femnist, Images
+from models.database import Database
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
 from workers.claim import FencedWriter
@@ -49,19 +51,6 @@ _COUNTED_BEFORE = (
     "out, or hold out other people by another `seed`"
 )
 
-Opened = dict[tuple[str, str], RememberedSets]
-"""By the key and the numbering of a memory: its sets as they were read last."""
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """What a memory, and those that are found beside it, held."""
-
-    rows: Numbered
-    sets: SetsBeside
-    counts: Mapping[str, int]
-    """How many sets there were, by the keys of these memories."""
-
 
 @dataclass(frozen=True, eq=False)
 class Memory:
@@ -69,147 +58,174 @@ class Memory:
 
     key: str
     """Of the data: a fingerprint, or what stands for data with equal rows or columns."""
-    numbering: str
+    numbered_by: str
     rows: Numbered
     anchors: Sequence[str] = ()
     """Keys of rows that also find other memories; none for those of one key alone."""
-    opened: Opened = field(default_factory=dict)
-    """What was read before, to which this adds."""
 
     @property
     def locks(self) -> set[str]:
         """The keys to be locked before it is added to."""
         return {self.key, _EVERY_ANCHORED} if self.anchors else {self.key}
 
-    def earlier(self, session: Session) -> Held:
-        """What was disclosed before."""
-        disclosed, counts = DisclosureRepository(session), self.count(session)
-        remembered = []
-        for key, count in counts.items():
-            remembered.append(self._sets(key))
-            if len(remembered[-1].sets) != count:
-                remembered[-1].add(
-                    DisclosedRows(
-                        RowSet.from_bytes(one.bits, digest=one.digest),
-                        RowSet.from_bytes(one.favourable_bits, digest=one.favourable_digest),
-                    )
-                    for one in disclosed.sets(key, numbering=self._numbering)
-                    if (one.digest, one.favourable_digest) not in remembered[-1].sets
-                )
-        return Held(self.rows, SetsBeside(*remembered), counts)
-
-    def count(self, session: Session) -> dict[str, int]:
-        """How many sets were disclosed before, by the key of a memory; never fewer later."""
-        disclosed = DisclosureRepository(session)
-        keys = disclosed.memories(self.anchors) if self.anchors else [self.key]
-        return disclosed.counts(keys, numbering=self._numbering)
-
-    def opened_with(self, sets: Sequence[DisclosedRows]) -> None:
-        """Notes what was added to it."""
-        self._sets(self.key).add(sets)
-
-    def add(self, session: Session, sets: Sequence[DisclosedRows]) -> None:
-        """Remembers what is disclosed. Lock `locks` before."""
-        stored = [
-            StoredSet(*one.key, one.rows.as_bytes(), one.favourable.as_bytes()) for one in sets
-        ]
-        DisclosureRepository(session).add(
-            self.key, numbering=self._numbering, sets=stored, anchors=self.anchors
-        )
-
-    def _sets(self, key: str) -> RememberedSets:
-        return self.opened.setdefault((key, self._numbering), RememberedSets())
-
     @property
-    def _numbering(self) -> str:
-        return hashlib.sha256(self.numbering.encode()).hexdigest()
+    def numbering(self) -> str:
+        """As it is stored."""
+        return hashlib.sha256(self.numbered_by.encode()).hexdigest()
 
 
-def remember(
-    session: Session,
-    groups: ScoredGroups,
-    memories: Sequence[Memory],
-    known: Sequence[Held],
-    decision: DisclosureDecision,
+class Disclosed:
+    """What was disclosed of data, as it was read when it was first asked for; and what was decided
+    since, for one report after the other, until `store`."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[str, str], RememberedSets] = {}
+        """By the key and the numbering of a memory: those decided since as well."""
+        self._stored: dict[tuple[str, str], int] = {}
+        """How many of them were stored: never fewer later."""
+        self._anchors: set[str] = set()
+        self._anchored: set[tuple[str, str]] = set()
+        """Of these anchors, each with the key of a memory that was stored for it."""
+        self._locks: set[str] = set()
+        self._new_sets: list[StoredSet] = []
+        self._new_anchored: set[tuple[str, str]] = set()
+
+    def beside(self, session: Session, memory: Memory) -> tuple[Numbered, SetsBeside]:
+        """What a memory, and those that are found beside it, hold, as `ScoredGroups` takes it."""
+        disclosed, keys, anchors = DisclosureRepository(session), {memory.key}, set(memory.anchors)
+        if anchors:
+            # Each is asked for once, so that `store` finds what was not there for the first.
+            self._anchored |= disclosed.memories(anchors - self._anchors)
+            self._anchors |= anchors
+            every = self._anchored | self._new_anchored
+            keys = {key for anchor, key in every if anchor in anchors}
+        names = [(key, memory.numbering) for key in sorted(keys)]
+        for name in names:
+            if name not in self._stored:
+                read = [_opened(one) for one in disclosed.sets(*name)]
+                self._stored[name] = len(read)
+                self._of(name).add(read)
+        return memory.rows, SetsBeside(*map(self._of, names))
+
+    def add(self, memories: Sequence[Memory], decision: DisclosureDecision) -> None:
+        """Notes what a report is going to disclose."""
+        for one, sets in zip(memories, decision.sets, strict=True):
+            name = one.key, one.numbering
+            self._of(name).add(sets)
+            self._locks |= one.locks
+            self._new_anchored |= {(anchor, one.key) for anchor in one.anchors}
+            self._new_sets += [
+                StoredSet(*name, *each.key, each.rows.as_bytes(), each.favourable.as_bytes())
+                for each in sets
+            ]
+
+    def store(self, session: Session) -> bool:
+        """Remembers what was decided; False, and nothing is, where another report was quicker."""
+        disclosed = DisclosureRepository(session)
+        disclosed.lock(self._locks)
+        counts = disclosed.counts({key for key, _ in self._stored})
+        if any(counts.get(name, 0) != count for name, count in self._stored.items()):
+            return False
+        if disclosed.memories(self._anchors) != self._anchored:
+            return False
+        disclosed.add(self._new_sets, anchored=self._new_anchored)
+        return True
+
+    def _of(self, name: tuple[str, str]) -> RememberedSets:
+        return self._sets.setdefault(name, RememberedSets())
+
+
+def _opened(stored: StoredSet) -> DisclosedRows:
+    return DisclosedRows(
+        RowSet.from_bytes(stored.bits, digest=stored.digest),
+        RowSet.from_bytes(stored.favourable_bits, digest=stored.favourable_digest),
+    )
+
+
+def decide(
+    database: Database, disclosed: Disclosed, groups: ScoredGroups, memories: Sequence[Memory]
 ) -> DisclosureDecision:
-    """Adds what is disclosed; decided anew where another report was quicker than `known`.
+    """What a report discloses beside those before it, which `disclosed` now takes in.
 
     Raises InvalidInputError at /fairness/exclude where rows are left out, and earlier reports are
     near: totals are published in any case, and less those of the other report would be theirs.
     """
-    DisclosureRepository(session).lock(key for memory in memories for key in memory.locks)
-    if [memory.count(session) for memory in memories] != [one.counts for one in known]:
-        known = [memory.earlier(session) for memory in memories]
-        decision = groups.decide_beside(pairs(known))
-    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(pairs(known))):
+    with database.read() as session:
+        earlier = [disclosed.beside(session, one) for one in memories]
+    decision = groups.decide_beside(earlier)
+    if groups.spec.fairness.exclude and (decision.withheld or groups.totals_near(earlier)):
         raise error_at("/fairness/exclude", _COUNTED_BEFORE)
-    for memory, sets in zip(memories, decision.sets, strict=True):
-        memory.add(session, sets)
+    disclosed.add(memories, decision)
     return decision
-
-
-def pairs(known: Sequence[Held]) -> list[tuple[Numbered, SetsBeside]]:
-    """What was held before, as `ScoredGroups` takes it."""
-    return [(one.rows, one.sets) for one in known]
 
 
 def settle_disclosures(
     writer: FencedWriter,
-    experiment: RunningExperiment,
+    experiments: Sequence[RunningExperiment],
     *,
-    decided: Sequence[str] | None,
     secret: bytes,
-    opened: Opened,
-) -> frozenset[str]:
-    """The attributes that the run withholds; remembers what it discloses. A resumed run keeps its
-    decision, `decided`. Slow work is done before the transaction, and repeated within it only if
-    another run on the same data was quicker. `secret`: for keys of rows. `opened`: of the unit's
-    earlier experiments."""
-    cell = experiment.run.cell
-    if not is_remembered(cell):
-        return frozenset()
-    if decided is not None:
-        return frozenset(decided)
-    groups, memories = scored_groups(cell), _memories(experiment, secret, opened)
-    with writer.database.read() as session:
-        known = [memory.earlier(session) for memory in memories]
-    decision = groups.decide_beside(pairs(known))
-
-    def settle(session: Session) -> DisclosureDecision | frozenset[str]:
-        experiments = ExperimentRepository(session, experiment.project_id)
-        row = experiments.get(experiment.id) if writer.again else None
-        if row is not None and row.withheld_attributes is not None:
-            return frozenset(row.withheld_attributes)  # by a write whose confirmation was lost
-        settled = remember(session, groups, memories, known, decision)
-        experiments.withhold(experiment.id, sorted(settled.withheld))
-        return settled
-
-    settled = writer.write(settle)
-    if not isinstance(settled, DisclosureDecision):
-        return settled
-    for memory, sets in zip(memories, settled.sets, strict=True):
-        memory.opened_with(sets)
-    if settled.withheld:
-        log.info(
-            "attributes withheld beside earlier reports",
-            experiment_id=experiment.id,
-            attributes=sorted(settled.withheld),
-        )
-    experiment.run.disclosures = settled.disclosures  # to decide them takes long
-    return settled.withheld
+    progressed: Callable[[], None],
+) -> dict[str, InvalidInputError]:
+    """Decides which attributes each run withholds, one run after the other, and remembers in one
+    transaction what they disclose; returns by id which cannot be reported. A resumed run keeps its
+    decision. Slow work is done before the transaction, and again if another run on the same data
+    was quicker. `secret`: for keys of rows."""
+    new = [one for one in experiments if is_remembered(one.run.cell)]
+    for one in new:
+        one.run.withheld = frozenset(one.row.withheld_attributes or ())
+    new = [one for one in new if one.row.withheld_attributes is None]
+    while True:
+        refused, disclosed = dict[str, InvalidInputError](), Disclosed()
+        for one in new:
+            progressed()
+            groups, memories = scored_groups(one.run.cell), _memories(one, secret)
+            try:
+                decision = decide(writer.database, disclosed, groups, memories)
+            except InvalidInputError as error:
+                refused[one.id] = error
+            else:
+                one.run.withheld = decision.withheld
+                one.run.disclosures = decision.disclosures  # to decide them takes long
+        settled = [one for one in new if one.id not in refused]
+        if not settled or writer.write(partial(_store, writer, settled, disclosed)):
+            break
+    for one in settled:
+        if one.run.withheld:
+            named = {"experiment_id": one.id, "attributes": sorted(one.run.withheld)}
+            log.info("attributes withheld beside earlier reports", **named)
+    return refused
 
 
-def _memories(experiment: RunningExperiment, secret: bytes, opened: Opened) -> list[Memory]:
+def _store(
+    writer: FencedWriter,
+    settled: Sequence[RunningExperiment],
+    disclosed: Disclosed,
+    session: Session,
+) -> bool:
+    """False where another report was quicker."""
+    experiments = ExperimentRepository(session, settled[0].project_id)
+    row = experiments.get(settled[0].id) if writer.again else None
+    if row is not None and row.withheld_attributes is not None:
+        return True  # by a write whose confirmation was lost
+    if not disclosed.store(session):
+        return False
+    for withheld in {one.run.withheld for one in settled}:
+        alike = [one.id for one in settled if one.run.withheld == withheld]
+        experiments.withhold(alike, sorted(withheld))
+    return True
+
+
+def _memories(experiment: RunningExperiment, secret: bytes) -> list[Memory]:
     """That of the file, that of its rows in any file, and what was remembered of images before
     their rows were numbered by the file."""
     cell = experiment.run.cell
     fingerprint, by_cells = cell.federation.fingerprint, rows_by_cells(cell, secret=secret)
     anchors = sorted({anchor for one in by_cells for anchor in _anchors(one.population.row_keys)})
-    found = [Memory(fingerprint, ROWS_OF_FILE, rows_of_file(cell), opened=opened)]
+    found = [Memory(fingerprint, ROWS_OF_FILE, rows_of_file(cell))]
     if anchors:
-        found.append(Memory(anchors[0], _ROWS_BY_CELLS, by_cells, anchors, opened))
+        found.append(Memory(anchors[0], _ROWS_BY_CELLS, by_cells, anchors))
     if isinstance(cell.spec.federation, Images | Femnist):
-        found.append(Memory(fingerprint, _ROWS_OF_CLIENTS, rows_of_clients(cell), opened=opened))
+        found.append(Memory(fingerprint, _ROWS_OF_CLIENTS, rows_of_clients(cell)))
     return found
 
 

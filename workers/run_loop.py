@@ -18,7 +18,7 @@ from fedaudit.runs.run import Run
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.rounds import FinalResult, PlannedRound, PlayedRounds, has_diverged
 from fedaudit.training.engine import backend
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository
 from models.repositories.webhooks import announcing_low
 from workers.attacks.attacked_experiment import AttacksCancelledError, FollowedRuns, LeasedAttacks
@@ -61,7 +61,7 @@ class RunLoop:
         }
         self._pace = Pace(context.database.dialect)
         self._clock = CheckpointClock()
-        self._stack = open_stack(
+        self._stack = Stack(
             [experiment.run.cell for experiment in experiments],
             device=context.device,
             checkpoints=[experiment.checkpoint for experiment in experiments],

@@ -23,7 +23,7 @@ from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audit_unit import AuditRun, ProfileRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError
 from workers.context import WorkerContext
-from workers.disclosure_memory import Opened, settle_disclosures
+from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import Loaded, RunningExperiment, load_cell, resume_experiment
 from workers.proof.signing import enter_runs
@@ -78,13 +78,22 @@ class UnitRun(ClaimedUnit[list[Experiment]]):
     def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
         super().__init__(context, claim, lease)
         self._loaded = Loaded()
-        self._opened: Opened = {}
         """What its experiments share is loaded once."""
         self._stored: set[str] = set()
         """The experiments that may have begun before."""
 
     def _carry_out(self, found: list[Experiment]) -> None:
-        running = [one for row in found if (one := self._take_up(row))]
+        taken_up = [one for row in found if (one := self._take_up(row))]
+        refused = settle_disclosures(
+            self._writer,
+            taken_up,
+            secret=self._context.signing_key.derived_secret(ROUNDING),
+            progressed=self._lease.progressed,
+        )
+        for one in taken_up:
+            if one.id in refused:
+                self._refuse(one.row, refused[one.id])
+        running = [one for one in taken_up if one.id not in refused]
         if running:
             # Imports torch, which a worker that only refuses bad data need not load.
             from workers.run_loop import RunLoop
@@ -127,25 +136,19 @@ class UnitRun(ClaimedUnit[list[Experiment]]):
                 loaded=self._loaded,
                 key=self._context.signing_key.public if row.id in self._stored else None,
             )
-            secret = self._context.signing_key.derived_secret(ROUNDING)
-            found.run.withheld = settle_disclosures(
-                self._writer,
-                found,
-                decided=row.withheld_attributes,
-                secret=secret,
-                opened=self._opened,
-            )
-            self._lease.progressed()
             # The same in every run of this service, so that repeats are rounded alike.
-            found.run.rounding_key = secret
+            found.run.rounding_key = self._context.signing_key.derived_secret(ROUNDING)
             return found
         except InvalidInputError as error:
-            detail = str(error)[:DETAIL_CHARACTERS]
-            log.warning(
-                "data refused", experiment_id=row.id, pointers=[one.pointer for one in error.errors]
-            )
-            self._writer.write(lambda session: self._end(session, row, "invalid-data", detail))
+            self._refuse(row, error)
             return None
+
+    def _refuse(self, row: Experiment, error: InvalidInputError) -> None:
+        detail = str(error)[:DETAIL_CHARACTERS]
+        log.warning(
+            "data refused", experiment_id=row.id, pointers=[one.pointer for one in error.errors]
+        )
+        self._writer.write(lambda session: self._end(session, row, "invalid-data", detail))
 
     def _fail(self, session: Session, detail: str) -> None:
         for row in self._experiments(session).of_unit(self._claim.unit_id):

@@ -51,6 +51,7 @@ from models.repositories import (
     fail_unit,
 )
 from models.repositories.files import OldFile
+from models.repositories.units import MAX_LEASE_SECONDS
 from models.tables.experiments import Unit
 from models.values import FileKind, ReclaimedUnit
 from workers.context import start
@@ -169,6 +170,8 @@ _WAITING = 2_000
 """Waiting units looked at in a tick."""
 _DUTY_TICKS = 5
 """A sweeper that misses this many ticks loses the duty."""
+_LONGEST_LEASES = 10
+"""No worker is taken to have a lease that is so many times as long as those set here."""
 _MAX_PAUSE_SECONDS = 10.0
 _MAX_RETRY_SECONDS = 300.0
 
@@ -187,6 +190,7 @@ class Sweeper:
         self._refused: set[str] = set()
         """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
         interrupted rounds."""
+        self._longest_lease = min(MAX_LEASE_SECONDS, _LONGEST_LEASES * settings.lease_seconds)
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
     def tick(self) -> bool:
@@ -233,7 +237,9 @@ class Sweeper:
         """End the units of lost workers, or free them to be published. Each in its own transaction,
         so that accounting blocks nothing and a faulty unit no other."""
         with self._database.read() as session:
-            lost = UnitRepository(session).reclaimable(_BATCH, excluded=self._refused)
+            lost = UnitRepository(session).reclaimable(
+                _BATCH, excluded=self._refused, longest_lease=self._longest_lease
+            )
         for unit in lost:
             with self._refusing(unit.id, "unit not taken back", unit_id=unit.id):
                 self._take_back_one(unit)
@@ -242,7 +248,7 @@ class Sweeper:
         """A worker that came back meanwhile keeps it."""
         contexts = self._contexts_of(unit) if unit.attempts >= unit.max_attempts else {}
         with self._database.write() as session:
-            taken = UnitRepository(session).take_back(unit.id)
+            taken = UnitRepository(session).take_back(unit.id, longest_lease=self._longest_lease)
             if taken is None:
                 return
             log.warning("unit taken back", unit_id=unit.id, state=taken.state)
@@ -402,10 +408,13 @@ def main() -> int:
 
 
 def _webhook_dispatcher(settings: Settings, database: Database) -> WebhookDispatcher | None:
-    """Delivers webhooks beside the sweeper; None where there is no key to their secrets."""
+    """Delivers webhooks beside the sweeper; None where there is no key to their secrets. Exits with
+    a message where one is named that cannot be used."""
     try:
         dispatcher = WebhookDispatcher(settings, database)
     except SecretsKeyError as error:
+        if settings.secrets_key_file is not None:
+            raise SystemExit(str(error)) from None
         log.warning("webhooks are not delivered", reason=str(error))
         return None
     dispatcher.start()

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import ExperimentsForm, ExperimentsVisit, Visit, as_picture
-from api.pages.wording import NONE, cost, figure, small_number, whole
+from api.pages.wording import NONE, cost, figure, small_number
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_experiment, gone_words, judged_document
@@ -23,9 +23,9 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.charts.report_charts import running_charts
 from fedaudit.reports.page.picture_files import PictureForm
-from fedaudit.reports.report import has_present_form
-from fedaudit.reports.sections.utility import ENDING_WORDS
-from fedaudit.reports.verdict.release import answer_of
+from fedaudit.reports.report import has_present_form, section_rows
+from fedaudit.reports.sections.part import FigureRow
+from fedaudit.reports.verdict.release import answer_of, training_words
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import FairnessRow, RoundRow
@@ -36,8 +36,6 @@ from models.vocabulary import ENDED
 
 Report = Mapping[str, Any]
 
-_CONSTANTS = {"validation_loss": "baseline_loss", "accuracy": "baseline_accuracy"}
-"""What a constant prediction has, of each figure of the model."""
 _NO_ROUND = "no round is stored yet"
 _NOT_VALIDATED = "no round was validated yet"
 _LEAKAGE_RESTS_ON = {
@@ -78,24 +76,14 @@ _WHY_ENDED = {
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One figure; `remark` says what it is, or why it has no value."""
-
-    name: str
-    label: str
-    value: str
-    remark: str
-
-
-@dataclass(frozen=True)
 class GapReadings:
     """The gaps between the groups of one attribute, in the order of ROUND_METRICS."""
 
     attribute: str
-    gaps: tuple[Reading, ...]
+    gaps: tuple[FigureRow, ...]
 
 
-def readings(experiment: Experiment, live: LiveFigures, kind: GuaranteeKind) -> list[Reading]:
+def readings(experiment: Experiment, live: LiveFigures, kind: GuaranteeKind) -> list[FigureRow]:
     """The costs so far, the loss and, of classifiers, the accuracy."""
     found = _costs(experiment, live.newest, kind)
     found.append(_last(live, "validation_loss", "Validation loss"))
@@ -113,7 +101,7 @@ def gap_readings(experiment: Experiment, live: LiveFigures) -> list[GapReadings]
     ]
 
 
-def _costs(experiment: Experiment, newest: RoundRow | None, kind: GuaranteeKind) -> list[Reading]:
+def _costs(experiment: Experiment, newest: RoundRow | None, kind: GuaranteeKind) -> list[FigureRow]:
     if (inputs := experiment.mechanism_inputs) is not None:
         delta, adjacency = small_number(inputs["delta"]), adjacency_words(inputs["adjacency"])
         terms = f"at delta = {delta}, {adjacency}, against the observer that learns most"
@@ -126,65 +114,44 @@ def _costs(experiment: Experiment, newest: RoundRow | None, kind: GuaranteeKind)
     return [_cost("epsilon_max", "Privacy cost", newest, "")]
 
 
-def _cost(name: str, label: str, newest: RoundRow | None, remark: str) -> Reading:
+def _cost(name: str, label: str, newest: RoundRow | None, remark: str) -> FigureRow:
     if newest is None:
-        return Reading(name, label, NONE, _NO_ROUND)
+        return _row(name, label, NONE, _NO_ROUND)
     value = getattr(newest, name)
     if value is None:
-        return Reading(name, label, NONE, newest.reasons.get(name, _NO_ROUND))
-    return Reading(name, label, cost(value), remark)
+        return _row(name, label, NONE, newest.reasons.get(name, _NO_ROUND))
+    return _row(name, label, cost(value), remark)
 
 
-def _last(live: LiveFigures, name: str, label: str) -> Reading:
+def _last(live: LiveFigures, name: str, label: str) -> FigureRow:
     if (row := live.validated) is None:
-        return Reading(name, label, NONE, _NO_ROUND if live.newest is None else _NOT_VALIDATED)
+        return _row(name, label, NONE, _NO_ROUND if live.newest is None else _NOT_VALIDATED)
     reason = row.reasons.get(name, _NOT_VALIDATED)
     return _reading(name, label, getattr(row, name), reason, f"in round {row.round}")
 
 
-def _gap(attribute: str, metric: str, row: FairnessRow | None) -> Reading:
+def _gap(attribute: str, metric: str, row: FairnessRow | None) -> FigureRow:
     name, label = f"{attribute} {metric}", metric.replace("_", " ")
     found = {} if row is None else {one["metric"]: one for one in row.figures}
     if row is None or metric not in found:
-        return Reading(name, label, NONE, _NOT_VALIDATED)
+        return _row(name, label, NONE, _NOT_VALIDATED)
     value, reason = found[metric]["value"], found[metric]["reason"]
     return _reading(name, label, value, reason, f"in round {row.round}")
 
 
 def _reading(
     name: str, label: str, value: float | None, reason: str | None, remark: str
-) -> Reading:
+) -> FigureRow:
     if value is None:
-        return Reading(name, label, NONE, reason or "")
-    return Reading(name, label, figure(value), remark)
+        return _row(name, label, NONE, reason or "")
+    return _row(name, label, figure(value), remark)
 
 
-def with_final_figures(found: Sequence[Reading], report: Report) -> list[Reading]:
-    """The readings of an experiment that has its report, with the model's figures of the report's
-    best round: a round may be validated on a sample, and the last is seldom the best. Costs are
-    those of all rounds."""
-    utility = report["utility"]
-    remark = f"in round {whole(utility['best_round'])}, the best"
-    return [
-        _reading(
-            one.name,
-            one.label,
-            utility[one.name],
-            utility["reasons"].get(one.name),
-            remark + _beside(utility, constant),
-        )
-        if (constant := _CONSTANTS.get(one.name))
-        else one
-        for one in found
-    ]
+def _row(name: str, label: str, value: str, note: str) -> FigureRow:
+    return FigureRow(name=name, label=label, value=value, constant="", note=note)
 
 
-def _beside(utility: Mapping[str, Any], constant: str) -> str:
-    value = utility.get(constant)
-    return "" if value is None else f"; the best constant prediction has {figure(value)}"
-
-
-def _final_gap(section: Mapping[str, Any], metric: str) -> Reading:
+def _final_gap(section: Mapping[str, Any], metric: str) -> FigureRow:
     found = section["metrics"][metric]
     interval, remark = found["interval"], ""
     if interval is not None:
@@ -192,18 +159,6 @@ def _final_gap(section: Mapping[str, Any], metric: str) -> Reading:
         remark = f"{low} to {high} ({figure(100 * interval['level'])} %)"
     name = f"{section['attribute']} {metric}"
     return _reading(name, metric.replace("_", " "), found["value"], found["reason"], remark)
-
-
-def ending_words(report: Report) -> str:
-    """How training ended, and which round is the best."""
-    utility = report["utility"]
-    if not utility["rounds"] and (utility.get("method") or {}).get("sent", "") is None:
-        return "Finished without a round: every client trained for itself."
-    planned, why = report["spec"]["training"]["rounds"], ENDING_WORDS[utility["stopped_by"]]
-    return (
-        f"Finished in round {whole(utility['rounds'])} of at most {whole(planned)}: {why}. "
-        f"The best is round {whole(utility['best_round'])}."
-    )
 
 
 def why_ended(reason: str | None) -> tuple[str, str]:
@@ -271,7 +226,7 @@ def experiment_page(
         readings=shown,
         gaps=gaps,
         pace="" if ended else pace,
-        how_it_ended=None if report is None else ending_words(report),
+        how_it_ended=None if report is None else f"{training_words(report)}.",
         charts=_charts(row, live, report),
         every=live.series.every,
         gates=spec.gates,
@@ -328,12 +283,14 @@ def _report(session: Session, visit: Visit, row: Experiment) -> dict[str, Any] |
 
 def _figures(
     row: Experiment, live: LiveFigures, report: dict[str, Any] | None
-) -> tuple[list[Reading], list[GapReadings]]:
+) -> tuple[list[FigureRow], list[GapReadings]]:
     """Of the newest rounds; with a report those of its best round, which the report states."""
     newest = readings(row, live, mechanism_of(parse_admitted(row.spec)).guarantee_kind)
     if report is None:
         return newest, gap_readings(row, live)
-    return with_final_figures(newest, report), [
+    # A round may be validated on a sample, and the last is seldom the best.
+    final = {one.name: one for one in section_rows(report)["utility"]}
+    return [final.get(one.name, one) for one in newest], [
         GapReadings(one["attribute"], tuple(_final_gap(one, metric) for metric in ROUND_METRICS))
         for one in report["fairness"]
     ]

@@ -12,21 +12,16 @@ from api.pages.wording import cost, plural, small_number
 from api.services.submission import Trial
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.privacy.guarantees.cost_sentences import (
-    CostLevel,
-    cost_level,
-    cost_words,
-    doubted_cost_words,
-    guessed_words,
-)
+from fedaudit.privacy.guarantees.cost_sentences import CostLevel, cost_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection, drowning_words
+from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
+from fedaudit.reports.verdict.cost import is_proven, report_level, scale_words
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.runs.proposed_experiment import ProposedExperiment, Reason, nearest_power_of_two
 from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy
 from fedaudit.spec.experiment import spec_hash
-from fedaudit.spec.models import ArtifactStart
 from fedaudit.utility import MIN_CLIENTS
 from models.tables.federations import Federation
 
@@ -91,42 +86,31 @@ def preview(planned: ExperimentPlan, trial: Trial) -> dict[str, Any]:
 
 def _cost_note(planned: ExperimentPlan) -> CostNote:
     """The note on a plan; it says of no cost more than its report could."""
-    mechanism, projection = mechanism_of(planned.spec), planned.projection
-    kind, in_force = mechanism.guarantee_kind, mechanism.noise_is_secret
-    # As a report takes it: the largest epsilon, else the theorem's sum where there is one, else
-    # what is charged within the radius.
-    theorem = projection.log_ratio_worst_case
-    exponent = projection.leakage_worst_case if theorem is None else theorem
-    of_epsilon = projection.epsilon[0] if projection.epsilon else None
-    if of_epsilon is not None:
-        exponent = max(float(str(entry["value"])) for entry in projection.epsilon)
-    if kind == "none" or exponent is None:
+    report = _as_reported(planned)
+    level = report_level(report)
+    if level == "unbounded":
         return CostNote(cost_words(None, guessed=""), "warn", holds=False)
-    bounds_every_dataset = of_epsilon is not None or theorem is not None
-    delta = 0.0 if of_epsilon is None else float(str(of_epsilon["delta"]))
-    by_record = mechanism.facts.unit == "record"
-    if delta * (planned.federation.rows if by_record else planned.training_clients) >= 1:
-        words = f"A delta of {delta:g} allows one person's data to be handed over whole."
-        return CostNote(words, "warn", holds=False)
-    words = doubted_cost_words(
-        exponent,
-        guessed=guessed_words(
-            unit=mechanism.facts.unit,
-            adjacency=None if of_epsilon is None else str(of_epsilon["adjacency"]),
-            bounds_every_dataset=bounds_every_dataset,
-            hypotheses=planned.spec.training.hypotheses,
-        ),
-        delta=delta,
-        kind=kind,
-        in_force=in_force,
-        bounds_every_dataset=bounds_every_dataset,
-    )
-    proven = kind == "formal" and in_force and bounds_every_dataset
-    if isinstance(planned.spec.model.start, ArtifactStart):
-        words = words.replace("That is", "Of what this run adds alone, that is", 1)
-        proven = False
-    tone = _tone(cost_level(exponent, delta=delta), proven=proven)
-    return CostNote(words, tone, holds=proven and tone != "warn")
+    proven = report["guarantee"]["in_force"] and is_proven(report)
+    tone = "warn" if delta_gives_data_away(report) else _tone(level, proven=proven)
+    return CostNote(scale_words(report), tone, holds=proven and tone != "warn")
+
+
+def _as_reported(planned: ExperimentPlan) -> dict[str, Any]:
+    """What a report of all planned rounds states of the cost, in the worst case."""
+    projection, inputs = planned.projection, planned.ledger_context.inputs
+    guarantee = mechanism_of(planned.spec).guarantee(n=inputs.n, layers=inputs.component_sizes)
+    epsilon = projection.epsilon
+    return {
+        "guarantee": vars(guarantee),
+        "privacy": {
+            "epsilon": epsilon,
+            "epsilon_max": max((float(str(one["value"])) for one in epsilon), default=None),
+            "log_ratio_max": projection.log_ratio_worst_case,
+            "leakage_max": projection.leakage_worst_case,
+        },
+        "data": {"rows": planned.federation.rows, "training_clients": planned.training_clients},
+        "spec": planned.spec.model_dump(mode="json"),
+    }
 
 
 def _tone(level: CostLevel, *, proven: bool) -> Tone:

@@ -1,7 +1,6 @@
 """Audits of predictions: requested, found, reported, bundled and verified."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -41,7 +40,7 @@ from api.services.report_evidence import (
 )
 from api.services.report_pages import page_response
 from api.shared.data_faults import reads_data, shown_faults
-from api.shared.federation_data import ready_federation
+from api.shared.federation_data import ready_federation, refuse_erased
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
@@ -206,7 +205,7 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     """
     with call.reading() as session:
         evidence = _evidence(session, _find_audited(session, call.caller, audit_id))
-    chunks = bundle_chunks(replace(evidence, compromised={}), ())
+    chunks = bundle_chunks(evidence, ())
     return as_file(chunks, f"{audit_id}-bundle.zip", ZIP)
 
 
@@ -316,10 +315,14 @@ def _not_registered(audit: AuditSpec) -> InvalidInputError:
 
 def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
     """Raises InvalidInputError where the audit departs from the policy of the project's federation,
-    or of the content's owner."""
-    federations = FederationRepository(session, call.project_id)
+    or of the content's owner, and ProblemError for data that were erased; they are not erased
+    before the audit is queued."""
+    known = call.budgets(session).hold_data(fingerprint)
+    if known is not None:
+        refuse_erased(known)
     found: list[FieldError] = []
-    for row in (federations.find(fingerprint), federations.of_owner(fingerprint)):
+    owners = FederationRepository(session, call.project_id).of_owner(fingerprint)
+    for row in (known, owners):
         if row is not None:
             found += policy_faults(policy_of(row), audit, registration=registration_of(row))
     refuse_faults(list(dict.fromkeys(found)))

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import conflict
 from api.services.disclosure import refuse_below_floor
 from api.shared.data_faults import faults_for, reads_data
-from api.shared.federation_data import Uploads, ready_federation, usable
+from api.shared.federation_data import Uploads, ready_federation, refuse_erased, usable
 from api.shared.security import Call
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.federations.profiles.profile import beside_earlier, cuts_of
@@ -142,12 +141,7 @@ def store_federation(budgets: Budgets, planned: ExperimentPlan) -> str:
             made_up=source.traits.made_up,
         )
         return created.id
-    if known.status == "erased":
-        raise conflict(
-            "these data were erased from this project; to use them again, with permission, "
-            "register them anew (POST /v1/federations); what was spent on them stays spent",
-            federation_id=known.id,
-        )
+    refuse_erased(known)
     return known.id
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from sqlalchemy.orm import Session
 
+from api.http.problems import conflict
 from fedaudit.federations.federation import data_key
 from fedaudit.spec.errors import InvalidInputError, error_at
 from fedaudit.spec.experiment import ExperimentSpec
@@ -98,6 +99,16 @@ def usable(found: Federation | None) -> Federation:
             raise _unusable(_NOT_READY[status])
         case _:
             assert_never(found.status)
+
+
+def refuse_erased(known: Federation) -> None:
+    """Raises ProblemError for data that were erased from the project."""
+    if known.status == "erased":
+        raise conflict(
+            "these data were erased from this project; to use them again, with permission, "
+            "register them anew (POST /v1/federations); what was spent on them stays spent",
+            federation_id=known.id,
+        )
 
 
 def _unusable(message: str) -> InvalidInputError:

@@ -17,6 +17,7 @@ from api.shared.identities import Identities
 from api.shared.ledger_states import LedgerStates
 from api.shared.page_printer import PagePrinter
 from fedaudit.privacy.accounting.accountant import composed_epsilon
+from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError, remove_left_over
 from models.database import Database, schema_state
@@ -36,6 +37,9 @@ class Resources:
     """Safe to share between threads."""
 
     def __init__(self, settings: Settings) -> None:
+        """Raises SettingsError for a file of the settings that cannot be used."""
+        if settings.secrets_key_file is not None:
+            SecretBox(settings)  # tried now, and not with the first webhook
         self.settings = settings
         self.database = Database(settings.database_url)
         self.identities = Identities(settings, self.database)

@@ -30,7 +30,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlayedRounds
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 
 SHADOWS = {"memorised": 128, "adult": 64}
 NU = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0]
@@ -40,7 +40,7 @@ def trained(spec: ExperimentSpec, data: Path) -> AttackedRun:
     """The run of a spec, at its end."""
     cell = Cell(spec, load_federation(spec, sources_dir=data))
     run = new_run(cell, experiment_id="attacked", started_at=datetime.now(UTC))
-    trainer, records = open_stack([cell]), PlayedRounds()
+    trainer, records = Stack([cell]), PlayedRounds()
     while trainer.active:
         records += trainer.advance(25)[0]
     record_block(run, records, last=True, reported=True)

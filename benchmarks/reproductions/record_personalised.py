@@ -21,7 +21,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.records import record_use_of, training_records
-from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import first_state
 
 HEART_FILE = "heart_disease/heart_disease_4hospitals.csv"
@@ -157,7 +157,7 @@ def train(
     """One run to its end."""
     spec = spec_of(method, distribution, seed=seed, setting=setting)
     cell = Cell(spec, prepared(spec, data, setting.scaling))
-    stack = PersonalisedRun([cell], checkpoints=[_start(cell, setting.start)])
+    stack = Stack([cell], checkpoints=[_start(cell, setting.start)])
     records = list(stack.advance(spec.training.rounds)[0])
     use, spent = record_use_of(spec, cell.federation), stack.result(0).records
     assert use is not None

@@ -23,7 +23,7 @@ from fedaudit.runs.run import Run
 from fedaudit.stored import LedgerRow
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.rounds import FinalResult, PlayedRounds
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 
 Progress = Callable[[float], None]
 """Called often with the share that is done, from 0 to 1. It may raise to stop the attack."""
@@ -149,7 +149,7 @@ def repeat_run(
     `run` has the id of the run that it repeats, with which its chain begins. `progressed` is called
     now and then, and may raise to stop. Raises NotRepeatedError.
     """
-    trainer = open_stack([run.cell], device=device)
+    trainer = Stack([run.cell], device=device)
     if recorded.audited:
         trainer.end_after(0, recorded.rounds)
     rows: list[LedgerRow] = []

@@ -74,7 +74,7 @@ from fedaudit.training.base.rounds import FinalResult, PlayedRounds, has_diverge
 if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.attacks.canaries.canary_attack import CanaryAudit
-    from fedaudit.training.base.rounds import Trainer
+    from fedaudit.training.stack import Stack
 
 _MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
 _ROUNDS_AT_ONCE = 10
@@ -284,16 +284,16 @@ def _play(
     ]
 
 
-def _open_trainer(cells: Sequence[Cell], device: str) -> "Trainer":
+def _open_trainer(cells: Sequence[Cell], device: str) -> "Stack":
     try:
         import_worker_extra()
     except MissingLibraryError as error:
         raise CommandError(str(error)) from None
     # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
-    from fedaudit.training.stack import open_stack
+    from fedaudit.training.stack import Stack
 
     check_device(device)
-    return open_stack(list(cells), device=device)
+    return Stack(list(cells), device=device)
 
 
 app = typer.Typer()

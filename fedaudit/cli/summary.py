@@ -1,37 +1,30 @@
 """Reports of runs and of audits for people: their main figures in tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
-from rich.box import HORIZONTALS
 from rich.markup import escape
 from rich.table import Table
 
 from fedaudit.cli.gates import COLOURED, condition_text, outcome_text
-from fedaudit.cli.output import sections_table, standard_output
-from fedaudit.fairness.disclosure import hidden_as
+from fedaudit.cli.output import print_columns, sections_table, standard_output
 from fedaudit.number_text import NO_FIGURE, UNBOUNDED, at_most
 from fedaudit.privacy.accounting.privacy_events import observer_words
-from fedaudit.privacy.guarantees.cost_sentences import level_words
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, condition, gate_value
+from fedaudit.reports.page.fairness_tables import fairness_tables
+from fedaudit.reports.page.html import audit_for_readers
 from fedaudit.reports.report import section_rows
-from fedaudit.reports.sections.attacks import raised_alarms
-from fedaudit.reports.sections.guarantee import (
-    condition_of,
-    delta_gives_data_away,
-    guarantee_words,
-    is_unbounded,
-)
+from fedaudit.reports.sections.fairness import least_people
+from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.utility import ENDING_WORDS
-from fedaudit.reports.verdict.release import bounding_exponent
-from fedaudit.spec.metrics import RATES
+from fedaudit.reports.verdict.cost import level_in_words
 
 Report = Mapping[str, Any]
 
 _NOTHING = "none"
-_RATES = (*RATES, "accuracy", "auc")
 
 
 def summary_table(reports: Sequence[Report]) -> Table:
@@ -105,25 +98,8 @@ def _costs(report: Report) -> dict[str, str]:
     costs = {"guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"}
     if privacy["epsilon"]:
         costs["epsilon"] = "\n".join(map(_epsilon, privacy["epsilon"]))
-        costs["a guess"] = _guess(report)
+        costs["a guess"] = level_in_words(report)
     return costs
-
-
-def _guess(report: Report) -> str:
-    """What the bound keeps uncertain, as the verdict has it."""
-    guarantee = report["guarantee"]
-    if raised_alarms(report):
-        return "an attack contradicts the bound"
-    if delta_gives_data_away(report):
-        return "nothing is kept from it: delta allows one person's data to be handed over whole"
-    words = level_words(
-        cast(float, bounding_exponent(report)),
-        delta=guarantee["delta"] or 0.0,
-        kind=guarantee["kind"],
-        in_force=guarantee.get("in_force"),
-    )
-    added = condition_of(report, "epsilon_max") is not None
-    return f"of what this run adds alone: {words}" if added else words
 
 
 _NAMES = ("AUC", "Brier")
@@ -181,46 +157,18 @@ def show_audit(report: Mapping[str, Any]) -> None:
         console.print(f"[bold]{title}[/bold]\n{escape(text)}")
     ranked = _figures(figure_rows(RankingFigures, report["utility"]), {})
     console.print(sections_table(["predictions"], [{"utility": ranked}]))
-    for section in report["fairness"]:
-        console.print(_group_table(section))
-        console.print(_gap_table(section))
+    shown = audit_for_readers(report)
+    found = fairness_tables(shown["fairness"], least=least_people(shown))
+    for table in chain.from_iterable(found.by_section):
+        console.print(f"[bold]{escape(table.caption)}[/bold]")
+        columns = zip(table.head, zip(*table.rows, strict=True), strict=True)
+        print_columns({head: [*map(escape, cells)] for head, cells in columns})
+        console.print(escape(table.remark))
+    for mark, note in found.notes.items():
+        console.print(f"{mark}: {escape(note)}")
     for gate in report["gates"]:
         outcome = OUTCOME_WORDS[gate["outcome"]]
         console.print(f"{escape(condition(gate))}: {outcome}. {escape(gate['reason'])}")
     console.print("\n[bold]Limits.[/bold]")
     for limit in report["limits"]:
         console.print(f"- {escape(limit)}")
-
-
-def _group_table(section: Mapping[str, Any]) -> Table:
-    table = Table(box=HORIZONTALS, title=escape(f"by {section['attribute']}"))
-    table.add_column("group")
-    for name in _RATES:
-        table.add_column(name.replace("_", " "), justify="right")
-    for group in section["groups"]:
-        called = escape(group.get("label") or group["value"])
-        if group["suppressed"]:
-            table.add_row(called, hidden_as(group["reasons"]), *["–"] * (len(_RATES) - 1))
-        else:
-            table.add_row(called, *(_short(group.get(name)) for name in _RATES))
-    return table
-
-
-def _gap_table(section: Mapping[str, Any]) -> Table:
-    table = Table(box=HORIZONTALS)
-    for name in ("gap", "value", "interval"):
-        table.add_column(name, justify="left" if name == "gap" else "right")
-    for name, metric in section["metrics"].items():
-        if metric["value"] is None:
-            continue
-        interval = metric["interval"]
-        table.add_row(
-            name,
-            _short(metric["value"]),
-            "" if interval is None else f"{interval['low']:.3g} to {interval['high']:.3g}",
-        )
-    return table
-
-
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"

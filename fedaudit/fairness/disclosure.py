@@ -32,11 +32,6 @@ USUAL = (LEFT_OUT, _LEFT_OUT_CLIENTS)
 PROTECTS = "hidden to protect a smaller group"
 
 
-def hidden_as(reasons: Mapping[str, str]) -> str:
-    """What a table says of a group that is not shown, by the reasons of its figures."""
-    return PROTECTS if any(one.startswith(PROTECTS) for one in reasons.values()) else "suppressed"
-
-
 @dataclass(frozen=True)
 class DisclosureRule:
     """By what the groups of one attribute are disclosed, whatever the population."""

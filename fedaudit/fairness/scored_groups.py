@@ -5,8 +5,8 @@ cut moved from 83 to 84, or one client more that is held out. The same holds for
 group by rules that differ for few of its rows. So every set of rows whose figures were disclosed is
 remembered, with those of them whose outcome was favourable, and one that is too near to another is
 not disclosed beside it. Sets are compared in pairs. Of groups between edges, all that lie beside
-each other are such a set too. A set is also compared with all its subsets together, as the
-parts of a region; other sums of several groups are not looked at.
+each other are such a set too. A set is also compared with its subsets together, all of them
+and such as have no row in common, as the parts of a region; not all sums of groups are looked at.
 """
 
 import hashlib
@@ -53,10 +53,11 @@ class RowSet:
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
         """What `as_bytes` made. Raises zlib.error for anything else."""
         packed = zlib.decompress(stored)
-        return cls._of_words(np.frombuffer(packed + bytes(-len(packed) % 8), np.uint64), digest)
+        return cls.of_words(np.frombuffer(packed + bytes(-len(packed) % 8), np.uint64), digest)
 
     @classmethod
-    def _of_words(cls, words: NDArray[np.uint64], digest: str = "") -> "RowSet":
+    def of_words(cls, words: NDArray[np.uint64], digest: str = "") -> "RowSet":
+        """The rows of all words, from the first on."""
         places = np.flatnonzero(words)
         return cls(places, words[places], digest)
 
@@ -66,7 +67,7 @@ class RowSet:
         words = np.zeros(max((one.width for one in sets), default=0), dtype=np.uint64)
         for one in sets:
             words[one.places] |= one.words
-        return cls._of_words(words)
+        return cls.of_words(words)
 
     def as_bytes(self) -> bytes:
         """To be stored. Zeros are all that repeats: to look for anything else takes up to three
@@ -98,7 +99,7 @@ class RowSet:
         """The rows that only one of the two has, without a digest."""
         words = self.spread(max(self.width, other.width))
         words[other.places] ^= other.words
-        return self._of_words(words)
+        return self.of_words(words)
 
     def within(self, other: "RowSet") -> "RowSet":
         """The rows that both have, without a digest."""
@@ -156,6 +157,8 @@ class RememberedSets:
 
 
 _WORDS_AT_ONCE = 1 << 20
+_PACKED = 32
+"""Subsets to which others are added that have no row of them."""
 
 
 class SetsBeside:
@@ -232,12 +235,20 @@ class Comparison:
         sets = self._earlier.sets
         return any(self._neighbourhood.is_near(one, sets[place]) for place in close.tolist())
 
-    def parts_of(self, one: RowSet) -> RowSet | None:
-        """The union of an own set's proper subsets; None where it has none."""
+    def parts_of(self, one: RowSet) -> Iterator[RowSet]:
+        """Unions of an own set's proper subsets: of all, and of some that have no row in common,
+        from each on, those with most rows first."""
         sizes = self._earlier.sizes
         inside = (sizes < one.rows) & (sizes > 0) & (self._shared[one.digest] == sizes)
         found = [self._earlier.sets[place].rows for place in np.flatnonzero(inside).tolist()]
-        return RowSet.union(found) if found else None
+        found.sort(key=lambda part: -part.rows)
+        yield from [RowSet.union(found)] if found else []
+        for first in found[:_PACKED]:
+            taken = first.spread(one.width)
+            for other in found:
+                if not (taken[other.places] & other.words).any():
+                    taken[other.places] |= other.words
+            yield RowSet.of_words(taken)
 
     def with_parts(self, parts: Sequence[RowSet]) -> Iterator[tuple[RowSet, RowSet]]:
         """The other sets that have some of these within, with all of those together."""
@@ -388,8 +399,7 @@ def conflicting(
         whole = max((one.rows for one in own), key=lambda one: one.rows)
         groups = [one.rows for one in own if one.rows.digest != whole.digest]
         pairs = [pair for pair in beside.with_parts(groups) if pair[0].digest != whole.digest]
-        found = [(one, beside.parts_of(one)) for one in groups]
-        pairs += [(one, parts) for one, parts in found if parts is not None]
+        pairs += [(one, parts) for one in groups for parts in beside.parts_of(one)]
         return any(neighbourhood.leaves_few(*pair) for pair in pairs)
 
     return {name for name, own in sets.items() if own and gives_away(own)}
@@ -494,9 +504,10 @@ class ScoredGroups:
         return {name: attribute_rule(self.spec, name, self.groups) for name in self.groups}
 
 
+EARLIER = "an earlier report on these data"
 _NEAR = (
     "suppressed: the groups, the rows held out or whose outcomes are favourable differ from those "
-    "of an earlier report on these data by fewer than {size} rows or by rows of fewer than "
+    f"of {EARLIER} by fewer than {{size}} rows or by rows of fewer than "
     "{clients} clients, which the two reports together would disclose; keep to its edges, "
-    "categories, rules and split"
+    "categories, rules, split and rows"
 )

@@ -14,7 +14,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.federation import CELLS_BESIDE_FEATURES, Attribute, Federation
+from fedaudit.federations.federation import (
+    CELLS_BESIDE_FEATURES,
+    Attribute,
+    ClientRows,
+    Features,
+    Federation,
+)
 from fedaudit.federations.levels import Levels
 from fedaudit.spec.errors import FieldError, error_at, pointer, raise_errors
 from fedaudit.spec.sources import Centre, CentredRange, Range, Scale
@@ -101,8 +107,9 @@ class Rows:
     """A data set in its original order: one entry per row, in the order of the file."""
 
     clients: Levels
-    features: NDArray[np.float32]
-    """[rows, features], scaled; in the order of the clients where `order` is given."""
+    features: Features
+    """[rows, features], scaled; in the order of the clients where `order` is given, as `ClientRows`
+    always are."""
     feature_names: tuple[str, ...]
     target: NDArray[np.float64]
     """[rows], unscaled; class indices for classification."""
@@ -172,8 +179,11 @@ def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
     counts = np.bincount(rows.clients.codes, minlength=len(rows.clients.values))
     order = client_order(rows.clients) if rows.order is None else rows.order
     target, _ = scaled(rows.target, rows.target_scale)
+    features = rows.features
+    if rows.order is None and not isinstance(features, ClientRows):
+        features = features[order]
     return Federation(
-        features=rows.features[order] if rows.order is None else rows.features,
+        features=features,
         target=as_float32(target, rows.target_name)[order],
         raw_target=rows.target[order],
         first=first_rows(counts),

@@ -46,6 +46,7 @@ _DERIVED_BLOCK = re.compile(
     rb"-----BEGIN FEDAUDIT DERIVED SECRET-----\s+Purpose: ([!-~]+)\s+([A-Za-z0-9+/=]{44})\s+"
     rb"-----END FEDAUDIT DERIVED SECRET-----"
 )
+_DERIVED_BEGINS = b"-----BEGIN FEDAUDIT DERIVED SECRET-----"
 _DERIVED_PEM = b"""\
 -----BEGIN FEDAUDIT DERIVED SECRET-----
 Purpose: %b
@@ -125,7 +126,8 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> "SigningKey":
-        """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key.
+        """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key, or
+        is damaged.
 
         Secrets that were derived from the key before it may follow it.
         """
@@ -139,6 +141,10 @@ class SigningKey:
         derived = {
             purpose: base64.b64decode(secret) for purpose, secret in _DERIVED_BLOCK.findall(pem)
         }
+        whole = all(len(secret) == hashlib.sha256().digest_size for secret in derived.values())
+        if not whole or len(derived) != pem.count(_DERIVED_BEGINS):
+            # Another secret in its place would round counts anew, and their mean tells them.
+            raise ValueError("a secret that an earlier key gave is damaged")
         return cls(key, derived=derived)
 
     def derived_secret(self, purpose: bytes) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 
 from fedaudit.number_text import at_most
 from fedaudit.reports.declared.tested_noise import status_of
-from fedaudit.reports.verdict.release import epsilon_words
+from fedaudit.reports.verdict.cost import epsilon_words
 
 _COUNTS = {
     "participation": ("privacy", "participations_max", "over_budget"),

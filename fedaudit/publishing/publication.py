@@ -29,7 +29,8 @@ from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import condition_of, guarantee_words, is_in_force
 from fedaudit.reports.sections.part import GateOutcome
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.reports.verdict.release import answer_of, cost_part
+from fedaudit.reports.verdict.cost import cost_part
+from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client, report_page
 from fedaudit_client.errors import ConflictError, NotFoundError
 

@@ -30,6 +30,7 @@ UTILITY: Mapping[str, Direction | None] = {
     "baseline_accuracy": None,
     "baseline_loss": None,
     "accuracy_over_baseline": "higher",
+    "weighted_accuracy_over_baseline": "higher",
     "loss_under_baseline": "higher",
     "prediction_share": None,
     "auc": "higher",

@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.canonical import canonical_json
@@ -13,8 +13,8 @@ from fedaudit.spec.disclosure import DisclosureFloor, DisclosurePolicy, floor_fa
 from fedaudit.spec.errors import (
     FieldError,
     InvalidInputError,
+    Refusals,
     field_errors,
-    refuse_all,
     refuse_at,
     validated,
 )
@@ -110,37 +110,28 @@ class AuditSpec(SpecPart):
     seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
     """Of the intervals and nulls."""
 
-    @model_validator(mode="after")
-    def _one_file(self) -> Self:
-        check_one_place("/path", self.path, self.id)
-        return self
-
-    @model_validator(mode="after")
-    def _one_prediction(self) -> Self:
+    def faults(self) -> Refusals:
+        yield from check_one_place("/path", self.path, self.id)
         if (self.prediction is None) == (self.score is None):
             given = "both are given" if self.prediction else "neither is given"
-            raise refuse_at(
+            yield refuse_at(
                 "/prediction",
                 "name the column of the `prediction`, or that of a `score` with a `threshold`; "
                 f"{given}",
             )
         if self.score is not None and self.threshold is None:
-            raise refuse_at(
+            yield refuse_at(
                 "/threshold",
                 "is required with `score`: say from which score up the favourable outcome is "
                 "predicted",
             )
         if self.score is None and self.threshold is not None:
-            raise refuse_at(
+            yield refuse_at(
                 "/threshold", "belongs to a `score`; leave it out, or name the score's column"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _columns_have_one_role(self) -> Self:
         if self.predicted_by == self.truth:
             field = "/prediction" if self.prediction else "/score"
-            raise refuse_at(
+            yield refuse_at(
                 field,
                 f"is the column {self.truth!r}, as the truth is; a prediction compared with "
                 "itself is always right",
@@ -148,22 +139,17 @@ class AuditSpec(SpecPart):
         taken = {self.truth: "truth", self.predicted_by: self.prediction_role}
         for place, name in enumerate(self.sensitive):
             if name in taken:
-                raise refuse_at(
+                yield refuse_at(
                     f"/sensitive/{place}",
                     f"{name!r} is the {taken[name]}; groups are made by another column",
                 )
         if self.client_key in taken:
-            raise refuse_at(
+            yield refuse_at(
                 "/client_key",
                 f"{self.client_key!r} is the {taken[self.client_key]}; name the column that says "
                 "whose a row is",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _labels_are_of_shown_columns(self) -> Self:
-        refuse_all(refuse_other_columns(self.labels, sensitive=self.sensitive, target=self.truth))
-        return self
+        yield from refuse_other_columns(self.labels, sensitive=self.sensitive, target=self.truth)
 
     @property
     def predicted_by(self) -> str:

@@ -7,10 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import CoreSchema
+
+from fedaudit.spec.errors import Refusals, refuse_all
 
 # NUL cannot be stored in a Postgres text, and other control characters have no place in a name.
 Text = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -81,6 +90,15 @@ class SpecPart(Described):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, validate_default=True
     )
+
+    def faults(self) -> Refusals:
+        """What of the part does not go together, though each field is valid."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _refuse_faults(self) -> Self:
+        refuse_all(self.faults())
+        return self
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """What one declared round released, in the trainer's words."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Literal, assert_never
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.errors import Refusals, refuse_all, refuse_at
+from fedaudit.spec.errors import Refusals, refuse, refuse_at
 
 NoiseMultiplier = Annotated[float, Field(ge=1e-3, le=1e6)]
 """Beyond these bounds figures leave what floating-point numbers hold, and below them an epsilon
@@ -52,11 +52,9 @@ class FixedSizeRelease(SpecPart):
     noise_multiplier: NoiseMultiplier
     steps: Steps = 1
 
-    @model_validator(mode="after")
-    def _drawn_from_population(self) -> Self:
+    def faults(self) -> Refusals:
         if self.clients > self.population:
-            raise ValueError("`clients` exceeds `population`; draw at most everyone")
-        return self
+            yield refuse("`clients` exceeds `population`; draw at most everyone")
 
 
 class LaplaceRelease(SpecPart):
@@ -175,10 +173,8 @@ class LedgerTerms(SpecPart):
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
     """Groups with fewer rows are suppressed in the report."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        refuse_all(_with_remedy(self, [*_costs(self), *_observers(self), *_named_subjects(self)]))
-        return self
+    def faults(self) -> Refusals:
+        return _with_remedy(self, [*_costs(self), *_observers(self), *_named_subjects(self)])
 
     @property
     def counts_epsilon(self) -> bool:
@@ -377,13 +373,11 @@ class CanaryScores(SpecPart):
     """How often each canary went through copies of the release. `product`, `weight`, `squares` and
     `numbers` are of all passes, `scores` of the first."""
 
-    @model_validator(mode="after")
-    def _of_one_round(self) -> Self:
+    def faults(self) -> Refusals:
         if len(self.scores) != len(self.present):
-            raise ValueError("`present` and `scores` have one entry for each canary; send as many")
+            yield refuse("`present` and `scores` have one entry for each canary; send as many")
         if self.product**2 > self.weight * self.squares * (1 + 1e-6):
-            raise ValueError("`product` exceeds what `weight` and `squares` allow; measure it anew")
-        return self
+            yield refuse("`product` exceeds what `weight` and `squares` allow; measure it anew")
 
 
 class DeclaredRound(SpecPart):
@@ -400,15 +394,13 @@ class DeclaredRound(SpecPart):
     canaries: Annotated[CanaryScores | None, Field(exclude_if=lambda value: value is None)] = None
     """What canaries in its releases show, if there were any."""
 
-    @model_validator(mode="after")
-    def _canaries_test_noise(self) -> Self:
+    def faults(self) -> Refusals:
         if self.canaries is None:
-            return self
+            return
         if isinstance(self.event, LaplaceRelease | DistanceRelease | UnprotectedRelease):
-            raise refuse_at("/canaries", "test Gaussian noise, which the event has not; leave out")
-        if self.canaries.releases > self.event.steps:
-            raise refuse_at("/canaries/releases", f"the round has {self.event.steps} steps")
-        return self
+            yield refuse_at("/canaries", "test Gaussian noise, which the event has not; leave out")
+        elif self.canaries.releases > self.event.steps:
+            yield refuse_at("/canaries/releases", f"the round has {self.event.steps} steps")
 
 
 class RoundsRequest(SpecPart):

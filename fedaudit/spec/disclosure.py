@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.errors import FieldError, pointer, refuse_at, validated
+from fedaudit.spec.errors import FieldError, Refusals, pointer, refuse_at, validated
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Favourable, Groups, JoinedGroups, LeftOutGroups, without_label
 from fedaudit.spec.models import ArtifactStart
@@ -65,29 +65,23 @@ class DisclosurePolicy(SpecPart):
     """Whether columns, target, client key, partition and whatever else decides which rows there are
     have to be those of the registration."""
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
+    def faults(self) -> Refusals:
         for name, edges in (self.edges or {}).items():
             if any(low >= high for low, high in pairwise(edges)):
-                raise refuse_at(
+                yield refuse_at(
                     pointer("edges", name), "edges must rise from one to the next; sort them"
                 )
         for where, name in self._named():
             if self.sensitive is not None and name not in self.sensitive:
-                raise refuse_at(
+                yield refuse_at(
                     where, f"speaks of {name!r}, not in `sensitive`; name it there or leave it out"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _rules_speak_of_one_attribute(self) -> Self:
         rules = self.favourable if isinstance(self.favourable, list) else []
         if len({attribute for rule in rules for attribute in rule.group}) > 1:
-            raise refuse_at(
+            yield refuse_at(
                 "/favourable",
                 "speaks of several attributes, as no spec may; give the rules of one attribute",
             )
-        return self
 
     @property
     def is_empty(self) -> bool:
@@ -282,8 +276,8 @@ def _of_source(
     if registration is None:
         yield _fault(
             "/federation",
-            f"{_POLICY} admits the data as they were registered only, and they are not registered "
-            "them; register the file first",
+            f"{_POLICY} admits the data as they were registered only, and they are not registered; "
+            "register the file first",
         )
         return
     for where, what in source_departures(asked, registration.federation):

@@ -69,6 +69,11 @@ def no_column(name: str, known: Sequence[str]) -> str:
     return f"the file has no column {name!r}; it has {listed(names)}{did_you_mean(name, names)}"
 
 
+def refuse(message: str) -> PydanticCustomError:
+    """An error of a check that names no field: that of the part as a whole."""
+    return PydanticCustomError("inconsistent", "{message}", {"message": message})
+
+
 def refuse_at(pointer: str, message: str) -> PydanticCustomError:
     """An error for a validator to raise that names the field at fault (a JSON pointer)."""
     return PydanticCustomError(
@@ -77,7 +82,7 @@ def refuse_at(pointer: str, message: str) -> PydanticCustomError:
 
 
 Refusals = Iterator[PydanticCustomError]
-"""What a check finds, made by `refuse_at`."""
+"""What a check finds, made by `refuse` and `refuse_at`."""
 
 
 def of_spec(found: Refusals) -> list[FieldError]:
@@ -90,7 +95,7 @@ def refuse_all(found: Iterable[PydanticCustomError]) -> None:
     """For a validator: raises all that was found as one error, the first fault of each field."""
     by_field: dict[str, PydanticCustomError] = {}
     for one in found:
-        by_field.setdefault((one.context or {})["pointer"], one)
+        by_field.setdefault((one.context or {}).get("pointer", ""), one)
     if by_field:
         details = [InitErrorDetails(type=one, input=None) for one in by_field.values()]
         raise ValidationError.from_exception_data("agreement", details)

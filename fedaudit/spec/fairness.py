@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from fedaudit.spec.base import MAX_INTEGER, InForm, SpecPart, Text, is_stored
-from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
+from fedaudit.spec.errors import Refusals, pointer, refuse, refuse_at
 from fedaudit.spec.labels import LabelText, as_read
 from fedaudit.spec.sources import Source
 from fedaudit.spec.training import Training
@@ -30,22 +30,20 @@ class _CountNoise(SpecPart):
     rounds: Annotated[bool, Field(exclude_if=lambda rounds: not rounds)] = False
     """Retired: stored runs published the gaps of validated rounds with noise too."""
 
-    @model_validator(mode="after")
-    def _bound_goes_with_clients(self) -> Self:
+    def faults(self) -> Refusals:
         match self.unit:
             case "client":
                 if self.max_rows_per_client is None:
-                    raise refuse_at(
+                    yield refuse_at(
                         _ROWS,
                         "is required with the unit `client`: without a bound on a client's rows no "
                         "noise hides them; give the number of rows of which most clients have less",
                     )
             case "record":
                 if self.max_rows_per_client is not None:
-                    raise refuse_at(_ROWS, "goes with the unit `client`; leave it out")
+                    yield refuse_at(_ROWS, "goes with the unit `client`; leave it out")
             case _:
                 assert_never(self.unit)
-        return self
 
 
 class DiscreteLaplaceCounts(_CountNoise):
@@ -86,18 +84,16 @@ class Rule(SpecPart):
     label: Annotated[LabelText | None, _LATER] = None
     """The outcome in the user's words, as `not re-arrested`; reports say it beside the rule."""
 
-    @model_validator(mode="after")
-    def _operands(self) -> Self:
+    def faults(self) -> Refusals:
         match self.op:
             case "in":
                 if not isinstance(self.value, list):
-                    raise ValueError("`in` takes a list of values")
+                    yield refuse("`in` takes a list of values")
             case "ge" | "le":
                 if not isinstance(self.value, int | float):
-                    raise ValueError(f"`{self.op}` takes a number")
+                    yield refuse(f"`{self.op}` takes a number")
             case _:
                 assert_never(self.op)
-        return self
 
     @property
     def lists_values(self) -> bool:
@@ -231,12 +227,7 @@ class Groups(SpecPart):
     """Groups whose scored rows are of fewer clients are suppressed as well: rows of one client are
     that client's own figures, however many they are."""
 
-    @model_validator(mode="after")
-    def _rules_name_sensitive_attributes(self) -> Self:
-        refuse_all(self._unnamed())
-        return self
-
-    def _unnamed(self) -> Refusals:
+    def faults(self) -> Refusals:
         if len(set(self.sensitive)) != len(self.sensitive):
             yield refuse_at("/fairness/sensitive", "names an attribute twice")
         for name, edges in self.edges.items():
@@ -300,38 +291,29 @@ class Fairness(Groups):
     privacy_cost_by_group: bool = False
     """Retired: who may read the ledger sees what each client paid. True is refused."""
 
-    @model_validator(mode="after")
-    def _intersections_combine_sensitive_attributes(self) -> Self:
+    def faults(self) -> Refusals:
+        yield from super().faults()
         seen = [frozenset(parts) for parts in self.intersections]
         for place, parts in enumerate(self.intersections):
             where = f"/fairness/intersections/{place}"
             if unknown := [part for part in parts if part not in self.sensitive]:
-                raise refuse_at(where, f"{unknown[0]!r} is not in `sensitive`; name it there too")
+                yield refuse_at(where, f"{unknown[0]!r} is not in `sensitive`; name it there too")
             if len(seen[place]) != len(parts):
-                raise refuse_at(where, "an attribute is named twice; combine different ones")
+                yield refuse_at(where, "an attribute is named twice; combine different ones")
             if seen[place] in seen[:place]:
-                raise refuse_at(where, "the same attributes are combined above; leave one out")
-        return self
-
-    @model_validator(mode="after")
-    def _counts_are_changed_once(self) -> Self:
+                yield refuse_at(where, "the same attributes are combined above; leave one out")
         if self.noise is not None and self.rounding is not None:
-            raise refuse_at(
+            yield refuse_at(
                 "/fairness/rounding",
                 "counts with noise need no rounding; leave it out, or leave out `noise`",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _names_are_told_apart(self) -> Self:
         taken = Counter([*self.sensitive, *self._joined()])
         for place, name in enumerate(self._joined()):
             if taken[name] > 1:
-                raise refuse_at(
+                yield refuse_at(
                     f"/fairness/intersections/{place}",
                     f"it would be called {name!r}, as another attribute is; rename a column",
                 )
-        return self
 
     @property
     def rounded_to(self) -> int | None:

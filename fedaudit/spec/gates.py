@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, pointer, refuse_at, validated
+from fedaudit.spec.errors import (
+    FieldError,
+    InvalidInputError,
+    Refusals,
+    pointer,
+    refuse,
+    refuse_at,
+    validated,
+)
 from fedaudit.spec.metrics import FAIRNESS_FIGURES, SHARES
 
 AttackFigure = Literal[
@@ -44,6 +52,7 @@ PLAIN_FIGURES: Mapping[str, GateFigure] = {
     "validation_loss": GateFigure(section="utility", rests_on_guarantee=False, judges_model=True),
     "accuracy": GateFigure(section="utility", rests_on_guarantee=False, judges_model=True),
     "accuracy_over_baseline": GateFigure(section="utility", rests_on_guarantee=False),
+    "weighted_accuracy_over_baseline": GateFigure(section="utility", rests_on_guarantee=False),
     "loss_under_baseline": GateFigure(section="utility", rests_on_guarantee=False),
     "prediction_share": GateFigure(section="utility", rests_on_guarantee=False),
     "auc": GateFigure(section="utility", rests_on_guarantee=False),
@@ -138,8 +147,9 @@ class Gate(SpecPart):
         return self.plain_figure is None
 
 
-_SHARES = SHARES | {"accuracy_over_baseline", "membership_tpr_at_1pct", "recovered_share"}
-"""Figures that are never above 1."""
+_GAINS = {"accuracy_over_baseline", "weighted_accuracy_over_baseline"}
+_SHARES = SHARES | _GAINS | {"membership_tpr_at_1pct", "recovered_share"}
+"""Figures that are never above 1: a constant has at least half of all weights right."""
 
 
 def refuse_percentages(gates: Sequence[Gate], *, at: str = "/gates") -> None:
@@ -191,21 +201,19 @@ class PolicyFile(SpecPart):
     gates: PolicyGates | None = None
     policies: Annotated[list[Policy], Field(min_length=1, max_length=100)] | None = None
 
-    @model_validator(mode="after")
-    def _one_or_several(self) -> Self:
+    def faults(self) -> Refusals:
         if (self.gates is None) == (self.policies is None):
-            raise ValueError("must hold either `gates` or `policies`")
+            yield refuse("must hold either `gates` or `policies`")
         if self.policies is None:
-            return self
+            return
         for field in ("name", "description"):
             if getattr(self, field):
-                raise refuse_at(f"/{field}", "belongs into each of `policies`; move it there")
+                yield refuse_at(f"/{field}", "belongs into each of `policies`; move it there")
         names = [policy.name for policy in self.policies]
         for position, name in enumerate(names):
             if name in names[:position]:
                 where = pointer("policies", position, "name")
-                raise refuse_at(where, f"{name!r} is given twice; keep one")
-        return self
+                yield refuse_at(where, f"{name!r} is given twice; keep one")
 
     @property
     def to_evaluate(self) -> list[NamedGates]:

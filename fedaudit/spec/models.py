@@ -4,9 +4,9 @@ steps and the server make the next parameters of a direction."""
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
+from typing import Annotated, Any, ClassVar, Literal, assert_never
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from fedaudit.spec.base import InForm, SpecPart, is_stored
 from fedaudit.spec.errors import Refusals, refuse_at
@@ -431,10 +431,9 @@ class Layers(Model):
     ]
     start: UniformUnlessNamed = "uniform"
 
-    @model_validator(mode="after")
-    def _layers_fit(self) -> Self:
+    def faults(self) -> Refusals:
         if not any(isinstance(layer, Dense | Convolution) for layer in self.layers):
-            raise refuse_at(
+            yield refuse_at(
                 "/model/layers",
                 "has no layer with parameters; add a `dense` or `convolution`, or use the kind "
                 "`linear` or `logistic`",
@@ -442,8 +441,7 @@ class Layers(Model):
         try:
             values_between(self.layers, self.given)
         except LayerError as error:
-            raise refuse_at(f"/model/layers/{error.place}", str(error)) from None
-        return self
+            yield refuse_at(f"/model/layers/{error.place}", str(error))
 
     @property
     def given(self) -> Values:

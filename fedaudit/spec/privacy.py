@@ -3,9 +3,9 @@
 A figure is for one kind of sampling, one unit and one form of update; a pair that no accountant
 covers is refused, with the pair that would fit."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self, assert_never
+from typing import Annotated, Any, ClassVar, Literal, assert_never
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import (
     ACCOUNTANT,
@@ -20,7 +20,7 @@ from fedaudit.spec.base import (
     SpecPart,
     Text,
 )
-from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.mechanism_part import MechanismPart, UpdateMechanism, check_one_hypothesis
 from fedaudit.spec.training import PoissonCohort, Training
@@ -166,15 +166,13 @@ class NoisedUpdates(UpdateMechanism):
     noise_multiplier: float
     target: EpsilonTarget | LeakageTarget | None
 
-    @model_validator(mode="after")
-    def _noise_is_given(self) -> Self:
+    def faults(self) -> Refusals:
         if self.target is None and self.is_unsolved:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/noise_multiplier",
                 "is required; or give `target`, the budget of all rounds together, and the "
                 "smallest multiplier that meets it is found",
             )
-        return self
 
     @property
     def is_unsolved(self) -> bool:
@@ -256,15 +254,14 @@ class GaussianUpdates(NoisedUpdates):
     """A budget in place of `noise_multiplier`; answered and stored with the multiplier found."""
     delta: Annotated[Delta, DELTA, FILLED]
 
-    @model_validator(mode="after")
-    def _one_delta(self) -> Self:
+    def faults(self) -> Refusals:
+        yield from super().faults()
         if self.target is not None and self.target.delta != self.delta:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/target/delta",
                 f"is that of the mechanism, which is {self.delta:g}; give one of the two, or both "
                 "alike",
             )
-        return self
 
 
 class Correlation(SpecPart):
@@ -415,11 +412,9 @@ class RecordBudgets(SpecPart):
     column: Text | None = None
     """A column of the table with each record's budget: lowered to epsilon_max, never raised."""
 
-
-def _one_origin(budgets: RecordBudgets) -> RecordBudgets:
-    if (budgets.distribution is None) == (budgets.column is None):
-        raise ValueError("give either a `distribution` or a `column` of the table")
-    return budgets
+    def faults(self) -> Refusals:
+        if (self.distribution is None) == (self.column is None):
+            yield refuse("give either a `distribution` or a `column` of the table")
 
 
 class RecordPersonalised(MechanismPart):
@@ -432,7 +427,7 @@ class RecordPersonalised(MechanismPart):
     has_noise_per_layer: ClassVar[bool] = False
     draws_by_record: ClassVar[bool] = True
     mechanism: Literal["record-personalised"]
-    budgets: Annotated[RecordBudgets, AfterValidator(_one_origin)]
+    budgets: RecordBudgets
     epsilon_min: Annotated[Epsilon, InForm("Smallest budget", "0.1")] = 0.1
     epsilon_max: Annotated[Epsilon, InForm("Largest budget", "10")] = 10.0
     delta: Annotated[Delta, DELTA]
@@ -462,14 +457,12 @@ class RecordPersonalised(MechanismPart):
             )
         return value
 
-    @model_validator(mode="after")
-    def _range_is_not_empty(self) -> Self:
+    def faults(self) -> Refusals:
         if self.epsilon_min > self.epsilon_max:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/epsilon_min",
                 f"must not exceed epsilon_max = {self.epsilon_max:g}; lower it or raise the other",
             )
-        return self
 
     @property
     def budget_column(self) -> str | None:

@@ -6,12 +6,12 @@ them speaks for itself, and takes words alone: the labels of its columns.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, error_at, pointer, refuse_all, validated
+from fedaudit.spec.errors import FieldError, Refusals, error_at, pointer, validated
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Favourable, Groups, without_label
 from fedaudit.spec.federation import FileSpec
@@ -34,16 +34,12 @@ class Registration(SpecPart):
     """The file: `path` is the one below the sources folder, or the name of an uploaded one."""
     fairness: RegistrationFairness = RegistrationFairness()
 
-    @model_validator(mode="after")
-    def _labels_are_of_shown_columns(self) -> Self:
-        refuse_all(
-            refuse_other_columns(
-                self.federation.labels,
-                sensitive=self.fairness.sensitive,
-                target=self.federation.traits.target_name,
-            )
+    def faults(self) -> Refusals:
+        return refuse_other_columns(
+            self.federation.labels,
+            sensitive=self.fairness.sensitive,
+            target=self.federation.traits.target_name,
         )
-        return self
 
 
 def parse_registration(value: object) -> Registration:

@@ -3,12 +3,12 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Literal, assert_never
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from fedaudit.spec.base import UPLOADED, InForm, SpecPart, Text
-from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.labels import CodeLabels
 
 TargetKind = Literal["number", "class", "either"]
@@ -183,17 +183,15 @@ class FileSource(Source):
         """`path`, where the data lie below the sources folder."""
         return () if self.path is None else (self.path,)
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        check_one_place("/federation/path", self.path, self.id)
-        return self
+    def faults(self) -> Refusals:
+        return check_one_place("/federation/path", self.path, self.id)
 
 
-def check_one_place(where: str, path: str | None, id: str | None) -> None:
-    """Raises the error of a validator unless the data are named once."""
+def check_one_place(where: str, path: str | None, id: str | None) -> Refusals:
+    """An error at `where` unless the data are named once."""
     if (path is None) == (id is None):
         given = "both are given" if path else "neither is given"
-        raise refuse_at(
+        yield refuse_at(
             where,
             "name the data by `path` (below the sources folder) or by `id` (of an uploaded "
             f"federation); {given}",
@@ -206,11 +204,9 @@ class Range(SpecPart):
     low: float
     high: float
 
-    @model_validator(mode="after")
-    def _not_empty(self) -> Self:
+    def faults(self) -> Refusals:
         if not 0 < self.high - self.low < math.inf:
-            raise ValueError("`high` must lie above `low`, by a finite amount")
-        return self
+            yield refuse("`high` must lie above `low`, by a finite amount")
 
 
 class CentredRange(Range):

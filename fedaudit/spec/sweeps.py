@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import (
     FieldError,
     InvalidInputError,
+    Refusals,
     error_at,
     pointer,
+    refuse,
     refuse_at,
     validated,
 )
@@ -40,11 +42,9 @@ class SweepRange(SpecPart):
     scale: Literal["linear", "log"] = "linear"
     """Equal differences, or equal ratios."""
 
-    @model_validator(mode="after")
-    def _has_ratios(self) -> Self:
+    def faults(self) -> Refusals:
         if self.scale == "log" and not (self.start > 0 and self.stop > 0):
-            raise ValueError("a range by equal ratios needs two ends above 0")
-        return self
+            yield refuse("a range by equal ratios needs two ends above 0")
 
     @property
     def values(self) -> list[float | int]:
@@ -80,40 +80,38 @@ class SweepSpec(SpecPart):
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)] = 1
     """How many seeds of each combination: that of the base and the next ones."""
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
+    def faults(self) -> Refusals:
         both = sorted(set(self.grid) & set(self.zip))
         if both:
-            raise refuse_at(pointer("zip", both[0]), "varies in `grid` as well; leave one out")
+            yield refuse_at(pointer("zip", both[0]), "varies in `grid` as well; leave one out")
         for part in ("grid", "zip"):
             if "repeats" in getattr(self, part):
-                raise refuse_at(
+                yield refuse_at(
                     pointer(part, "repeats"), "cannot vary; say `repeats` of the sweep instead"
                 )
         for path, values in self.grid.items():
             if (twice := _twice(values_of(values))) is not None:
-                raise refuse_at(
+                yield refuse_at(
                     pointer("grid", path), f"has {twice} twice; for several seeds give `repeats`"
                 )
         lengths = {path: len(values_of(values)) for path, values in self.zip.items()}
         if len(set(lengths.values())) > 1:
             path = min(lengths, key=lambda one: lengths[one])
-            raise refuse_at(
+            yield refuse_at(
                 pointer("zip", path),
                 f"has {lengths[path]} values and another field {max(lengths.values())}; give each "
                 "field of `zip` as many",
             )
         if self.repeats > 1 and "seed" in {*self.grid, *self.zip}:
-            raise refuse_at("/repeats", "the seeds vary already; leave `repeats` or `seed` out")
+            yield refuse_at("/repeats", "the seeds vary already; leave `repeats` or `seed` out")
         if self.base.get("repeats", 1) not in (1, None):
-            raise refuse_at(
+            yield refuse_at(
                 "/base/repeats", "is given beside the base; say `repeats` of the sweep instead"
             )
         if self.cells > MAX_CELLS:
-            raise refuse_at(
+            yield refuse_at(
                 "/grid", f"makes {self.cells} cells, and {MAX_CELLS} are allowed; vary less"
             )
-        return self
 
     @property
     def cells(self) -> int:

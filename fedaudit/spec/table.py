@@ -1,11 +1,11 @@
 """Data in a table: its columns, and clients for rows that name none."""
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from fedaudit.spec.base import UPLOADED, InForm, SpecPart, Text
-from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.labels import repeated_labels
 from fedaudit.spec.sources import CentredRange, FileSource, Range, Scales, SourceTraits, Statistics
 
@@ -52,23 +52,21 @@ class Feature(SpecPart):
     """What an empty cell means: an error, a row to leave out, or the value of `fill`."""
     fill: float | Text | None = None
 
-    @model_validator(mode="after")
-    def _fields_fit(self) -> Self:
+    def faults(self) -> Refusals:
         if (self.kind == "categorical") != (self.categories is not None):
-            raise ValueError(
+            yield refuse(
                 "a categorical feature declares its `categories`"
                 if self.kind == "categorical"
                 else "`categories` belong to a feature of kind `categorical`"
             )
         if self.categories and len(set(self.categories)) != len(self.categories):
-            raise ValueError("`categories` names a value twice")
+            yield refuse("`categories` names a value twice")
         if (self.missing == "constant") != (self.fill is not None):
-            raise ValueError("`fill` is given with `missing: constant`, and only then")
+            yield refuse("`fill` is given with `missing: constant`, and only then")
         if self.categories and self.fill is not None and self.fill not in self.categories:
-            raise ValueError("`fill` must be one of `categories`")
+            yield refuse("`fill` must be one of `categories`")
         if self.kind == "numeric" and isinstance(self.fill, str):
-            raise ValueError("`fill` of a numeric feature must be a number")
-        return self
+            yield refuse("`fill` of a numeric feature must be a number")
 
     @property
     def drops_rows(self) -> bool:
@@ -89,14 +87,12 @@ class OneHot(SpecPart):
     none: Text | None = None
     """The group of rows in which no column is set; null leaves them without a group."""
 
-    @model_validator(mode="after")
-    def _groups_differ(self) -> Self:
+    def faults(self) -> Refusals:
         groups = [*self.columns.values(), *([] if self.none is None else [self.none])]
         if repeated := repeated_labels(groups):
-            raise ValueError(f"two groups would be called {sorted(repeated)[0]!r}; rename one")
+            yield refuse(f"two groups would be called {sorted(repeated)[0]!r}; rename one")
         if len(groups) < 2:
-            raise ValueError("makes one group only; join two columns, or name the rest by `none`")
-        return self
+            yield refuse("makes one group only; join two columns, or name the rest by `none`")
 
 
 class Iid(SpecPart):
@@ -239,15 +235,14 @@ class Table(FileSource):
         """How the features of the rows are scaled, before any statistics."""
         return centred(self.scale, self.standardise)
 
-    @model_validator(mode="after")
-    def _clients_come_from_one_place(self) -> Self:
+    def faults(self) -> Refusals:
+        yield from super().faults()
         if (self.client_key is None) == (self.partition is None):
-            raise refuse_at(
+            yield refuse_at(
                 "/federation/client_key",
                 "name the column that identifies clients, or say under `partition` how rows are "
                 "dealt to clients; one of the two",
             )
-        return self
 
     @property
     def dealt(self) -> Dealt | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, assert_never, get_ar
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedaudit.spec.base import FILLED, PERSONAL_STEP_SIZE, PERSONAL_STEPS, InForm, SpecPart
-from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.models import (
     DEFAULT_SCHEDULE,
     DEFAULT_SERVER,
@@ -320,20 +320,14 @@ class Local(SpecPart):
             return {"epochs": None, **value}
         return value
 
-    @model_validator(mode="after")
-    def _one_measure(self) -> Self:
+    def faults(self) -> Refusals:
         if (self.epochs is None) == (self.steps is None):
-            raise ValueError("give either `epochs` or `steps`")
-        return self
-
-    @model_validator(mode="after")
-    def _momentum_of_sgd(self) -> Self:
+            yield refuse("give either `epochs` or `steps`")
         if self.momentum and self.optimiser != "sgd":
-            raise refuse_at(
+            yield refuse_at(
                 "/training/local/momentum",
                 f"{self.optimiser} keeps its own means; leave `momentum` out, or use `sgd`",
             )
-        return self
 
     @property
     def descends_plainly(self) -> bool:
@@ -443,14 +437,12 @@ class Training(SpecPart):
     without an upload stays as it is; one that is relocated starts anew."""
     stopping: Stopping = Stopping()
 
-    @model_validator(mode="after")
-    def _warm_up_ends(self) -> Self:
+    def faults(self) -> Refusals:
         if self.local.schedule.warm_up >= self.rounds:
-            raise refuse_at(
+            yield refuse_at(
                 "/training/local/schedule/warm_up",
                 f"must be below `rounds` ({self.rounds}), so that a round takes whole steps",
             )
-        return self
 
     def step_size(self, round_: int) -> float:
         """What a local step of a round, from 1, multiplies its direction by."""

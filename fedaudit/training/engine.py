@@ -34,6 +34,7 @@ from fedaudit.training.base.cohort import rounds_together
 from fedaudit.training.base.scored_rows import RowPlaces, ScoredRows
 from fedaudit.training.methods import training_method
 from fedaudit.training.one_by_one import ClientByClient
+from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stacked.clients import (
     CompiledClients,
     Lanes,
@@ -340,13 +341,17 @@ def build_engines(
     cells: Sequence[Cell], splits: Splits, device: torch.device
 ) -> tuple[Engine, Engine]:
     """The engine that plays rounds and that which scores them: one and the same, unless rows are
-    held out.
+    held out of clients whose updates are protected.
 
-    Client by client where rows are wide, by length where they are uneven, otherwise side by side.
-    Raises ValueError for several cells of the first two kinds.
+    Record by record where these have budgets, client by client where rows are wide, by length where
+    they are uneven, otherwise side by side. Raises ValueError for several cells of the first three
+    kinds.
     """
     if len(cells) > 1 and stands_alone(cells[0]):
         raise ValueError("a cell whose clients are not side by side is trained in a stack of one")
+    if cells[0].spec.privacy.draws_by_record:
+        by_record = RecordByRecord(cells, splits, device)
+        return by_record, by_record
     kind: type[Engine] = SideBySide
     if is_client_by_client(cells[0]):
         kind = ClientByClient

@@ -5,14 +5,12 @@ into calls, and wherever it was resumed, its numbers are the same (simulation no
 """
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Ints, Ints32
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reproducible import prepared_device
 from fedaudit.training.base.cell import (
     Cell,
@@ -24,22 +22,20 @@ from fedaudit.training.base.cell import (
 from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.rounds import (
     NEVER,
-    Checkpoints,
     EarlyStopping,
     FinalResult,
     PlannedRound,
     PlayedRounds,
     RunEnd,
-    Trainer,
 )
+from fedaudit.training.base.scored_rows import against_constant, client_scores, predicted_rows
 from fedaudit.training.engine import build_engines
-from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.personalised import RecordByRecord, RecordCharges
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Scoring, build_draws
 from fedaudit.training.stacked.stack_state import (
     CellState,
     StackState,
     Stretch,
-    final_result,
     first_state,
     gather_to_host,
     joined,
@@ -49,7 +45,7 @@ from fedaudit.training.stacked.validation import Figures
 
 
 class Stack:
-    """A `Trainer` of cells of one shape; its methods are documented there."""
+    """Trains cells of one shape round by round; each is named by its position among them."""
 
     def __init__(
         self,
@@ -60,7 +56,8 @@ class Stack:
     ) -> None:
         """Starts the cells, or resumes those that have a checkpoint.
 
-        Raises ValueError where the cells cannot be stacked (`stack_key`).
+        Raises ValueError where the cells cannot be stacked (`stack_key`), and InvalidInputError
+        where a spec asks more of its records than they have.
         """
         if len({stack_key(cell) for cell in cells}) != 1:
             raise ValueError("a stack needs one or more cells of one shape")
@@ -83,7 +80,11 @@ class Stack:
         """[cells]: the round that an audit beside each ends it with."""
         self._splits = split_cells(cells)
         self._engine, self._scorer = build_engines(cells, self._splits, self._device)
+        self._records = None
+        if isinstance(self._engine, RecordByRecord):
+            self._records = RecordCharges(self._engine, self._state)
         self.n = cells[0].shape.n
+        """Parameters of the network."""
         self._secret = draws_in_secret(cells[0])
         self._together = charges_population(cells[0])
         self._running = np.zeros(0, dtype=np.int64)
@@ -96,11 +97,16 @@ class Stack:
 
     @property
     def active(self) -> list[int]:
+        """Positions of the cells that are still running."""
         return [position for position in range(len(self._cells)) if position not in self._stopped]
 
     # -- rounds ---------------------------------------------------------------------------------
 
     def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
+        """The next rounds of every active cell, at most `rounds`, before their noise is drawn.
+
+        With `release` noise the spending of these rounds must be on record before `advance`.
+        """
         if not self.active:
             return {}
         # Blocks are charged and lost whole; random allocation keeps no secret beyond its block.
@@ -114,7 +120,7 @@ class Stack:
         for step in steps:
             numbers = block.rounds[step]
             releases = self._state.progress.of(self._running).release_numbers(numbers)
-            charged = self._charged(uses, block.cohort[step])
+            charged = self._charged(block, step, uses)
             for row, position in enumerate(self._running.tolist()):
                 number = int(numbers[row])
                 if position in planned and number <= last[position]:
@@ -122,6 +128,10 @@ class Stack:
         return planned
 
     def advance(self, rounds: int) -> dict[int, PlayedRounds]:
+        """Runs up to `rounds` more rounds of every active cell.
+
+        With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
+        """
         played = {position: PlayedRounds() for position in self.active}
         stretches: list[Stretch] = []
         left = rounds
@@ -133,7 +143,8 @@ class Stack:
                         break
                     raise RuntimeError("rounds with `release` noise must be planned first")
                 block = self._block_of(self._engine.rounds_ahead(len(self.active)))
-                if not stretches or stretches[-1].positions is not self._running:
+                going_on = stretches and stretches[-1].positions is self._running
+                if not going_on or self._records is not None:  # of which rounds differ in width
                     stretches.append(Stretch(self._running))
                 stride = min(left, self._stride(), block.left)
                 self._play_stride(block, stride, stretches[-1])
@@ -166,7 +177,10 @@ class Stack:
         validated = self._rule.validates(block.rounds[steps], last_round=last)
         due = np.flatnonzero(validated.any(axis=1)).tolist()
         figures = self._validate(block, [steps[step] for step in due], [played[s] for s in due])
-        gathered = gather_to_host(cohorts, played)
+        records = self._records
+        gathered = gather_to_host(
+            cohorts, played, subjects=1 if records is None else records.groups
+        )
         losses = np.full(validated.shape, np.nan)
         if figures is not None:
             losses[due] = figures.selection_loss.reshape(len(due), -1)
@@ -180,13 +194,18 @@ class Stack:
             playing=np.array([one not in self._stopped for one in self._running.tolist()]),
             audited=self._audited[self._running],
         )
+        counted = (
+            {"releases": self._state.count_in(self._running, gathered, kept=followed.kept)}
+            if records is None
+            else records.count_in(cohorts[0], gathered.subjects)
+        )
         stretch.add(
             gathered,
             figures,
             kept=followed.kept,
             release=progress.release_numbers(gathered.round),
-            releases=self._state.count_in(self._running, gathered, kept=followed.kept),
             validated=validated,
+            **counted,
         )
         self._state.progress.put(self._running, progress)
         self._state.keep_best(self._running, played, followed.improved)
@@ -196,6 +215,8 @@ class Stack:
             self._state.store(position, row, at.hypotheses, at.clips, at.moments)
 
     def _cohorts(self, block: Block, steps: Sequence[int]) -> list[Cohort]:
+        if self._records is not None:
+            return [self._records.cohort(block, step) for step in steps]
         # Rounds beyond an early stop take from this copy only.
         uses = self._state.budget_uses[self._running] if self._bounded else None
         return [
@@ -218,8 +239,11 @@ class Stack:
             return np.ones(clients.shape, np.bool_)
         return self._admit(uses, clients)
 
-    def _charged(self, uses: Ints32, clients: Ints) -> list[Ints32]:
-        """By cell, the ledger's subjects that a round with these clients is charged to."""
+    def _charged(self, block: Block, step: int, uses: Ints32) -> list[Ints32]:
+        """By cell, the ledger's subjects that a round is charged to."""
+        if self._records is not None:
+            return [self._records.subjects(self._records.cohort(block, step).clients[0])]
+        clients = block.cohort[step]
         if self._together:
             return [np.zeros(1, dtype=np.int32)] * len(clients)
         room = self._admit(uses, clients)
@@ -256,20 +280,37 @@ class Stack:
         )
 
     def result(self, position: int) -> FinalResult:
-        """The result of the finished run at `position`, at its best hypotheses."""
+        """The result of the finished run at `position`, at its best hypotheses and on all of its
+        validation clients."""
         state, cell = self._state.of_cell(position), self._cells[position]
         figures = self._scored(position, state, per_client=True, tuned=True)
+        if figures.final is None:
+            raise RuntimeError("the last evaluation is made client by client")
         # What personal steps make of any model is no merit of the rounds.
         plays = cell.spec.training.method.releases
         started = self._scored(position, first_state(cell), per_client=False, tuned=plays)
-        return final_result(
-            cell,
-            state,
-            figures,
-            end=self._stopped.get(position, "running"),
+        rows, place = figures.final.rows, cell.validation_rows.place
+        records, single = None, int((np.bincount(cell.validation_rows.client_of) == 1).sum())
+        if self._records is not None:
+            records, single = self._records.table(), 0
+        return FinalResult(
+            stopped_by=self._stopped.get(position, "running"),
+            rounds=state.round,
+            best_round=state.best_round,
+            hypotheses=state.best_hypotheses.copy(),
+            selection_loss=float(figures.selection_loss[0]),
+            validation_loss=float(figures.validation_loss[0]),
+            accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
+            fairness={name: count[0] for name, count in figures.counts.items()},
+            single_row_clients=single,
+            collapsed_rounds=state.collapsed_rounds,
             start_loss=float(started.selection_loss[0]),
-            by_client=True,
-            single_row_clients=int((np.bincount(cell.validation_rows.client_of) == 1).sum()),
+            scores=figures.final.scores,
+            predicted=predicted_rows(cell.federation, cell.spec.fairness, rows, place),
+            against_constant=against_constant(cell, rows),
+            threshold=cell.threshold,
+            by_client=client_scores(cell, rows),
+            records=records,
         )
 
     def _scored(self, position: int, state: CellState, *, per_client: bool, tuned: bool) -> Figures:
@@ -287,14 +328,19 @@ class Stack:
     # -- state and layout -------------------------------------------------------------------------
 
     def checkpoint(self, position: int) -> bytes:
+        """The checkpoint of the cell at `position`; the same for the same state."""
         self._store_running(position)
         return self._state.of_cell(position).encode()
 
     def releases(self, position: int) -> Ints32:
+        """Releases of each of the ledger's subjects so far: int32 [subjects]."""
+        if self._records is not None:
+            return self._records.releases()
         releases: Ints32 = self._state.releases[position].copy()
         return releases
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
+        """Rounds up to `until` repeat rounds already charged: they carry this release number."""
         self._state.progress.release[position] = release
         self._state.progress.release_until[position] = until
 
@@ -304,15 +350,21 @@ class Stack:
         A budget that is thereby used up ends the run.
         """
         self._store_running(position)
-        self._state.releases[position, subjects] += 1
-        self._state.budget_uses[position, subjects] += 1
+        if self._records is not None:
+            self._records.charge(subjects)
+        else:
+            self._state.releases[position, subjects] += 1
+            self._state.budget_uses[position, subjects] += 1
         self._check_stop(position)
 
     def stop(self, position: int) -> None:
+        """Removes a cell before its end."""
         self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
     def end_after(self, position: int, round_: int) -> None:
+        """The cell ends with this round at the latest, or now where it is beyond it: an audit
+        beside it has found its noise too small."""
         self._store_running(position)
         self._audited[position] = round_
         self._check_stop(position)
@@ -377,21 +429,3 @@ class Stack:
                 validation_size=training.stopping.validation_clients,
             )
         return self._block
-
-
-def open_stack(
-    cells: Sequence[Cell], *, device: str = "cpu", checkpoints: Checkpoints | None = None
-) -> Trainer:
-    """Starts the cells, or resumes those that have a checkpoint.
-
-    Raises ValueError where the cells cannot be trained together, and InvalidInputError where a spec
-    asks more of its records than they have.
-    """
-    role = mechanism_of(cells[0].spec).facts.applied_by
-    match role:
-        case "local-steps":
-            return PersonalisedRun(cells, device=device, checkpoints=checkpoints)
-        case "clients" | "server":
-            return Stack(cells, device=device, checkpoints=checkpoints)
-        case _:
-            assert_never(role)

@@ -1,15 +1,15 @@
 """What was disclosed of data, and contents alike: across projects, as rows are the same to all."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, bindparam, func, select, text
+from sqlalchemy import bindparam, func, select, text
 
 from models.clock import utc_now
-from models.repositories.base import Repository
+from models.repositories.base import Repository, table_of
 from models.tables.experiments import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.tables.federations import Federation, NearCopy, RowSketch
 from models.values import StoredSet
@@ -54,7 +54,18 @@ def shared_rows(one: Sketch, other: Sketch) -> tuple[float, float]:
     return min(1.0, shared / max(one.rows, 1)), min(1.0, shared / max(other.rows, 1))
 
 
-_SET = DisclosedSet
+_ASKED_AT_ONCE = 1000
+_ANCHOR = (DisclosureAnchor.anchor, DisclosureAnchor.fingerprint)
+_ANCHORED = select(*_ANCHOR).where(_ANCHOR[0].in_(bindparam("anchors", expanding=True)))
+_of_sets = table_of(DisclosedSet).c
+_SETS = select(*(_of_sets[one.name] for one in fields(StoredSet))).where(
+    _of_sets.fingerprint == bindparam("fingerprint"), _of_sets.numbering == bindparam("numbering")
+)
+_COUNTS = (
+    select(_of_sets.fingerprint, _of_sets.numbering, func.count())
+    .where(_of_sets.fingerprint.in_(bindparam("fingerprints", expanding=True)))
+    .group_by(_of_sets.fingerprint, _of_sets.numbering)
+)
 
 
 class DisclosureRepository(Repository):
@@ -83,40 +94,31 @@ class DisclosureRepository(Repository):
         memories = select(DisclosureMemory).where(key.in_(ordered)).order_by(key)
         return self._all(memories.with_for_update())
 
-    def memories(self, anchors: Sequence[str]) -> list[str]:
-        """Those that have one of these rows."""
-        found = select(DisclosureAnchor.fingerprint).where(DisclosureAnchor.anchor.in_(anchors))
-        return sorted(set(self.session.scalars(found)))
+    def memories(self, anchors: Collection[str]) -> set[tuple[str, str]]:
+        """Each of these rows with the memories that have it."""
+        found, asked = set[tuple[str, str]](), sorted(anchors)
+        for begin in range(0, len(asked), _ASKED_AT_ONCE):
+            some = asked[begin : begin + _ASKED_AT_ONCE]
+            found |= {tuple(row) for row in self._rows(_ANCHORED, anchors=some)}
+        return found
 
-    def sets(self, fingerprint: str, *, numbering: str) -> Sequence[Row[str, bytes, str, bytes]]:
-        """The sets whose rows are numbered so, and the favourable of each: digests, and rows as
-        they were stored."""
-        columns = (_SET.digest, _SET.bits, _SET.favourable_digest, _SET.favourable_bits)
-        stored = select(*columns).where(
-            _SET.fingerprint == fingerprint, _SET.numbering == numbering
-        )
-        return self.session.execute(stored.order_by(_SET.digest, _SET.favourable_digest)).all()
+    def sets(self, fingerprint: str, numbering: str) -> list[StoredSet]:
+        """The sets whose rows are numbered so."""
+        found = self._rows(_SETS, fingerprint=fingerprint, numbering=numbering)
+        return [StoredSet(*row) for row in found]
 
-    def counts(self, fingerprints: Sequence[str], *, numbering: str) -> dict[str, int]:
-        """How many `sets` each has that has any."""
-        counted = select(_SET.fingerprint, func.count()).where(
-            _SET.fingerprint.in_(fingerprints), _SET.numbering == numbering
-        )
-        return dict(self.session.execute(counted.group_by(_SET.fingerprint)).all())
+    def counts(self, fingerprints: Collection[str]) -> dict[tuple[str, str], int]:
+        """How many `sets` there are, by fingerprint and numbering, where there are any."""
+        found = self._rows(_COUNTS, fingerprints=sorted(fingerprints))
+        return {(fingerprint, numbering): count for fingerprint, numbering, count in found}
 
-    def add(
-        self,
-        fingerprint: str,
-        *,
-        numbering: str,
-        sets: Iterable[StoredSet],
-        anchors: Sequence[str] = (),
-    ) -> None:
+    def add(self, sets: Iterable[StoredSet], *, anchored: Iterable[tuple[str, str]] = ()) -> None:
         """Remembers sets; those that are known already are stored once. Call `lock` before.
-        `anchors`: of rows by which the memory is found."""
-        of_all = {"fingerprint": fingerprint, "numbering": numbering, "disclosed_at": utc_now()}
-        self._insert_all_absent(DisclosedSet, [{**of_all, **vars(one)} for one in sets])
-        named = [{"anchor": one, "fingerprint": fingerprint} for one in anchors]
+        `anchored`: rows, each with the memory that is found by it."""
+        now = utc_now()
+        rows = [{**vars(one), "disclosed_at": now} for one in sets]
+        self._insert_all_absent(DisclosedSet, rows)
+        named = [{"anchor": row, "fingerprint": memory} for row, memory in anchored]
         self._insert_all_absent(DisclosureAnchor, named)
 
 

@@ -105,9 +105,10 @@ class ExperimentRepository(RowRepository[Experiment]):
             )
         return begun
 
-    def withhold(self, id: str, attributes: Sequence[str]) -> None:
-        """Notes the attributes of which the experiment reports nothing; none is a decision too."""
-        self._update(id, withheld_attributes=list(attributes))
+    def withhold(self, ids: Collection[str], attributes: Sequence[str]) -> None:
+        """Notes the attributes of which experiments report nothing; none is a decision too."""
+        mine = (Experiment.id.in_(ids), self._own(Experiment))
+        self._set(Experiment, *mine, withheld_attributes=list(attributes))
 
     def progress(self, id: str, rounds_done: int) -> bool:
         """Records the rounds done, in each flush; True if the caller has asked for cancellation."""

@@ -176,13 +176,11 @@ class LedgerRepository(ExperimentPartRepository):
     def unpacked(self, statement: Select[Any]) -> list[LedgerRow]:
         """The statement's rows, read as plain columns since they are many; rows with equal inputs
         share them."""
-        columns = [getattr(Ledger, name) for name in (*_COLUMNS, *INPUTS)]
-        result = self.session.execute(
-            statement.with_only_columns(*columns), execution_options=BINARY_RESULTS
-        )
+        columns = [table_of(Ledger).c[name] for name in (*_COLUMNS, *INPUTS)]
+        asked = statement.with_only_columns(*columns).execution_options(**BINARY_RESULTS)
         return [
             LedgerRow(**dict(zip(_COLUMNS, row, strict=False)), inputs=inputs)
-            for row, inputs in with_inputs(result)
+            for row, inputs in with_inputs(self._rows(asked))
         ]
 
     def history(

@@ -13,7 +13,7 @@ from fedaudit.stored import BookedCost
 from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository
-from models.repositories.budgets.budgets import SETTLED
+from models.repositories.budgets.counting import SETTLED
 from models.tables.experiments import Experiment, ReportSummary, Sweep, SweepCell
 from models.tables.ledger import Reservation
 from models.values import Cursor, Page

@@ -166,15 +166,23 @@ class UnitRepository(Repository):
         stale = _locked(and_(_WAITS, or_(published.is_(None), long_ago, ahead)), limit)
         return self._all(stale.order_by(None).order_by(published.asc().nulls_first(), Unit.id))
 
-    def reclaimable(self, limit: int = 100, *, excluded: Collection[str] = ()) -> list[Unit]:
+    def reclaimable(
+        self,
+        limit: int = 100,
+        *,
+        excluded: Collection[str] = (),
+        longest_lease: float = MAX_LEASE_SECONDS,
+    ) -> list[Unit]:
         """Units that `take_back` would take now, not locked. `excluded`: ids to leave out."""
-        lost = and_(_is_lost(), Unit.id.not_in(excluded))
+        lost = and_(_is_lost(longest_lease), Unit.id.not_in(excluded))
         return self._all(select(Unit).where(lost).order_by(Unit.id).limit(limit))
 
-    def take_back(self, unit_id: str) -> ReclaimedUnit | None:
+    def take_back(
+        self, unit_id: str, *, longest_lease: float = MAX_LEASE_SECONDS
+    ) -> ReclaimedUnit | None:
         """Takes the unit from its lost worker; None where it has its worker. With attempts left it
         waits again; otherwise it fails, and the caller calls `fail_unit`."""
-        unit = self._one(_locked(and_(_is_lost(), Unit.id == unit_id), 1))
+        unit = self._one(_locked(and_(_is_lost(longest_lease), Unit.id == unit_id), 1))
         if unit is None:
             return None
         counted: dict[str, Any] = {"lost_leases": Unit.lost_leases + _lost()}
@@ -199,14 +207,13 @@ class UnitRepository(Repository):
         return self._set(Unit, *held, **values)
 
 
-def _lease_ran_out() -> ColumnElement[bool]:
-    """Also one that ends later than any lease can: it was written before the database's clock was
-    set back, and whether its worker is alive is unknown. One that is alive finds its fence
-    taken, and writes nothing."""
+def _lease_ran_out(longest: float = MAX_LEASE_SECONDS) -> ColumnElement[bool]:
+    """Also one that ends later than the `longest` lease can: it was written before the database's
+    clock was set back, and whether its worker is alive is unknown. One that is alive finds its
+    fence taken, and writes nothing."""
     ended = Unit.lease_until <= seconds_from_now()
-    return and_(
-        Unit.state == "leased", or_(ended, Unit.lease_until > seconds_from_now(MAX_LEASE_SECONDS))
-    )
+    ahead = Unit.lease_until > seconds_from_now(longest)
+    return and_(Unit.state == "leased", or_(ended, ahead))
 
 
 def _lost() -> ColumnElement[int]:
@@ -214,10 +221,10 @@ def _lost() -> ColumnElement[int]:
     return case((Unit.state == "leased", 1), else_=0)
 
 
-def _is_lost() -> ColumnElement[bool]:
+def _is_lost(longest_lease: float) -> ColumnElement[bool]:
     """No worker has the unit, and it does not wait for another attempt."""
     exhausted = and_(Unit.state == "waiting", Unit.attempts >= Unit.max_attempts)
-    return or_(_lease_ran_out(), exhausted)
+    return or_(_lease_ran_out(longest_lease), exhausted)
 
 
 def _locked(condition: ColumnElement[bool], limit: int | None) -> Select[Unit]:
@@ -250,9 +257,10 @@ class UnitStackRepository(Repository):
         if any(one.status != _NOT_STARTED for one in own):
             return 0
         room = min(most, unit.stack_size) - len(own)
-        moved = 0
-        for other in self._waiting_like(unit, limit=room):
-            cells = self._experiments(other.id)
+        others, moved = self._waiting_like(unit, limit=room), 0
+        waiting = self._experiments(*(one.id for one in others))
+        for other in others:
+            cells = [one for one in waiting if one.unit_id == other.id]
             if len(cells) > room - moved:
                 break
             for cell in cells:
@@ -292,8 +300,8 @@ class UnitStackRepository(Repository):
         fresh = ~exists().where(begun.unit_id == Unit.id, begun.status != _NOT_STARTED)
         return self._all(_locked(and_(*same, Unit.attempts == 0, _WAITS, fresh), limit))
 
-    def _experiments(self, unit_id: str) -> list[Experiment]:
-        mine = select(Experiment).where(Experiment.unit_id == unit_id)
+    def _experiments(self, *unit_ids: str) -> list[Experiment]:
+        mine = select(Experiment).where(Experiment.unit_id.in_(unit_ids))
         return self._all(mine.order_by(Experiment.unit_position))
 
     def _move(self, experiment: Experiment, unit_id: str, position: int) -> None:

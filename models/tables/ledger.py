@@ -313,7 +313,8 @@ BUDGET_KEY = ("federation_id", "book", "figure", "delta", "adjacency", "observer
 
 
 class FederationBudget(Base):
-    """One budget: what may be spent, what is reserved and what is spent.
+    """One budget: what may be spent. What is reserved and spent of it follows from the rows of
+    `Reservation`.
 
     `delta`, `adjacency` and `observer` are part of the key, and a key holds no nulls: 0 and ''
     stand for a figure that has none. Leakage, which has no adjacency, has its radius and clip in
@@ -336,8 +337,6 @@ class FederationBudget(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     total: Mapped[float | None] = mapped_column(Double)
     """Null: no bound was set; spending is charged all the same."""
-    reserved: Mapped[float] = mapped_column(Double)
-    spent: Mapped[float] = mapped_column(Double)
 
 
 class Reservation(Base):
@@ -350,10 +349,12 @@ class Reservation(Base):
             [f"federation_budgets.{column}" for column in BUDGET_KEY],
             name="fk_reservations_budget",
         ),
+        # All that a sum of a budget is read from.
+        Index("ix_reservations_sums", *BUDGET_KEY, "state", "amount", "spent"),
     )
 
     experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True, index=True)
+    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     book: Mapped[str] = mapped_column(Word, primary_key=True)
     figure: Mapped[CostFigure] = mapped_column(Word, primary_key=True)
     delta: Mapped[float] = mapped_column(Double, primary_key=True)

@@ -12,7 +12,7 @@ from fedaudit.runs.run import new_run
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import PlayedRounds
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation
 from tests.training.specs import groups_spec
 
@@ -20,7 +20,7 @@ from tests.training.specs import groups_spec
 def attacked_run(cell: Cell) -> AttackedRun:
     """The run of a cell, at its end."""
     run = new_run(cell, experiment_id="attacked", started_at=datetime(2026, 1, 1, tzinfo=UTC))
-    trainer = open_stack([cell])
+    trainer = Stack([cell])
     records = PlayedRounds()
     while trainer.active:
         records += trainer.advance(25)[0]

@@ -18,7 +18,7 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.parse import parse_admitted, parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import CellState
 from tests.refusals import refused_by
 
@@ -95,7 +95,7 @@ def slopes(document: Option, sources_dir: Path) -> NDArray[np.float64]:
     by_record = spec.privacy.draws_by_record
     found = []
     for together in [[cell] for cell in cells] if by_record else [cells]:
-        trainer = open_stack(together)
+        trainer = Stack(together)
         trainer.plan(1)
         trainer.advance(1)
         kept = map(trainer.checkpoint, range(len(together)))

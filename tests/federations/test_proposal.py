@@ -98,6 +98,26 @@ def test_gaps_texts_and_missing_clients_get_their_rules(tmp_path: Path) -> None:
     assert keys["fairness"]["edges"] == {"age": [30.0, 50.0]}
 
 
+def test_ages_of_things_having_none_and_codes_below_zero_are_no_gaps_of_people(
+    tmp_path: Path,
+) -> None:
+    head = "branch,car_age,account_holder_age,insurance,km,income,claim"
+    rows = [
+        f"b{row % 9},{row % 20},{18 + row % 60},{('none', 'public')[row % 2]},"
+        f"{-999 if row % 30 == 0 else 100 + row},{1000 + row},{row % 3 // 2}"
+        for row in range(300)
+    ]
+    found = proposed(tmp_path, "\n".join([head, *rows, ""]), target="claim")
+    assert found.fairness["sensitive"] == ["account_holder_age"]
+    assert found.federation["features"] == [
+        "car_age",
+        {"name": "insurance", "kind": "categorical", "categories": ["none", "public"]},
+        "km",
+    ]
+    assert "-999 is its only value below 0" in found.guesses["/federation/features/2"]
+    assert "name it under `features`" in found.left_out["income"]
+
+
 def test_one_attribute_in_several_columns_is_offered_to_be_joined(tmp_path: Path) -> None:
     found = proposed(tmp_path, TABLES["one-hot"])
     groups = {"Race_Black": "Black", "Race_White": "White", "Race_Asian": "Asian"}

@@ -19,6 +19,7 @@ from infrastructure.signing_keys import (
     key_file_of,
     public_file,
     read_key_file,
+    rotate_key_file,
 )
 from tests.infrastructure.secrets_keys import secrets_key_in
 
@@ -95,6 +96,17 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, content: bytes) -> None
     path.chmod(0o600)
     with pytest.raises(SigningKeyError, match="keys signing"):
         read_key_file(path)
+
+
+def test_a_damaged_secret_of_an_earlier_key_is_no_new_secret(tmp_path: Path) -> None:
+    path = tmp_path / "key.pem"
+    create_key_file(path)
+    rotate_key_file(path)
+    content = path.read_bytes()
+    for damaged in (content[:-20], content.replace(b"=\n", b"\n"), content[:-70] + content[-60:]):
+        path.write_bytes(damaged)
+        with pytest.raises(SigningKeyError, match="damaged; put a copy of the file back"):
+            read_key_file(path)
 
 
 def test_a_missing_file_or_folder_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from models.database import Database
 from models.repositories import Budgets, FederationRepository
-from models.tables.ledger import FederationBudget
+from models.tables.ledger import FederationBudget, Reservation
 from models.values import Budget, LeakageTerms
 from tests.models.rows import add_federation, add_project, at_once
 
@@ -230,7 +230,11 @@ def test_a_total_of_unknown_radius_ends_with_the_next_one_that_is_set(database: 
     values = {"project_id": owner[0], "federation_id": owner[1], "book": "simulation"}
     old = {**values, "figure": "leakage", "delta": 0.0, "adjacency": "", "observer": ""}
     with database.write() as session:
-        session.add(FederationBudget(**old, total=5.0, reserved=0.0, spent=3.0))
+        session.add(FederationBudget(**old, total=5.0))
+        session.flush()
+        del old["project_id"]
+        paid = {"experiment_id": "e0", "amount": 3.0, "spent": 3.0, "state": "settled"}
+        session.add(Reservation(**old, **paid))
         session.flush()
         budgets = Budgets(session, owner[0])
         [budget] = budgets.budgets(owner[1])

@@ -4,7 +4,7 @@ from typing import Any
 
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.rounds import RoundRecord
-from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.stack import Stack
 from tests.training.specs import groups_spec, play
 
 
@@ -39,4 +39,4 @@ def records_spec(**changes: Any) -> dict[str, Any]:
 
 def played(one: Cell) -> list[RoundRecord]:
     """All rounds of a cell."""
-    return play(PersonalisedRun([one]))
+    return play(Stack([one]))

@@ -13,9 +13,10 @@ from fedaudit.spec.models import ServerAdam, ServerMomentum
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_steps import ServerMoves
 from fedaudit.training.base.rounds import RoundRecord
-from fedaudit.training.personalised import PersonalisedPlayed, PersonalisedRound
+from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.server import Server, k_means
+from fedaudit.training.stacked.stack_round import RoundResult
 from tests.training.federations import one_by_one, random_federation, table_cell
 from tests.training.gaussian import ADAM, CENTRAL, COINS, MOVES, REPORTED, state
 from tests.training.personalised import records_spec
@@ -173,15 +174,14 @@ def test_the_server_moves_hypotheses_as_the_papers_say(name, rule):
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_server_moves_the_model_of_records_likewise(rule, monkeypatch):
     averages: list[list[Any]] = []
-    real = PersonalisedRound.play
+    real = RecordByRecord._moved
 
-    def kept(self: PersonalisedRound, *given: Any, **named: Any) -> PersonalisedPlayed:
-        found = real(self, *given, **named)
-        average = found.theta.double().numpy() if found.present.any() else None
+    def kept(self: RecordByRecord, found: RoundResult, moments: Any) -> RoundResult:
+        average = found.hypotheses[0, 0].double().numpy() if found.sizes.any() else None
         averages.append([average])
-        return found
+        return real(self, found, moments)
 
-    monkeypatch.setattr(PersonalisedRound, "play", kept)
+    monkeypatch.setattr(RecordByRecord, "_moved", kept)
     spec = records_spec(training__server=rule.model_dump())
     spec["training"]["cohort"]["rate"] = 0.05
     run = play(cell(spec), rounds=6)

@@ -9,7 +9,7 @@ import torch
 
 from fedaudit.training.base.cell import Cell, is_by_length
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 from tests.accelerator import GPU
 from tests.training import other_device
 from tests.training.federations import image_cell, image_federation, one_by_one, table_cell
@@ -77,7 +77,7 @@ CELLS: dict[str, Callable[[], Cell]] = {
 
 
 def _trained(made: Cell, device: str) -> tuple[list[RoundRecord], FinalResult]:
-    trainer = open_stack([made], device=device)
+    trainer = Stack([made], device=device)
     return play(trainer, (3,)), trainer.result(0)
 
 

@@ -15,13 +15,14 @@ from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training import personalised
-from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.cohort import drawn_clients
+from fedaudit.training.base.cell import Cell, split_cells
+from fedaudit.training.base.cohort import client_coins
 from fedaudit.training.base.record_steps import Adam, RecordSteps, SiloRecords
 from fedaudit.training.base.records import record_use_of, spending_of, training_records
 from fedaudit.training.base.rounds import Progress, RoundRecord
-from fedaudit.training.personalised import PersonalisedPlayed, PersonalisedRound, PersonalisedRun
+from fedaudit.training.personalised import RecordByRecord
 from fedaudit.training.stack import Stack
+from fedaudit.training.stacked.stack_round import Cohort
 from fedaudit.training.stacked.stack_state import CellState, packed, unpacked
 from tests.refusals import refused_by
 from tests.training.federations import TABLE, federation, one_by_one, random_federation, threads
@@ -40,29 +41,28 @@ EARLIER = {*vars(Progress.at_the_start(1)), "moments"}
 """What a checkpoint of this and of earlier versions has alike."""
 
 
-def state_of(stack: PersonalisedRun) -> CellState:
+def state_of(stack: Stack) -> CellState:
     return CellState.decode(stack.checkpoint(0))
 
 
-def a_round(one: Cell, **changes: Any) -> tuple[PersonalisedRound, RecordPlan]:
+def a_round(one: Cell, **changes: Any) -> tuple[RecordByRecord, RecordPlan]:
     """The rounds of a cell, whose plan may be changed."""
-    use = record_use_of(one.spec, one.federation)
-    assert use is not None
-    plan = replace(use.plan, **changes)
-    return PersonalisedRound(one, training_records(one.spec, one.federation), plan, CPU), plan
+    rounds = RecordByRecord([one], split_cells([one]), CPU)
+    rounds.use = replace(rounds.use, plan=replace(rounds.use.plan, **changes))
+    return rounds, rounds.use.plan
 
 
 def play_one(
-    rounds: PersonalisedRound, one: Cell, drawn: list[int], *, paid: int = 0
-) -> PersonalisedPlayed:
+    rounds: RecordByRecord, one: Cell, drawn: list[int], *, paid: int = 0
+) -> tuple[torch.Tensor, list[bool]]:
+    """The model after a round, and which of the clients drawn sent theirs."""
+    clients = np.array([drawn], dtype=np.int64)
+    present = np.ones(clients.shape, dtype=np.bool_)
+    cohort = Cohort(np.ones(1, dtype=np.int64), clients, present, noise=None, paid=paid)
     with torch.no_grad():
-        return rounds.play(
-            torch.zeros(one.shape.n),
-            np.array(drawn, dtype=np.int64),
-            source=CounterSource(one.spec.seed),
-            round_=1,
-            paid=paid,
-        )
+        learned = rounds._learned(torch.zeros(one.shape.n), cohort)
+        [found] = rounds.play(torch.zeros(1, 1, one.shape.n), [cohort], None, None)
+    return found.hypotheses[0, 0], torch.isfinite(learned).all(-1).tolist()
 
 
 # -- who takes part -------------------------------------------------------------------------------
@@ -72,16 +72,15 @@ def test_everybody_takes_part_at_rate_1_and_coins_are_each_clients_own() -> None
     clients = np.array([2, 5, 11])
     source = CounterSource(1)
     for any_source in (source, EntropySource()):
-        everybody = drawn_clients(any_source, round_=1, clients=clients, rate=1.0)
-        assert everybody.tolist() == [2, 5, 11]
+        assert client_coins(any_source, round_=1, clients=clients, rate=1.0).all()
     for number in range(20):
-        among_many = drawn_clients(source, round_=number, clients=np.arange(20), rate=0.5)
-        few = drawn_clients(source, round_=number, clients=clients, rate=0.5)
-        assert few.tolist() == [client for client in among_many if client in clients]
+        among_many = client_coins(source, round_=number, clients=np.arange(20), rate=0.5)
+        few = client_coins(source, round_=number, clients=clients, rate=0.5)
+        assert few.tolist() == among_many[clients].tolist()
 
 
 def test_a_round_that_draws_nobody_keeps_the_model_and_counts() -> None:
-    stack = PersonalisedRun([cell(records_spec(**NOBODY))])
+    stack = Stack([cell(records_spec(**NOBODY))])
     before = state_of(stack).hypotheses[0]
     records = play(stack)
     assert state_of(stack).hypotheses[0].tobytes() == before.tobytes()
@@ -119,11 +118,11 @@ def test_the_model_is_the_mean_of_what_the_drawn_clients_make_of_it() -> None:
             silos=np.array([client]),
         )
         models.append(steps(torch.zeros(one.shape.n), alone, source=CounterSource(0), round_=1)[0])
-    found = play_one(rounds, one, [1, 4, 10])
+    theta, present = play_one(rounds, one, [1, 4, 10])
     expected = torch.stack(models).mean(0)
-    assert found.present.all()
-    assert torch.allclose(found.theta, expected, rtol=1e-5, atol=1e-7)
-    assert not torch.allclose(found.theta, models[0], rtol=1e-2)
+    assert all(present)
+    assert torch.allclose(theta, expected, rtol=1e-5, atol=1e-7)
+    assert not torch.allclose(theta, models[0], rtol=1e-2)
 
 
 def test_how_many_clients_are_computed_at_once_does_not_matter(monkeypatch):
@@ -132,7 +131,7 @@ def test_how_many_clients_are_computed_at_once_does_not_matter(monkeypatch):
     whole = play_one(rounds, one, [0, 2, 3, 7, 8])
     for numbers in (1, 2 * one.shape.n):
         monkeypatch.setattr(personalised, "_NUMBERS_TOGETHER", numbers)
-        assert torch.equal(play_one(rounds, one, [0, 2, 3, 7, 8]).theta, whole.theta)
+        assert torch.equal(play_one(rounds, one, [0, 2, 3, 7, 8])[0], whole[0])
 
 
 def test_rows_that_are_held_out_do_not_train() -> None:
@@ -142,7 +141,7 @@ def test_rows_that_are_held_out_do_not_train() -> None:
     held_out[training_records(one.spec, data).place] = False
     assert 0 < held_out.sum() < data.rows / 2
     changed = replace(data, target=np.where(held_out, np.float32(1e3), data.target))
-    stacks = [PersonalisedRun([Cell(one.spec, part)]) for part in (data, changed)]
+    stacks = [Stack([Cell(one.spec, part)]) for part in (data, changed)]
     losses = [[record.validation_loss for record in play(stack)] for stack in stacks]
     assert (
         state_of(stacks[0]).hypotheses[0].tobytes() == state_of(stacks[1]).hypotheses[0].tobytes()
@@ -156,9 +155,9 @@ def test_a_record_whose_rounds_are_used_up_takes_no_further_part() -> None:
     lasting, _ = a_round(one, rounds=np.where(plan.budgets < 1, 2, 6))
     never, _ = a_round(one, rates=np.where(plan.budgets < 1, 0.0, plan.rates))
     drawn = list(range(12))
-    early, late = (play_one(lasting, one, drawn, paid=paid).theta for paid in (1, 2))
-    assert torch.equal(early, play_one(rounds, one, drawn).theta)
-    assert torch.equal(late, play_one(never, one, drawn, paid=2).theta)
+    early, late = (play_one(lasting, one, drawn, paid=paid)[0] for paid in (1, 2))
+    assert torch.equal(early, play_one(rounds, one, drawn)[0])
+    assert torch.equal(late, play_one(never, one, drawn, paid=2)[0])
     assert not torch.equal(early, late)
 
 
@@ -177,12 +176,12 @@ def test_a_model_that_is_not_finite_is_withheld() -> None:
     )
     one = Cell(spec, data)
     rounds, _ = a_round(one)
-    found = play_one(rounds, one, [0, 1, 2, 3])
-    assert found.present.tolist() == [True, True, True, False]
-    assert torch.equal(found.theta, play_one(rounds, one, [0, 1, 2]).theta)
-    nobody = play_one(rounds, one, [3])
-    assert nobody.present.tolist() == [False]
-    assert not nobody.theta.any()
+    theta, present = play_one(rounds, one, [0, 1, 2, 3])
+    assert present == [True, True, True, False]
+    assert torch.equal(theta, play_one(rounds, one, [0, 1, 2])[0])
+    theta, present = play_one(rounds, one, [3])
+    assert present == [False]
+    assert not theta.any()
 
 
 def test_training_learns_where_budgets_are_large() -> None:
@@ -213,7 +212,7 @@ def test_every_group_is_charged_every_round_and_the_server_counts_participations
     plan = spending_of(one.spec, one.federation)
     assert plan is not None
     assert plan.records is not None
-    stack = PersonalisedRun([one])
+    stack = Stack([one])
     records = play(stack)
     for number, record in enumerate(records, start=1):
         assert record.subjects.tolist() == list(range(len(plan.subjects)))
@@ -231,7 +230,7 @@ def test_every_group_is_charged_every_round_and_the_server_counts_participations
 @pytest.mark.parametrize("distribution", ["three-levels", "bounded-pareto", "bounded-mix-gauss"])
 def test_no_record_passes_its_budget_and_the_table_says_what_each_spent(distribution: str) -> None:
     one = cell(records_spec(privacy__budgets={"distribution": distribution}))
-    stack = PersonalisedRun([one])
+    stack = Stack([one])
     play(stack)
     table = stack.result(0).records
     use = record_use_of(one.spec, one.federation)
@@ -254,7 +253,7 @@ def test_no_record_passes_its_budget_and_the_table_says_what_each_spent(distribu
 
 def test_records_without_noise_have_no_epsilon_and_clients_are_the_subjects() -> None:
     one = cell(records_spec(privacy__baseline="privacy-free"))
-    stack = PersonalisedRun([one])
+    stack = Stack([one])
     records = play(stack)
     assert spending_of(one.spec, one.federation) is None
     total = sum(np.isin(np.arange(12), record.subjects).astype(int) for record in records)
@@ -275,7 +274,7 @@ def test_a_lost_round_is_charged_to_everyone_and_shortens_a_records_stay() -> No
     assert use is not None
     lasting = use.plan.rounds
     assert 1 <= lasting.min() < 3 < lasting.max() == 6
-    stack = PersonalisedRun([one])
+    stack = Stack([one])
     stack.advance(2)
     subjects = np.arange(len(stack.releases(0)), dtype=np.int32)
     stack.charge(0, subjects)
@@ -301,14 +300,14 @@ def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
     target = one.federation.target.copy()
     target[place[short]] += 5
     other = Cell(one.spec, replace(one.federation, target=target))
-    stack = PersonalisedRun([one])
+    stack = Stack([one])
     stack.advance(2)
     for _ in range(lost):
         stack.charge(0, np.arange(len(stack.releases(0)), dtype=np.int32))
     # The third round, from here, with other targets of those who stay for three.
     checkpoint, thetas = stack.checkpoint(0), []
     for part in (one, other):
-        resumed = PersonalisedRun([part], checkpoints=[checkpoint])
+        resumed = Stack([part], checkpoints=[checkpoint])
         resumed.advance(1)
         thetas.append(state_of(resumed).hypotheses[0])
     assert np.array_equal(*thetas) == (lost == 1)
@@ -319,7 +318,7 @@ def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
 
 def test_rounds_with_release_noise_are_planned_first_and_never_repeat() -> None:
     spec = records_spec(privacy__noise="release", **EVERYBODY)
-    stacks = [PersonalisedRun([cell(spec)]) for _ in range(2)]
+    stacks = [Stack([cell(spec)]) for _ in range(2)]
     for stack in stacks:
         with pytest.raises(RuntimeError, match="planned first"):
             stack.advance(1)
@@ -333,7 +332,7 @@ def test_rounds_with_release_noise_are_planned_first_and_never_repeat() -> None:
 
 
 def test_a_plan_ends_with_the_run() -> None:
-    stack = PersonalisedRun([cell(records_spec(privacy__noise="release"))])
+    stack = Stack([cell(records_spec(privacy__noise="release"))])
     assert [plan.round for plan in stack.plan(100)[0]] == [1, 2, 3, 4, 5, 6]
     assert len(stack.advance(100)[0]) == 6
     assert stack.active == []
@@ -341,7 +340,7 @@ def test_a_plan_ends_with_the_run() -> None:
 
 def test_clients_that_a_plan_names_are_those_that_are_drawn() -> None:
     spec = records_spec(privacy__noise="release", privacy__baseline="privacy-free")
-    stack = PersonalisedRun([cell(spec)])
+    stack = Stack([cell(spec)])
     planned = stack.plan(6)[0]
     records = stack.advance(6)[0]
     assert [record.subjects.tolist() for record in records] == [
@@ -362,7 +361,7 @@ def test_rows_held_out_of_all_clients_are_scored_alike() -> None:
             fairness={"sensitive": ["group"]},
         )
     )
-    stack = PersonalisedRun([Cell(spec, data)])
+    stack = Stack([Cell(spec, data)])
     records = play(stack)
     result, last = stack.result(0), records[-1]
     held_out = np.ones(data.rows, np.bool_)
@@ -403,7 +402,7 @@ def test_clients_that_are_held_out_are_scored_as_elsewhere() -> None:
 
 def test_early_stopping_keeps_the_best_model() -> None:
     spec = records_spec(training__rounds=60, training__stopping={"patience": 3})
-    stack = PersonalisedRun([cell(spec)])
+    stack = Stack([cell(spec)])
     records = play(stack)
     result = stack.result(0)
     losses = [record.selection_loss for record in records]
@@ -412,7 +411,7 @@ def test_early_stopping_keeps_the_best_model() -> None:
 
 
 def test_a_run_that_is_stopped_stays_stopped() -> None:
-    stack = PersonalisedRun([cell(records_spec())])
+    stack = Stack([cell(records_spec())])
     stack.stop(0)
     assert (stack.active, stack.advance(1), stack.plan(1)) == ([], {}, {})
     assert stack.result(0).stopped_by == "cancelled"
@@ -423,7 +422,7 @@ def test_a_run_that_is_stopped_stays_stopped() -> None:
 
 def test_a_budget_that_no_noise_keeps_is_refused() -> None:
     spec = records_spec(privacy__epsilon_min=1e-6, privacy__epsilon_max=1e-5, privacy__delta=1e-12)
-    assert refused_by(PersonalisedRun, [cell(spec)])[0].pointer == "/privacy/epsilon_max"
+    assert refused_by(Stack, [cell(spec)])[0].pointer == "/privacy/epsilon_max"
 
 
 @pytest.mark.parametrize(
@@ -438,7 +437,7 @@ def test_a_split_that_leaves_nothing_is_refused_with_a_remedy(fraction, problem)
         )
     )
     with pytest.raises(InvalidInputError, match=problem) as caught:
-        PersonalisedRun([Cell(spec, data)])
+        Stack([Cell(spec, data)])
     assert caught.value.errors[0].pointer == "/federation/validation_unit"
     assert "validation_fraction" in str(caught.value)
 
@@ -464,11 +463,11 @@ def test_clients_without_a_training_record_take_part_and_add_their_noise(baselin
     assert counts[-1] == 0, "the last client is the one that a maximum of indices would overlook"
     rounds, plan = a_round(one)
     empty, full = int(np.flatnonzero(counts == 0)[0]), int(np.flatnonzero(counts)[0])
-    moved = play_one(rounds, one, [empty]).theta.any()
+    moved = play_one(rounds, one, [empty])[0].any()
     assert bool(moved) == (baseline != "privacy-free")
-    assert play_one(rounds, one, [full, empty]).present.tolist() == [True, True]
+    assert play_one(rounds, one, [full, empty])[1] == [True, True]
     assert plan.runs is None or len(plan.runs) == 12
-    assert play(PersonalisedRun([one]))
+    assert play(Stack([one]))
 
 
 def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
@@ -482,7 +481,7 @@ def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
             privacy__epsilon_max=2.0,
         )
     )
-    stack = PersonalisedRun([Cell(spec, replace(data, record_budgets=given))])
+    stack = Stack([Cell(spec, replace(data, record_budgets=given))])
     records: list[RoundRecord] = play(stack)
     table = stack.result(0).records
     assert table is not None
@@ -493,7 +492,7 @@ def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
     )
     assert (table.spent["final_model"] <= table.budget).all()
     with pytest.raises(ValueError, match="without its column"):
-        PersonalisedRun([Cell(spec, data)])
+        Stack([Cell(spec, data)])
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -527,7 +526,7 @@ def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
     with threads(1):
         whole = fingerprint(played(one))
     with threads(2):
-        assert fingerprint(play(PersonalisedRun([one]), cuts=(1, 2))) == whole
+        assert fingerprint(play(Stack([one]), cuts=(1, 2))) == whole
     assert all(np.isfinite(record[8]) for record in whole if record[8] is not None)
 
 
@@ -537,18 +536,18 @@ def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("interruptions", [(1,), (2, 5)])
 def test_a_resumed_run_equals_an_undisturbed_one(changes, interruptions):
     one = cell(records_spec(**changes))
-    undisturbed = PersonalisedRun([one])
+    undisturbed = Stack([one])
     whole = play(undisturbed)
     records: list[RoundRecord] = []
     checkpoint = None
     for stop in [*interruptions, 100]:
-        stack = PersonalisedRun([one], checkpoints=[checkpoint])
+        stack = Stack([one], checkpoints=[checkpoint])
         if stack.active:
             records += stack.advance(stop - len(records))[0]
         checkpoint = stack.checkpoint(0)
     assert fingerprint(records) == fingerprint(whole)
     assert checkpoint == undisturbed.checkpoint(0)
-    resumed = PersonalisedRun([one], checkpoints=[checkpoint])
+    resumed = Stack([one], checkpoints=[checkpoint])
     assert resumed.active == []
     result, expected = resumed.result(0), undisturbed.result(0)
     assert result.hypotheses.tobytes() == expected.hypotheses.tobytes()
@@ -561,7 +560,7 @@ def test_a_resumed_run_equals_an_undisturbed_one(changes, interruptions):
 
 def test_a_checkpoint_of_an_earlier_version_is_resumed() -> None:
     one = cell(records_spec(**KINDS["server-adam"]))
-    stack = PersonalisedRun([one])
+    stack = Stack([one])
     stack.advance(2)
     stack.charge(0, np.arange(len(stack.releases(0)), dtype=np.int32))
     checkpoint = stack.checkpoint(0)
@@ -570,7 +569,7 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed() -> None:
     of_records = {"lost": 1, "participations": state.releases}
     thetas = {"theta": state.hypotheses[0], "best_theta": state.best_hypotheses[0]}
     earlier = packed({**kept, **of_records, **thetas})
-    assert PersonalisedRun([one], checkpoints=[earlier]).checkpoint(0) == checkpoint
+    assert Stack([one], checkpoints=[earlier]).checkpoint(0) == checkpoint
 
 
 def test_rows_that_are_not_padded_give_the_same() -> None:

@@ -19,7 +19,6 @@ from fedaudit.training.base.planted import (
     SentUploads,
     SummedRound,
 )
-from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
 from tests.training.federations import one_by_one
 from tests.training.gaussian import COINS, REPORTED, cell_with, training_clients
@@ -226,7 +225,7 @@ def test_planted_gradients_are_clipped_added_and_noised() -> None:
     found = []
     for sign in (1.0, -1.0):
         cell, plant = _records(sign)
-        PersonalisedRun([cell]).advance(1)
+        Stack([cell]).advance(1)
         found.append(plant.steps[0])
     for one in found:
         assert one.silos.tolist() == [1, 4] or one.silos.tolist() == [1]
@@ -242,7 +241,7 @@ def test_a_plant_of_nobody_leaves_the_training_as_it_is() -> None:
     cell = Cell(spec, load_federation(spec, sources_dir=None))
     nobody, nothing = np.zeros(0, np.int64), np.zeros((0, 3), np.float32)
     records = replace(cell, planted=KeptRecords(nobody, nobody, nothing))
-    plain, other = PersonalisedRun([cell]), PersonalisedRun([records])
+    plain, other = Stack([cell]), Stack([records])
     plain.advance(3)
     other.advance(3)
     assert plain.checkpoint(0) == other.checkpoint(0)

@@ -16,7 +16,6 @@ from fedaudit.training import engine
 from fedaudit.training.base import cell as cell_module
 from fedaudit.training.base.cell import Cell, are_even, is_by_length, length_classes, stack_digest
 from fedaudit.training.base.rounds import FinalResult, RoundRecord
-from fedaudit.training.personalised import PersonalisedRun
 from fedaudit.training.stack import Stack
 from tests.training.federations import TABLE, federation, one_by_one, table_cell
 from tests.training.gaussian import ADAM, MECHANISMS
@@ -198,9 +197,9 @@ def test_steps_record_by_record_are_the_same_however_clients_are_padded(unit, mo
     source = {**TABLE, "validation_fraction": 0.3, "validation_unit": unit}
     spec = parse_spec(records_spec(federation=source, fairness=RULE))
     cell = Cell(spec, uneven([1_000, *COUNTS]))
-    by_length = play(PersonalisedRun([cell]))
+    by_length = play(Stack([cell]))
     monkeypatch.setattr(cell_module, "are_even", lambda counts: True)
-    together = play(PersonalisedRun([cell]))
+    together = play(Stack([cell]))
     for one, other in zip(by_length, together, strict=True):
         assert one.subjects.tobytes() == other.subjects.tobytes()
         assert one.selection_loss == pytest.approx(other.selection_loss, rel=1e-12)

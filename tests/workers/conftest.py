@@ -85,7 +85,7 @@ def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """The worker dies after the noise of these blocks was drawn, before they are stored."""
 
     def install(*blocks: int, rounds: int = 3) -> None:
-        opened, counted = workers.run_loop.open_stack, iter(range(1, 1000))
+        opened, counted = workers.run_loop.Stack, iter(range(1, 1000))
 
         def open_failing(*arguments: Any, **options: Any) -> Any:
             stack = opened(*arguments, **options)
@@ -100,7 +100,7 @@ def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             stack.advance = failing
             return stack
 
-        monkeypatch.setattr(workers.run_loop, "open_stack", open_failing)
+        monkeypatch.setattr(workers.run_loop, "Stack", open_failing)
         monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: rounds)
 
     return install

@@ -28,7 +28,8 @@ ROWS = [
 ]
 CONTENT = "\n".join(["who,sex,x,y", *ROWS, ""]).encode()
 FEDERATION: dict[str, Any] = {"source": "table", "client_key": "who", "target": "y"}
-FAIRNESS = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 4}, "minimum_group_size": 2}
+FAVOURABLE = {"op": "ge", "value": 4}
+FAIRNESS = {"sensitive": ["sex"], "favourable": FAVOURABLE, "minimum_group_size": 2}
 
 
 @pytest.fixture
@@ -266,6 +267,9 @@ def test_projects_that_share_the_data_are_notified_and_keep_theirs(api, served, 
         for path, key in ((f"/v1/experiments/{theirs}", other), (f"/v1/experiments/{mine}", ""))
     ]
     assert shown == [{"Klinik"}, {"erased"}]
+    asked = {"name": "later", "path": "clinics.csv", "truth": "y", "prediction": "x"}
+    audit = api.post("/v1/audits", json={**asked, "sensitive": ["sex"], "favourable": FAVOURABLE})
+    assert (audit.status_code, "were erased" in audit.json()["detail"]) == (409, True)
 
 
 @pytest.mark.both_databases

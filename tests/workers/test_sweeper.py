@@ -67,11 +67,11 @@ def sweeper(context: WorkerContext, queue: RecordingQueue) -> Sweeper:
     return Sweeper(settings, context.database, queue)
 
 
-def lose(database: Database, submitted: Submitted) -> int:
+def lose(database: Database, submitted: Submitted, *, seconds: float = 0.0) -> int:
     """A worker claims the unit and is never heard of again; returns its fence."""
     with database.write() as session:
         claim = UnitRepository(session).claim(
-            submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
+            submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=seconds
         )
     return claim.fence
 
@@ -126,13 +126,14 @@ def test_a_unit_whose_message_was_lost_is_published_again_ever_more_rarely(
     assert 3 <= len(queue.published) <= 11
 
 
+@pytest.mark.parametrize("seconds", [0.0, 660.0], ids=["run out", "clock set back"])
 def test_a_unit_that_lost_its_worker_is_taken_back_and_published_at_once(
-    database: Database, sweeper: Sweeper, queue: RecordingQueue, context: WorkerContext
-) -> None:
+    database, sweeper, queue, context, seconds
+):
     submitted = submit(database)
     sweeper.tick()
     queue.published.clear()
-    lose(database, submitted)
+    lose(database, submitted, seconds=seconds)
     sweeper.tick()
     assert queue.published == [(submitted.unit_id, "auto")]
     assert unit_of(database, submitted).state == "waiting"

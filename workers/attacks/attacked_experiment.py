@@ -29,7 +29,8 @@ from fedaudit.runs.held_out_groups import is_remembered
 from fedaudit.runs.run import Run, cell_ledger_context, new_run, training_subjects
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
-from fedaudit.training.base.rounds import FinalResult, Trainer
+from fedaudit.training.base.rounds import FinalResult
+from fedaudit.training.stack import Stack
 from infrastructure.signing_keys import ROUNDING
 from infrastructure.storage import model_key
 from models.repositories import EventRepository
@@ -244,7 +245,7 @@ class FollowedRuns:
     """The canaries beside those runs of a stack whose specs ask for them."""
 
     def __init__(
-        self, runs: Sequence[Run], stack: Trainer, *, context: WorkerContext, lease: Lease
+        self, runs: Sequence[Run], stack: Stack, *, context: WorkerContext, lease: Lease
     ) -> None:
         """`runs` by their positions in the stack."""
         self._runs, self._stack, self._context, self._lease = runs, stack, context, lease

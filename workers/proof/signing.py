@@ -423,10 +423,17 @@ class SignOffSigner(WaitingSigner):
 
 
 class AuditLogSigner(WaitingSigner):
-    """Signs how far audit logs reach, where that follows from the head that was signed before."""
+    """Signs how far audit logs reach, where that follows from the head that was signed before, and
+    from what this process remembers to have signed: a log that was set back, or begun anew, is
+    noticed."""
 
     what = "audit log"
     key_names = ("project_id",)
+
+    def __init__(self, database: Database, key: SigningKey) -> None:
+        super().__init__(database, key)
+        self._signed: dict[str, AuditChain] = {}
+        """By project, where each log stood when it was signed last."""
 
     def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str]]:
         return [(one,) for one in UnsignedAuditRepository(session).projects(limit)]
@@ -454,14 +461,20 @@ class AuditLogSigner(WaitingSigner):
             )
             use_key(session, self._key)
             entries.put_signature(chain.entries, signed.sign(self._key).as_dict())
+        self._signed[project_id] = chain
         return True
 
     def _signed_so_far(self, project_id: str, stored: object) -> AuditChain:
-        if stored is None:
+        known = self._signed.get(project_id)
+        if stored is None and known is None:
             return AuditChain(project_id)
         envelope = Envelope.from_dict(stored)
         self._check_own(envelope, "the signed head")
         head = SignedHead.of(envelope)
         if head.project_id != project_id:
             raise ValueError("the signed head is another project's")
-        return AuditChain(project_id, head.entries, head.link)
+        found = AuditChain(project_id, head.entries, head.link)
+        # Another sweeper may have signed later ones.
+        if known is not None and found != known and found.entries <= known.entries:
+            raise ValueError(f"{known.entries} entries were signed, and the log was set back")
+        return found

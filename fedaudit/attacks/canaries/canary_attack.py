@@ -50,7 +50,7 @@ from fedaudit.reports.sections.attacks import CanariesSection, CanaryBound, Metr
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 
 _LEAST_POWER = 0.5
 _NO_THEOREM = (
@@ -234,7 +234,7 @@ class CanaryAudit:
         self._found = ReleaseEvidence(companion.canaries, planned.claim.law)
         self._planted = self._plant()
         cell = replace(companion.cell, planted=self._planted)
-        self._trainer = open_stack([cell], device=companion.device)
+        self._trainer = Stack([cell], device=companion.device)
         self.rounds = 0
         """Rounds trained so far."""
         self.crossed: int | None = None

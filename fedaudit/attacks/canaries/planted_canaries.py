@@ -36,7 +36,7 @@ from fedaudit.training.base.planted import (
     SentUploads,
     SummedRound,
 )
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 
 _HALF = 1 << 31
 _SIGNS = 64
@@ -462,7 +462,7 @@ class Companion:
 
     def train(self, planted: PlantedUpdates, *, progress: Progress) -> None:
         """Trains to the end with what is planted."""
-        trainer = open_stack([replace(self.cell, planted=planted)], device=self.device)
+        trainer = Stack([replace(self.cell, planted=planted)], device=self.device)
         rounds, played = self.cell.spec.training.rounds, 0
         progress(0.0)
         with np.errstate(over="ignore", invalid="ignore"):

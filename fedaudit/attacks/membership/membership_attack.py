@@ -50,7 +50,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spreadsheet import plain_text
 from fedaudit.training.base.cell import Cell, cells_at_once, stands_alone
 from fedaudit.training.base.record_steps import flat_features, flat_target
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_round import build_loss
 from fedaudit.training.stacked.stack_state import CellState
 
@@ -185,7 +185,7 @@ def _train(
     cells: Sequence[Cell], *, device: str, progress: Callable[[float], None]
 ) -> list[Floats32]:
     """The hypotheses [k, n] of each cell at its best round; it is nine tenths of the progress."""
-    trainer = open_stack(list(cells), device=device)
+    trainer = Stack(list(cells), device=device)
     rounds, played = len(cells) * cells[0].spec.training.rounds, 0
     while active := trainer.active:
         trainer.advance(_ROUNDS)

@@ -39,14 +39,12 @@ from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_plans import RecordPlan
-from fedaudit.randomness import CounterSource
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import Femnist, HospitalCharges, Images
 from fedaudit.spec.sources import FileSource
 from fedaudit.spec.table import Table
-from fedaudit.spec.training import PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.base.cohort import Block, draw_block, drawn_clients
+from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.records import (
     TrainingRecords,
     record_use_of,
@@ -146,23 +144,9 @@ def _quiet(cell: Cell) -> Cell:
 
 def _participations(cell: Cell, rounds: int) -> Ints:
     """How often each client of the federation is drawn: [clients]. It does not depend on data."""
-    cohort = cell.spec.training.cohort
-    if mechanism_of(cell.spec).facts.applied_by == "local-steps":
-        assert isinstance(cohort, PoissonCohort)
-        source = CounterSource(cell.spec.seed)
-        clients = training_records(cell.spec, cell.federation).clients
-        drawn = [
-            drawn_clients(source, round_=round_, clients=clients, rate=cohort.rate)
-            for round_ in range(1, rounds + 1)
-        ]
-    else:
-        block = drawn_block(cell, first=1, rounds=rounds)
-        drawn = [
-            row if block.drawn is None else row[block.drawn[place, 0]]
-            for place, row in enumerate(block.cohort[:, 0])
-        ]
-    together = np.concatenate(drawn).astype(np.int64)
-    return np.bincount(together, minlength=cell.federation.clients)
+    block = drawn_block(cell, first=1, rounds=rounds)
+    drawn = slice(None) if block.drawn is None else block.drawn
+    return np.bincount(block.cohort[drawn].ravel(), minlength=cell.federation.clients)
 
 
 def drawn_block(cell: Cell, *, first: int, rounds: int) -> Block:

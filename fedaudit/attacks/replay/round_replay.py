@@ -16,11 +16,9 @@ from fedaudit.attacks.replay.replay_finding import Findings
 from fedaudit.attacks.replay.watched_run import UploadsPassed, WatchedRun, wide
 from fedaudit.federations.federation import Federation
 from fedaudit.privacy.records.record_use import client_rate
-from fedaudit.randomness import CounterSource
 from fedaudit.spec.privacy import GaussianDistance, RecordPersonalised
 from fedaudit.spec.training import AllocationCohort, FixedCohort, PoissonCohort
 from fedaudit.training.base.cell import Cell, split_cells
-from fedaudit.training.base.cohort import drawn_clients
 from fedaudit.training.base.record_steps import server_moves
 from fedaudit.training.base.records import record_use_of, training_records
 
@@ -32,8 +30,6 @@ def check_sampling(replayed: Replayed, findings: Findings) -> None:
     """Cohorts and batches are drawn as the spec says, and alike for both neighbours."""
     by_record, cell = replayed.role == "local-steps", replayed.base.cell
     training = split_cells([cell]).training[0]
-    if by_record:
-        training = training_records(cell.spec, cell.federation).clients
     every, taking_part = cell.spec.training.block, 0
     entered: dict[int, set[int]] = {}
     for round_ in replayed.rounds:
@@ -145,11 +141,10 @@ def _check_coins(sizes: Ints, *, clients: int, rate: float, findings: Findings) 
 def _check_silos(replayed: Replayed, clients: Ints, taking_part: int, findings: Findings) -> None:
     """Clients of records toss coins of the rate that is charged."""
     cell = replayed.base.cell
-    rate, source = client_rate(cell.spec.training.cohort), CounterSource(cell.spec.seed)
-    probed = range(_PROBED_FROM, _PROBED_FROM + _PROBED_ROUNDS)
-    drawn = [drawn_clients(source, round_=one, clients=clients, rate=rate) for one in probed]
-    sizes = np.array([len(one) for one in drawn], dtype=np.int64)
-    _check_coins(sizes, clients=len(clients), rate=rate, findings=findings)
+    rate = client_rate(cell.spec.training.cohort)
+    drawn = drawn_block(cell, first=_PROBED_FROM, rounds=_PROBED_ROUNDS).drawn
+    assert drawn is not None
+    _check_coins(drawn[:, 0].sum(-1), clients=len(clients), rate=rate, findings=findings)
     pvalue = binomial(taking_part, len(clients) * replayed.base.rounds, rate)
     findings.test("sampling", "rate of the clients' coins", pvalue)
 

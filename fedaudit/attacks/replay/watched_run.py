@@ -22,7 +22,7 @@ from fedaudit.runs.run import new_run
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import OptimiserState, RecordSteps, SiloRecords
-from fedaudit.training.base.rounds import RoundRecord, Trainer
+from fedaudit.training.base.rounds import RoundRecord
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
@@ -30,7 +30,7 @@ from fedaudit.training.mechanisms.base import (
     watching,
 )
 from fedaudit.training.mechanisms.gaussian import Protection, TrustedServer
-from fedaudit.training.stack import open_stack
+from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.stack_state import CellState
 
 T = TypeVar("T")
@@ -440,7 +440,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     sink = MemorySink(run.ledger.ledger_context)
     records: list[RoundRecord] = []
     with watching(watch):
-        trainer = open_stack([cell])
+        trainer = Stack([cell])
         states = [_state(trainer)]
         while trainer.active and len(records) < rounds:
             passed.round = len(records) + 1
@@ -467,7 +467,7 @@ def play(cell: Cell, *, rounds: int, follow: PassedThrough | None = None) -> Wat
     )
 
 
-def _state(trainer: Trainer) -> tuple[Floats32, float | None, Floats32]:
+def _state(trainer: Stack) -> tuple[Floats32, float | None, Floats32]:
     """The hypotheses [k, n], the clip of a trusted server, and what a server remembers."""
     state = CellState.decode(trainer.checkpoint(0))
     nothing = np.zeros(0, dtype=np.float32)

@@ -1,6 +1,5 @@
 """Images client after client, some of them rotated, with their labels and attributes."""
 
-from collections.abc import Sequence
 from math import isqrt
 
 import numpy as np
@@ -34,42 +33,8 @@ def check_clients(counts: NDArray[np.int64], where: str) -> None:
     )
 
 
-def federation_of(
-    rows: ClientRows,
-    labels: NDArray[np.int64],
-    *,
-    clients: tuple[str, ...],
-    first: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    classes: tuple[str, ...],
-    fingerprint: str,
-    notes: tuple[str, ...],
-    attributes: Sequence[Attribute] = (),
-) -> Federation:
-    """The federation of images, client after client.
-
-    `labels` [rows]: positions in `classes`; `clients`: sorted by code point; `numbers` [rows]: the
-    place of each in the file, from 1, by user where the file is LEAF's.
-    """
-    return Federation(
-        features=rows,
-        target=labels.astype(np.float32),
-        raw_target=labels.astype(np.float64),
-        first=first,
-        client_names=clients,
-        feature_names=_feature_names(rows),
-        target_name="y",
-        target_scale=1.0,
-        classes=classes,
-        attributes=tuple(attributes),
-        fingerprint=fingerprint,
-        truth=None,
-        notes=notes,
-        row_numbers=numbers,
-    )
-
-
-def _feature_names(rows: ClientRows) -> tuple[str, ...]:
+def feature_names(rows: ClientRows) -> tuple[str, ...]:
+    """A name for each pixel."""
     if rows.image is None:
         return tuple(f"feature {place}" for place in range(rows.values.shape[1]))
     height, width, channels = rows.image

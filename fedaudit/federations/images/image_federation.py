@@ -16,20 +16,20 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fedaudit.federations.federation import Attribute, ClientRows, Federation
+from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.groups import between_edges, checked_groups
 from fedaudit.federations.images.client_rows import (
     ATTRIBUTE,
     MAX_IMAGES_BYTES,
     MAX_ROW_VALUES,
     check_clients,
-    federation_of,
+    feature_names,
     rotate,
     rotated_clients,
     square_image,
 )
 from fedaudit.federations.levels import MAX_CLASSES, Levels, levels_of, number_in
-from fedaudit.federations.mapped import attribute_of, first_rows
+from fedaudit.federations.mapped import Rows, client_order, first_rows, pack
 from fedaudit.federations.reading.archives import (
     MAX_TEXT_LENGTH,
     NumpyArchive,
@@ -247,15 +247,33 @@ def _joined(file: SourceFile, writers: dict[str, _Writer], classes: int, empty: 
             own[...] = pixels
         else:
             np.divide(pixels, _BYTE, out=own, dtype=np.float32)
-    return federation_of(
+    return _packed(
+        file,
         ClientRows(values, _BYTE if exact else 1.0, square_image(width)),
         labels,
-        clients=names,
-        first=first,
-        numbers=np.arange(1, len(labels) + 1),
+        clients=Levels(names, np.repeat(np.arange(len(names)), counts)),
         classes=tuple(str(label) for label in range(classes)),
-        fingerprint=file.fingerprint,
         notes=(f"users without images, left out: {empty}",) if empty else (),
+    )
+
+
+def _packed(
+    file: SourceFile, images: ClientRows, labels: NDArray[np.int64], *, clients: Levels, **more: Any
+) -> Federation:
+    """The images, which lie client after client. `labels`, `clients` and `more`, as `Rows` has it,
+    are in the order of the file, or by user where that is LEAF's."""
+    return pack(
+        Rows(
+            features=images,
+            feature_names=feature_names(images),
+            target=labels.astype(np.float64),
+            target_name="y",
+            target_scale=1.0,
+            clients=clients,
+            fingerprint=file.fingerprint,
+            row_numbers=np.arange(1, len(labels) + 1),
+            **more,
+        )
     )
 
 
@@ -458,22 +476,12 @@ class ImagesKind(_ImageKind[Images]):
             images = _image_count(archive)
             clients = _clients(archive, source.client_key, images)
             codes, classes = read_labels(archive, source.classes, images)
-            order = np.argsort(clients.codes, kind="stable")
             attributes, notes = _attributes(archive, source, asked.fairness, images)
-            rows = _rows(archive, clients, order)
+            rows = _rows(archive, client_order(clients))
             if rows.divisor != 1 and rows.values.max() <= 1:
                 notes += ("pixels are bytes that stand for 0 to 255, but none is larger than 1",)
-            federation = federation_of(
-                rows,
-                codes[order],
-                clients=clients.values,
-                first=first_rows(np.bincount(clients.codes)),
-                numbers=order + 1,
-                classes=classes,
-                fingerprint=file.fingerprint,
-                notes=notes,
-                attributes=[attribute.of_rows(order) for attribute in attributes],
-            )
+            more = {"classes": classes, "attributes": attributes, "notes": notes}
+            federation = _packed(file, rows, codes, clients=clients, **more)
         return self.rotated(federation, asked)
 
 
@@ -534,7 +542,7 @@ def _clients(archive: NumpyArchive, name: str, images: int) -> Levels:
     return clients
 
 
-def _rows(archive: NumpyArchive, clients: Levels, order: NDArray[np.int64]) -> ClientRows:
+def _rows(archive: NumpyArchive, order: NDArray[np.int64]) -> ClientRows:
     """The images client after client, read in chunks so that memory holds them only once."""
     images, *shape = archive.header("x").shape
     width = math.prod(shape)
@@ -567,9 +575,9 @@ def _check_pixels(archive: NumpyArchive, first: int, block: NDArray[np.floating]
 
 def _attributes(
     archive: NumpyArchive, source: Images, fairness: Groups, images: int
-) -> tuple[list[Attribute], tuple[str, ...]]:
+) -> tuple[dict[str, Levels], tuple[str, ...]]:
     """Sensitive attributes that are arrays of the archive, and notes on what is missing."""
-    attributes: list[Attribute] = []
+    attributes: dict[str, Levels] = {}
     notes: list[str] = []
     for place, name in enumerate(fairness.sensitive):
         if name == ATTRIBUTE and source.rotate is not None:
@@ -580,5 +588,5 @@ def _attributes(
         if name in fairness.edges:
             levels = _cut(archive, name, levels, fairness.edges[name])
         notes += checked_groups(name, levels, where)
-        attributes.append(attribute_of(name, levels))
+        attributes[name] = levels
     return attributes, tuple(notes)

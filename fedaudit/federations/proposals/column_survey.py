@@ -14,16 +14,18 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedaudit.federations.levels import number_in
 from fedaudit.federations.reading.source_files import SourceFile
 
 Concept = Literal[
-    "client", "target", "sensitive", "age", "identifier", "until", "since", "yes", "no"
+    "client", "target", "sensitive", "age", "thing", "identifier", "until", "since", "yes", "no"
 ]
-"""A `target` with ! is bad for people. `until`: what is known only at the end of an observation,
-and `since`: the rest of a survival table, where such a column is in it."""
+"""A `target` with ! is bad for people. The age of a `thing` is no person's. `until`: what is
+known only at the end of an observation, and `since`: the rest of a survival table, where such a
+column is in it."""
 _WORDS: dict[Concept, str] = {
     "client": """
 en client hospital site centre center clinic provider institution bank branch school university
@@ -92,6 +94,9 @@ pl obywatelstwo imigrant cywilny ciąża język
 sv kön kvinna etnicitet ursprung religion funktionsnedsättning nationalitet medborgarskap invandrare
 sv civilstånd gravid språk postnummer""",
     "age": "all age agep alter alters- âge edad età idade leeftijd- wiek ålder ålders-",
+    "thing": """
+en car vehicle house building property loan account policy contract machine device
+de auto fahrzeug- wagen haus gebäude- wohnung kredit- konto vertrag- police maschine gerät""",
     "identifier": """
 all id uuid name key mrn ssn number nr -nummer kennung schlüssel aktenzeichen -name identifiant
 all numéro nom clé identificador nombre clave identificativo nome chiave chave naam sleutel
@@ -212,8 +217,18 @@ class Column:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """The texts that seem to mean an empty cell."""
-        return tuple(sorted(text for text in self.texts if text.casefold() in _GAPS))
+        """The texts that seem to mean an empty cell. Among words `none` is a category: to have no
+        insurance is no gap."""
+        found = {text for text in self.texts if text.casefold() in _GAPS}
+        if found != set(self.texts):
+            found = {text for text in found if text.casefold() != "none"}
+        return tuple(sorted(found))
+
+    @property
+    def below_zero(self) -> str | None:
+        """The only value below 0 of a column of numbers, which may be a code for an empty cell."""
+        found = [text for text in self.values if (number_in(text) or 0.0) < 0]
+        return found[0] if len(found) == 1 and len(self.values) > _SEVERAL else None
 
     @property
     def missing(self) -> int:
@@ -367,8 +382,15 @@ def _named(columns: Sequence[Column], concept: Concept) -> list[Column]:
 
 def sensitive_word(column: Column) -> str | None:
     """The word by which a column seems to be sensitive."""
-    found = named(column.name, "age") or named(column.name, "sensitive")
+    found = named(column.name, "sensitive")
+    if not any(map(_ages_a_thing, pairwise(words_of(column.name)))):
+        found = named(column.name, "age") or found
     return None if found is None else found[1]
+
+
+def _ages_a_thing(words: tuple[str, str]) -> bool:
+    """`car_age`, but not `account_holder_age`, which is a person's."""
+    return named(words[0], "thing") is not None and named(words[1], "age") is not None
 
 
 def good_class(column: Column) -> tuple[str, str]:

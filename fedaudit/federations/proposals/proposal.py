@@ -132,6 +132,12 @@ def _number(column: Column) -> FeatureGuess:
     reason = ""
     if few and len(column.distinct) > 2:
         reason = "few whole numbers: if they are codes, give `kind: categorical` and `categories`"
+    if column.below_zero is not None:
+        code = (
+            f"{column.below_zero} is its only value below 0: if it means an empty cell, name it in "
+            "`missing_values`"
+        )
+        reason = _joined(reason, code)
     guess = _with_gaps(column, {"name": column.name}, reason)
     return FeatureGuess(guess.feature, guess.reason, power_above(column.largest))
 
@@ -405,7 +411,10 @@ def _put_sensitive(draft: Proposal, columns: list[Column]) -> list[str]:
         _put_small(draft, column.name, {one: column.values[one] for one in guess.groups})
     if found:
         draft.fairness["sensitive"] = found
-        draft.guesses["/fairness/sensitive"] = "no features, unless `features` names them too"
+        draft.guesses["/fairness/sensitive"] = (
+            "no features, unless `features` names them too; what says nothing of people belongs "
+            "into `features` alone"
+        )
     if edges:
         draft.fairness["edges"] = edges
     return found
@@ -442,7 +451,10 @@ def _put_features(
         if column.name in draft.left_out:
             continue
         if column.name in outcomes:
-            draft.left_out[column.name] = "it looks like another outcome, and may give it away"
+            draft.left_out[column.name] = (
+                "it looks like another outcome, and may give it away; where it is known before the "
+                "outcome, name it under `features`"
+            )
             continue
         guesses[column.name] = guess = guess_feature(column)
         if guess.feature is None:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from fedaudit.number_text import NO_FIGURE, bound_text, exact_text, figure_text, interval_text
 from fedaudit.privacy.accounting.privacy_events import observer_words
-from fedaudit.privacy.guarantees.cost_sentences import LEVELS, doubts, guess_words, level_ends
+from fedaudit.privacy.guarantees.cost_sentences import LEVELS, level_ends
 from fedaudit.reports.charts.drawing import (
     Chart,
     FigureTable,
@@ -31,12 +31,16 @@ from fedaudit.reports.charts.drawing import (
     range_chart,
     together,
 )
-from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.fairness import few_words, least_people, rests_on_few
-from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
+from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.reports.verdict.release import bounding_exponent, bounds_every_dataset, report_level
+from fedaudit.reports.verdict.cost import (
+    bounding_exponent,
+    bounds_every_dataset,
+    level_in_words,
+    report_level,
+)
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
 from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import RATES
@@ -153,28 +157,12 @@ def _limit_key(value: float | None) -> Sequence[tuple[Markup, str]]:
 
 
 def _cost_words(report: Report, exponent: float) -> str:
-    guarantee, delta = report["guarantee"], report["guarantee"]["delta"] or 0.0
-    start = f"A {guarantee['unit']}"
+    start = f"A {report['guarantee']['unit']}"
     if not bounds_every_dataset(report):
         return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
-    start += f" spent at most {bound_text(exponent)}"
     charged = report["privacy"].get("leakage_max")
-    start += ": " if charged is None else f" (by the convention n/nu {bound_text(charged)}): "
-    if report.get("contradictions"):
-        return f"{start}what was declared contradicts itself, so it bounds nothing."
-    if raised_alarms(report) or (report.get("tests") or {}).get("alarm"):
-        return f"{start}an attack contradicts that, so it bounds nothing."
-    if delta_gives_data_away(report):
-        return f"{start}a delta of {delta:g} allows one person's data to be handed over whole."
-    doubt = doubts(guarantee["kind"], in_force=guarantee.get("in_force") is not False).lower()
-    if report_level(report) == "nothing":
-        return f"{start}{doubt}{LEVELS['nothing']}."
-    right = guess_words(exponent, delta=delta)
-    if not report.get("declared") and condition_of(report, "epsilon_max") is not None:
-        start += "of what this run adds alone, "
-    return (
-        f"{start}{doubt}a guess {'would be' if doubt else 'is'} right at most {right}% of the time."
-    )
+    beside = "" if charged is None else f" (by the convention n/nu {bound_text(charged)})"
+    return f"{start} spent at most {bound_text(exponent)}{beside}: {level_in_words(report)}."
 
 
 def _spending_rows(

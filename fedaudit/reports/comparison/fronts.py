@@ -157,8 +157,8 @@ class FrontPoint(Part):
     experiment_id: str
     values: list[float]
     dominated_by: list[str]
-    """Experiments at least as good on every axis and better on one; empty for a point on the front.
-    """
+    """Experiments at least as good on every axis and better on one, whose guarantee is in force
+    where this one's is; empty for a point on the front."""
 
 
 class FrontKind(Part):
@@ -482,7 +482,12 @@ def _front(kind: FrontKind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Fr
         [-value if axis.better == "higher" else value for value, axis in zip(of, axes, strict=True)]
         for of in values
     ]
-    beaten = [[ids[i] for i in indices] for indices in dominated_by(losses)]
+    in_force = [report.guarantee.in_force is True for report in reports]
+    # A guarantee that is not in force protects no one, however small its figure.
+    beaten = [
+        [ids[i] for i in indices if in_force[i] or not protects]
+        for indices, protects in zip(dominated_by(losses), in_force, strict=True)
+    ]
     points = [
         FrontPoint(experiment_id=id_, values=of, dominated_by=by)
         for id_, of, by in zip(ids, values, beaten, strict=True)

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from fedaudit.number_text import at_most
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.privacy.declared.figures import has_unprotected
-from fedaudit.privacy.guarantees.cost_sentences import cost_words
 from fedaudit.reports.declared.declared_sections import (
     FAIRNESS,
     GUARANTEE,
@@ -34,7 +33,7 @@ from fedaudit.reports.sections.part import (
     reason,
 )
 from fedaudit.reports.sections.provenance import Integrity
-from fedaudit.reports.verdict.release import bounding_exponent, excludes_nothing
+from fedaudit.reports.verdict.cost import bounding_exponent, excludes_nothing, scale_words
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.declared_ledgers import LedgerTerms
@@ -211,28 +210,15 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
         return f"{what}, some or all without {noise}, so nothing bounds what they reveal."
     if privacy["epsilon_max"] is not None:
         epsilon = privacy["epsilon_max"]
-        guessed = f"whether a {terms.unit}'s data were used"
-        if terms.adjacency == "replace-one":
-            guessed = f"which of two datasets a {terms.unit} has"
-        much = cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0)
         stated = (
             f"{what} spent an epsilon of at most {at_most(epsilon, digits=4)} at "
             f"delta = {terms.delta:g} under {adjacency_words(terms.adjacency or '')}."
         )
-        if _is_void(sections):
-            return stated
-        return f"{stated} {much.replace('That is', 'If all was so, that is', 1)}"
+        return f"{stated} {scale_words(sections)}"
     if privacy["leakage_max"] is None:
         return f"{what}, and no finite number bounds what they reveal."
     leakage = at_most(privacy["leakage_max"], digits=4)
     return f"{what} have a leakage of at most {leakage} by n/nu a release."
-
-
-def _is_void(report: Mapping[str, Any]) -> bool:
-    """Whether an epsilon that was declared says nothing of a guess: it is contradicted, or its
-    delta allows what it excludes."""
-    alarm = (report.get("tests") or {}).get("alarm")
-    return bool(report["contradictions"] or alarm) or delta_gives_data_away(report)
 
 
 DECLARED: tuple[Section[DeclaredMaterial, DeclaredEvidence], ...] = (

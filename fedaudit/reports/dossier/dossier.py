@@ -31,15 +31,14 @@ from fedaudit.reports.readings.reading import given, rendered
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.reports.sections.part import Answer
-from fedaudit.reports.verdict.release import (
-    answer_of,
+from fedaudit.reports.verdict.cost import (
     bounding_exponent,
     bounds_every_dataset,
     excludes_nothing,
-    gate_counts,
     is_proven,
     report_level,
 )
+from fedaudit.reports.verdict.release import answer_of, gate_counts
 from fedaudit.reports.verdict.worst_off import headline_metric, worst_off
 from fedaudit.spec.canonical import canonical_json, read_canonical
 from fedaudit.spec.metrics import METRICS

@@ -102,12 +102,13 @@ def render_declared(document: Mapping[str, Any], **options: Unpack[PageOptions])
 
 def render_audit(document: Mapping[str, Any], **options: Unpack[PageOptions]) -> str:
     """The page of an audit's report document. Every value in it is escaped."""
-    shown = _audit_for_readers(document)
+    shown = audit_for_readers(document)
     charts: dict[str, list[list[Chart]]] = {"fairness": [[] for _ in shown["fairness"]]}
     return _page("audit.html", shown, {"charts": charts}, options)
 
 
-def _audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
+def audit_for_readers(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The report of an audit as `for_readers` and the tables of groups take one."""
     from fedaudit.reports.sections.predictions import as_report_of_run  # not of a run's page
     from fedaudit.spec.audits import parse_audit
 
@@ -119,7 +120,7 @@ def report_pictures(document: Mapping[str, Any], series: Series | None = None) -
     if document.get("declared"):
         shown: Mapping[str, Any] = document
     elif "predictions" in document:
-        shown = _audit_for_readers(document)
+        shown = audit_for_readers(document)
     else:
         shown = for_readers(document)
     found = [*answer_pictures(shown), *filter(None, _rate_pictures(shown))]

@@ -16,7 +16,7 @@ from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import derived_outcome
 from fedaudit.reports.sections.part import Part
-from fedaudit.reports.verdict.release import is_proven, sends_nothing
+from fedaudit.reports.verdict.cost import is_proven, sends_nothing
 
 Document = Mapping[str, Any]
 

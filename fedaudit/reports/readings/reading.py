@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
-from fedaudit.number_text import plain
+from fedaudit.number_text import NO_FIGURE, plain
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
@@ -29,8 +29,10 @@ from fedaudit.reports.readings.facts import (
     texts_at,
 )
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone
-from fedaudit.reports.sections.part import Part
-from fedaudit.reports.verdict.release import cost_part, training_words
+from fedaudit.reports.sections.part import Part, figure_rows
+from fedaudit.reports.sections.utility import Utility
+from fedaudit.reports.verdict.cost import cost_part
+from fedaudit.reports.verdict.release import training_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,37 +171,23 @@ def questions_reading(
     )
 
 
-UTILITY = (
-    "validation_loss",
-    "baseline_loss",
-    "accuracy",
-    "baseline_accuracy",
-    "accuracy_over_baseline",
-    "weighted_accuracy_over_baseline",
-    "prediction_share",
-    "threshold",
-    "auc",
-    "balanced_accuracy",
-    "precision",
-    "recall",
-    "brier",
-)
-"""The baseline is a prediction that ignores every feature."""
-
-
 def given(document: Document) -> Mapping[str, Any]:
     """What templates of questions have beside the look-ups of all templates."""
     attacks = parts_at(document, "attacks")
     done = [one for one in attacks if text_at(one, "status") != "not-done"]
     epsilons = parts_at(document, "privacy", "epsilon")
-    useful = {name: number_at(document, "utility", name) for name in UTILITY}
     return {
         "ANSWERED": ANSWERED,
         "IN_PART": IN_PART,
         "NOT_SHOWN": NOT_SHOWN,
         "accountants": sorted({text_at(one, "accountant") or "unknown" for one in epsilons}),
         "everyone": charges_everyone(text_at(document, "guarantee", "mechanism")),
-        "useful": [f"{name} {figure(one)}" for name, one in useful.items() if one is not None],
+        "useful": [
+            f"{one.label[0].lower()}{one.label[1:]} {one.value}"
+            + (f" (a constant prediction: {one.constant})" if one.constant else "")
+            for one in figure_rows(Utility, part_at(document, "utility"))
+            if one.value != NO_FIGURE
+        ],
         "attacked": sorted({str(one["kind"]) for one in done}),
         "alarms": sorted({str(one["kind"]) for one in done if part_at(one, "alarm")}),
         "not_done": len(done) < len(attacks),

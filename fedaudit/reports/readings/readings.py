@@ -23,7 +23,6 @@ from fedaudit.reports.readings.facts import (
     texts_at,
 )
 from fedaudit.reports.readings.reading import (
-    UTILITY,
     ReportReading,
     Topic,
     asked,
@@ -32,8 +31,9 @@ from fedaudit.reports.readings.reading import (
     rendered,
 )
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone, guarantee_words
-from fedaudit.reports.sections.part import Part, Share
-from fedaudit.reports.verdict.release import bounding_exponent, cost_part
+from fedaudit.reports.sections.part import Part, Share, figure_rows
+from fedaudit.reports.sections.utility import Utility
+from fedaudit.reports.verdict.cost import bounding_exponent, cost_part
 from fedaudit.spec.metrics import RATES
 
 _OF_RATIOS = (
@@ -308,7 +308,7 @@ def model_card(document: Document) -> str:
         front_matter="\n".join(["---", *_yaml(_keys(document)), "---"]),
         attributes=[name for name in names if name],
         data=facts.federation(document) or f"{NOT_STATED}.",
-        utilities=UTILITY,
+        utilities=figure_rows(Utility, document["utility"]),
         rates=RATES,
         privacy=[one for one in privacy if one],
     )

@@ -4,26 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, assert_never
 
-from fedaudit.number_text import at_most, number
-from fedaudit.privacy.accounting.privacy_events import REPORT, adjacency_words, observer_words
-from fedaudit.privacy.guarantees.cost_sentences import (
-    GOAL,
-    CostLevel,
-    cost_level,
-    doubted_cost_words,
-    guessed_words,
-)
-from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, unbounded_release
-from fedaudit.reports.gates.gate_evidence import attack_evidence, planned_doubt, without_waiver
+from fedaudit.number_text import at_most
+from fedaudit.privacy.guarantees.cost_sentences import GOAL
+from fedaudit.privacy.mechanisms.registry import bounds_nothing
+from fedaudit.reports.gates.gate_evidence import planned_doubt, without_waiver
 from fedaudit.reports.sections.attacks import alarm_words, raised_alarms
-from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away, is_in_force
+from fedaudit.reports.sections.guarantee import delta_gives_data_away, is_in_force
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
-from fedaudit.reports.sections.utility import (
-    SENTENCES,
-    chosen_by_losses,
-    known_ending,
-    why_not_useful,
+from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
+from fedaudit.reports.verdict.cost import (
+    bounding_exponent,
+    excludes_nothing,
+    is_proven,
+    sends_nothing,
 )
 from fedaudit.reports.verdict.worst_off import (
     counted_gap_size,
@@ -31,7 +25,7 @@ from fedaudit.reports.verdict.worst_off import (
     unjudged_gap,
     unsure_gap,
 )
-from fedaudit.spec.gates import PLAIN_FIGURES, AttackFigure, GateOp
+from fedaudit.spec.gates import PLAIN_FIGURES, GateOp
 
 SIMULATED = (
     "the noise was simulated, so the guarantee is not in force: this run's model is not for "
@@ -49,7 +43,9 @@ _NOT_KNOWN_USEFUL = (
 )
 _GAINS = ("accuracy_over_baseline", "loss_under_baseline")
 _ENOUGH: Mapping[str, GateOp] = {
-    **dict.fromkeys((*_GAINS, "accuracy", "balanced_accuracy", "auc"), "ge"),
+    **dict.fromkeys(
+        (*_GAINS, "weighted_accuracy_over_baseline", "accuracy", "balanced_accuracy", "auc"), "ge"
+    ),
     **dict.fromkeys(("validation_loss", "brier"), "le"),
 }
 """Figures that say how good a model is, and the side on which it is better. Not precision or
@@ -244,21 +240,6 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         )
 
 
-def excludes_nothing(report: Mapping[str, Any]) -> bool:
-    """Whether the bound, were it in force, is too large to protect anyone."""
-    return report_level(report) in ("nothing", "unbounded")
-
-
-def is_proven(report: Mapping[str, Any]) -> bool:
-    """Whether the guarantee bounds every two datasets, by a proof."""
-    figures = ("epsilon_max", "log_ratio_max", "leakage_max")
-    stated = [name for name in figures if report["privacy"].get(name) is not None]
-    conditional = bool(stated) and condition_of(report, stated[0]) is not None
-    return (
-        report["guarantee"]["kind"] == "formal" and bounds_every_dataset(report) and not conditional
-    )
-
-
 def is_known_useful(report: Mapping[str, Any]) -> bool:
     """Whether an interval shows how much better than a constant the model is, or a gate that passed
     says how good is enough."""
@@ -329,245 +310,3 @@ def _beside_constant(report: Mapping[str, Any]) -> list[str]:
     if utility.get("improved") is False:
         found.append("No round was better than the start.")
     return found
-
-
-_THEOREM = "This rests on a theorem for the public, fixed radius."
-_CONVENTION = "This rests on the paper's convention, not on a theorem."
-_EPSILON_BASIS = {
-    "formal": "This rests on theorems about the mechanism and its accountant.",
-    "heuristic": (
-        "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
-        "on no theorem as a whole."
-    ),
-}
-_WARM_START = (
-    "Training started from an artifact whose own cost is not counted: this is what the run adds. "
-    "If the artifact was trained on these people without protection, so is the model."
-)
-_SERVER_SEES = "Not protected: against the server, which sees every update and who sent it."
-_FOUND: Mapping[AttackFigure, str] = {
-    "epsilon_lower_bound": "canaries show an epsilon of at least {}",
-    "membership_tpr_at_1pct": "guesses at members find {} of them where 0.01 is chance",
-    "recovered_share": "gradient leakage recovers {} of the images",
-    "nu_protecting": "images were protected from a noise multiplier of {} on",
-}
-"""What an attack found."""
-
-
-def cost_part(report: Mapping[str, Any]) -> str:
-    """What was spent, and how much that is, from an otherwise complete report."""
-    warm = [_WARM_START] if _starts_from_artifact(report) else []
-    return " ".join([*_sentences(report), *_attacked(report), *warm, *_of_sweep(report)])
-
-
-def _attacked(report: Mapping[str, Any]) -> list[str]:
-    """What attacks on this model found, as far as a figure says it."""
-    values = {figure: attack_evidence(figure, report).value for figure in _FOUND}
-    found = [
-        _FOUND[figure].format(f"{value:.3g}")
-        for figure, value in values.items()
-        if value is not None
-    ]
-    return [f"It was attacked: {'; '.join(found)}."] if found else []
-
-
-def _of_sweep(report: Mapping[str, Any]) -> list[str]:
-    sweep = report.get("sweep")
-    if sweep is None:
-        return []
-    repeated = bool(report.get("repeats"))
-    which = f"The run is one of {sweep['cells']} of a sweep"
-    if repeated:
-        which = f"This report speaks of {sweep['cells']} runs, one for each seed"
-    if sweep["sweep_epsilon_max"] is not None:
-        delta = min(one["delta"] for one in sweep["epsilon"] if one["observer"] != REPORT)
-        value = at_most(sweep["sweep_epsilon_max"], digits=4)
-        figure = f"an epsilon of {value} at delta = {delta:g}"
-        if report["spec"]["training"]["stopping"]["patience"] is not None:
-            figure += ", of rounds that were played: where losses end a cell, more is proven"
-    elif sweep["sweep_log_ratio_max"] is not None:
-        figure = f"a theorem's sum of {at_most(sweep['sweep_log_ratio_max'], digits=4)}"
-    elif sweep["sweep_leakage"] is not None:
-        figure = f"a leakage of {at_most(sweep['sweep_leakage'], digits=4)}"
-    else:
-        return [f"{which}, and what all of them cost together is not bounded by a figure."]
-    if repeated:
-        return [f"{which}: what it reveals costs that of all together, {figure}."]
-    chosen = f"{which}: if it was chosen among them, the cost is that of all together, {figure}"
-    if (tries := sweep.get("tries")) is None:
-        return [f"{chosen}."]
-    return [
-        f"{chosen}. That is of the {tries} runs that the sweep had when this report was signed; "
-        "further ones add to it, and the sweep itself has the figure of today."
-    ]
-
-
-def sends_nothing(report: Mapping[str, Any]) -> bool:
-    """Whether training sent nothing from any client."""
-    method = report["utility"].get("method")
-    return method is not None and method["sent"] is None
-
-
-def report_level(report: Mapping[str, Any]) -> CostLevel:
-    """How much the report's guarantee is worth as a bound, were its noise secret."""
-    return cost_level(bounding_exponent(report), delta=report["guarantee"]["delta"] or 0.0)
-
-
-def bounding_exponent(report: Mapping[str, Any]) -> float | None:
-    """The exponent of the odds between two datasets that the guarantee bounds; None for none. The
-    largest epsilon, of all planned rounds where losses ended the run early; of metric privacy the
-    theorem's sum over all datasets, where a clip makes there be one, and otherwise what was charged
-    within the radius."""
-    privacy = report["privacy"]
-    if report["guarantee"]["kind"] == "none":
-        return None
-    for name in ("epsilon_planned", "epsilon_max", "log_ratio_max", "leakage_max"):
-        found: float | None = privacy.get(name)
-        if found is not None:
-            return found
-    return None
-
-
-def _sentences(report: Mapping[str, Any]) -> list[str]:
-    privacy, guarantee = report["privacy"], report["guarantee"]
-    if sends_nothing(report):
-        return [
-            "Training sent nothing from any client, so there is no cost of it to bound. What is "
-            "published of held-out people has no guarantee from it."
-        ]
-    if guarantee["kind"] == "none" or bounding_exponent(report) is None:
-        how, formal = unbounded_release(guarantee["mechanism"]), "There is no privacy guarantee"
-        if guarantee["kind"] == "heuristic":
-            formal = "The guarantee is heuristic, not enforced as a formal one"
-        return [
-            f"{formal}, so the cost is unbounded: "
-            f"{_took_part(privacy, start='a')}, each time {how}."
-        ]
-    if privacy["epsilon"]:
-        kind = f"The guarantee is {guarantee['label']}."
-        basis = _EPSILON_BASIS[guarantee["kind"]]
-        stated = [epsilon_words(report), *_trust(guarantee), _scale(report), kind, basis]
-        if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
-            planned = privacy.get("epsilon_planned")
-            figure = "" if planned is None else f", {at_most(planned, digits=4)}"
-            stated.append(
-                "Validation losses ended the run early: what is proven is the larger epsilon of "
-                f"all rounds that were planned{figure}."
-            )
-        return stated
-    return _leakage(report)
-
-
-def _scale(report: Mapping[str, Any]) -> str:
-    """How much that is; where the guarantee is not in force or not proven, how much it would be."""
-    guarantee = report["guarantee"]
-    if raised_alarms(report):
-        return "An attack contradicts that, so it bounds nothing."
-    if delta_gives_data_away(report):
-        return (
-            f"A delta of {guarantee['delta']:g} allows one person's data to be handed over whole, "
-            "so no one in particular is protected."
-        )
-    guessed = guessed_words(
-        unit=guarantee["unit"],
-        adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
-        bounds_every_dataset=bounds_every_dataset(report),
-        hypotheses=report["spec"]["training"]["hypotheses"],
-    )
-    sentence = doubted_cost_words(
-        bounding_exponent(report),
-        guessed=guessed,
-        delta=guarantee["delta"] or 0.0,
-        kind=guarantee["kind"],
-        in_force=guarantee["in_force"],
-        bounds_every_dataset=bounds_every_dataset(report),
-    )
-    if _starts_from_artifact(report):
-        return sentence.replace("That is", "Of what this run adds alone, that is", 1)
-    return sentence
-
-
-def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
-    return isinstance(report["spec"]["model"].get("start"), Mapping)
-
-
-def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
-    """Whether something is bounded between any two datasets, and not within a radius alone."""
-    privacy = report["privacy"]
-    return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
-
-
-def _trust(guarantee: Mapping[str, Any]) -> list[str]:
-    """That the server sees every update, where it does."""
-    facts = known_facts(guarantee["mechanism"])
-    if facts is None:
-        return []
-    match facts.applied_by:
-        case "server":
-            return [_SERVER_SEES]
-        case "clients" | "local-steps":
-            return []
-        case _:
-            assert_never(facts.applied_by)
-
-
-def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:
-    most = privacy["participations_max"]
-    return f"{start} client took part in at most {most} round{'' if most == 1 else 's'}"
-
-
-def _leakage(report: Mapping[str, Any]) -> list[str]:
-    """The convention's figure, and beside it the distance within which it holds and the theorem's
-    own sum."""
-    privacy, asked = report["privacy"], report["spec"]["privacy"]
-    each, most = (at_most(privacy[f"leakage_{name}"], digits=4) for name in ("per_release", "max"))
-    bound = privacy["log_ratio_max"]
-    proven = "; over all datasets of a client nothing is bounded"
-    within = "The radius follows each update"
-    gates: list[str] = []
-    if bound is not None:
-        several = report["spec"]["training"]["hypotheses"] > 1
-        alike = " that choose the same hypothesis" if several else ""
-        of_all = at_most(bound, digits=4)
-        proven = f"; proven over all datasets of a client{alike} is only {of_all}"
-        gates = [
-            f"The gate uses {name}, {at_most(privacy[name], digits=4)}."
-            for name in ("leakage_max", "log_ratio_max")
-            if any(one["figure"] == name for one in report["gates"])
-        ]
-    clip, basis = asked["clip"], _CONVENTION
-    if asked["radius"] == "adaptive":
-        proven = ""
-    else:
-        within = f"n/nu holds between uploads within the radius of {number(asked['radius'])}"
-        basis = _THEOREM if report["guarantee"]["kind"] == "formal" else _CONVENTION
-    clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
-    return [
-        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
-        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}{proven}.",
-        _scale(report),
-        *gates,
-        f"{within}, and updates {clipped}.",
-        f"The guarantee is {report['guarantee']['label']}.",
-        basis,
-    ]
-
-
-def epsilon_words(report: Mapping[str, Any]) -> str:
-    """What was spent against each observer, from a report of a run or of a declared ledger."""
-    stated = " and ".join(
-        f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
-        for one in report["privacy"]["epsilon"]
-    )
-    guarantee, level = report["guarantee"], report_level(report)
-    protects = level not in ("nothing", "unbounded") and not delta_gives_data_away(report)
-    # Neither what an attack contradicts, nor what covers the run's own addition alone.
-    protects &= not raised_alarms(report) and condition_of(report, "epsilon_max") is None
-    start = f"A {guarantee['unit']} spent"
-    if protects and guarantee["in_force"] and guarantee["kind"] == "formal":
-        word = "Weakly protected" if level == "nearly-all" else "Protected"
-        start = f"{word}: a {guarantee['unit']}, which spent"
-    return (
-        f"{start} at most an epsilon of {stated}, at delta = "
-        f"{guarantee['delta']:g} under {adjacency_words(guarantee['adjacency'])}."
-    )

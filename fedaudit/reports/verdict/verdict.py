@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
+from fedaudit.fairness.scored_groups import EARLIER
 from fedaudit.ledger.statements import Concern
+from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.part import PART_TITLES, Answer, VerdictParts, reason
-from fedaudit.reports.sections.ranking import misplaced_threshold
+from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
     PROPOSAL,
@@ -18,16 +20,13 @@ from fedaudit.reports.verdict.advice import (
     longer_training,
     smaller_cost,
 )
+from fedaudit.reports.verdict.cost import bounding_exponent, cost_part, report_level, sends_nothing
 from fedaudit.reports.verdict.release import (
     answer_of,
-    bounding_exponent,
-    cost_part,
     faults,
     is_known_useful,
     judged_by_guarantee,
     release_part,
-    report_level,
-    sends_nothing,
 )
 from fedaudit.reports.verdict.spec_changes import Advice, SpecChange
 from fedaudit.reports.verdict.worst_off import by_unevenness, fairness_part
@@ -165,11 +164,14 @@ def _of_groups(report: Mapping[str, Any]) -> Iterator[Advice]:
     sections = report["fairness"]
     hidden = any(group["suppressed"] for one in sections for group in one["groups"])
     if hidden and not by_unevenness(sections):
-        yield Advice(
-            text="No groups can be compared: hold out more clients, or join values by "
-            "`fairness.groups`; after an earlier report on these data, keep to its edges, "
-            "categories, rules and split."
-        )
+        why = {metric["reason"] for one in sections for metric in one["metrics"].values()}
+        how = ": hold out more clients, or join values by `fairness.groups`."
+        if any(EARLIER in (reason or "") for reason in why):
+            how = (
+                f" beside {EARLIER}: keep to its edges, categories, rules and split, and leave out "
+                "no other rows; `missing: constant` keeps those that `drop-row` leaves out."
+            )
+        yield Advice(text=f"No groups can be compared{how}")
 
 
 def _failed(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -215,7 +217,9 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
             "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, so "
             "that the next run is judged by it."
         )
-    if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
+    sections = report["fairness"]
+    hidden = any(group["suppressed"] for one in sections for group in one["groups"])
+    if hidden and by_unevenness(sections):
         yield (
             "Some groups are hidden because they are small, or to protect smaller ones: hold out "
             "more clients, or join values by `fairness.groups`, before concluding that everybody "
@@ -238,23 +242,18 @@ def _for_gates(report: Mapping[str, Any]) -> Iterator[Advice]:
 
 def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> Advice:
     figure = gate["figure"]
-    bound = f"{gate['op']} {gate['bound']:g}"
+    bound = f"{SIGNS[gate['op']]} {gate['bound']:g}"
     if figure in FAIRNESS_FIGURES:
-        hypotheses = report["spec"]["training"]["hypotheses"]
-        several = (
-            "two hypotheses, so that groups of clients need not share one model"
-            if hypotheses == 1
-            else f"other than {hypotheses} hypotheses"
-        )
-        return Advice(
-            text=f"{figure} has to be {bound}: see which group is worst off above, and try "
-            f"{several}, more rounds, or features that predict its outcome better."
-        )
+        return Advice(text=f"{figure} has to be {bound}: {_fairer(report, gate)}.")
     rests = Gate.model_validate({"figure": figure, "op": gate["op"], "value": gate["bound"]})
     if rests.measures_predictions:
-        return Advice(
-            text=f"{figure} has to be {bound}: try more rounds, another step_size or another model."
-        )
+        how = "try more rounds, another step_size or another model"
+        if figure == "accuracy" and weighted_words(report["utility"]):
+            how = (
+                "accuracy counts all errors alike, and the threshold does not, so set the gate on "
+                f"weighted_accuracy_over_baseline or balanced_accuracy; or {how}"
+            )
+        return Advice(text=f"{figure} has to be {bound}: {how}.")
     if gate["bound"] > 0 and gate["op"] == "le" and figure in _BY_NOISE:
         cheaper = smaller_cost(report, goal=gate["bound"], figure=figure)
         return cheaper.model_copy(update={"text": f"{figure} has to be {bound}. {cheaper.text}"})
@@ -262,6 +261,31 @@ def _for_failed(report: Mapping[str, Any], gate: Mapping[str, Any]) -> Advice:
     is_count = found is not None and found.section == "privacy" and not found.rests_on_guarantee
     how = ("" if is_count else "more noise, ") + "fewer rounds or a smaller sampling rate"
     return Advice(text=f"{figure} has to be {bound}: train with {how}.")
+
+
+def _fairer(report: Mapping[str, Any], gate: Mapping[str, Any]) -> str:
+    """What to try where groups differ by more than a gate allows, or seem to."""
+    hypotheses = report["spec"]["training"]["hypotheses"]
+    several = (
+        "two hypotheses, so that groups of clients need not share one model"
+        if hypotheses == 1
+        else f"other than {hypotheses} hypotheses"
+    )
+    how = (
+        f"see which group is worst off above, and try {several}, more rounds, or features that "
+        "predict its outcome better"
+    )
+    intervals = [
+        one["metrics"][gate["figure"]]["interval"]
+        for one in report["fairness"]
+        if gate["attribute"] in (None, one["attribute"])
+    ]
+    if not any(one and one["low"] <= gate["bound"] <= one["high"] for one in intervals):
+        return how
+    return (
+        f"its interval has {gate['bound']:g} in it, so few people may be why: hold out more "
+        f"clients or join small groups by `fairness.groups`. Otherwise {how}"
+    )
 
 
 _BY_NOISE = ("epsilon_max", "leakage_max", "log_ratio_max")

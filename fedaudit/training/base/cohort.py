@@ -33,15 +33,6 @@ def client_coins(source: Source, *, round_: ArrayLike, clients: Ints, rate: floa
     return words[..., 0] < np.uint64(np.floor(rate * _WORDS))
 
 
-def drawn_clients(source: Source, *, round_: int, clients: Ints, rate: float) -> Ints:
-    """The clients whose coins fall for this round; possibly none.
-
-    `source` is that of one experiment.
-    """
-    fallen = client_coins(source, round_=round_, clients=clients, rate=rate)
-    return clients[fallen.reshape(len(clients))]
-
-
 _BLOCK_ROUNDS = 64
 _STRIDE_ROUNDS = 16
 _LEAST_ROUNDS = 8

@@ -1,4 +1,4 @@
-"""The results of rounds and of a run, when training ends, and the interface of trainers. No torch.
+"""The results of rounds and of a run, and when training ends. No torch.
 
 Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) is made on demand.
 """
@@ -6,7 +6,7 @@ Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) i
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -378,52 +378,3 @@ class FinalResult(ScoredFigures):
     """Of `record-personalised`: every record's own figures. Confidential."""
     by_client: ClientScores | None = None
     """The same rows by their clients; None for a run that has not been scored."""
-
-
-class Trainer(Protocol):
-    """Trains cells round by round; a cell is identified by its position among them."""
-
-    n: int
-    """Parameters of the network."""
-
-    @property
-    def active(self) -> list[int]:
-        """Positions of the cells that are still running."""
-
-    def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
-        """The next rounds of every active cell, at most `rounds`, before their noise is drawn.
-
-        With `release` noise the spending of these rounds must be on record before `advance`.
-        """
-
-    def advance(self, rounds: int) -> dict[int, PlayedRounds]:
-        """Runs up to `rounds` more rounds of every active cell.
-
-        With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
-        """
-
-    def checkpoint(self, position: int) -> bytes:
-        """The checkpoint of the cell at `position`; the same for the same state."""
-
-    def releases(self, position: int) -> Ints32:
-        """Releases of each of the ledger's subjects so far: int32 [subjects]."""
-
-    def set_release(self, position: int, release: int, *, until: int) -> None:
-        """Rounds up to `until` repeat rounds already charged: they carry this release number."""
-
-    def charge(self, position: int, subjects: Ints32) -> None:
-        """Charges subjects for a round whose noise was drawn and whose result was lost."""
-
-    def stop(self, position: int) -> None:
-        """Removes a cell before its end."""
-
-    def end_after(self, position: int, round_: int) -> None:
-        """The cell ends with this round at the latest, or now where it is beyond it: an audit
-        beside it has found its noise too small."""
-
-    def result(self, position: int) -> FinalResult:
-        """The result of the finished run at `position`."""
-
-
-Checkpoints = Sequence[bytes | None]
-"""The checkpoint of each cell; None to start from the beginning."""

@@ -1,6 +1,6 @@
 """Held-out rows with their predictions: counts per group in rounds, and the figures of a report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
@@ -369,6 +369,8 @@ def predicted_rows(
     themselves, in the target's own units, and groups from the attribute: `GroupCounter` with its
     tables is not involved, so that its counts can be checked against these rows.
     """
+    if not fairness.attributes:
+        return {}
     rules = outcome_rules(federation, fairness)
     rules = replace(rules, rule_index=rules.rule_index[place])
     truth = federation.raw_target[place]
@@ -396,15 +398,10 @@ def _counted(rules: OutcomeRules, rows: ScoredRows) -> Bools:
     return counted
 
 
-def against_constant(
-    cell: Cell, rows: ScoredRows, place: Ints, *, by_client: bool
-) -> ConstantComparison:
-    """Compares a cell's model with the best constant on the same rows.
-
-    `rows` lie at `place` [rows] of the federation's arrays. `by_client`: whether the validation
-    loss is the mean over clients; over all rows alike otherwise.
-    """
-    federation = cell.federation
+def against_constant(cell: Cell, rows: ScoredRows) -> ConstantComparison:
+    """Compares a cell's model with the best constant on the same rows, those that it is validated
+    on."""
+    federation, place = cell.federation, cell.validation_rows.place
     counted = np.ones(len(place), dtype=np.bool_) if rows.scored is None else rows.scored
     # Clients without a scored row take no part in a loss over rows; numbered without gaps.
     _, client = renumbered(federation.client_of[place[counted]])
@@ -437,7 +434,7 @@ def against_constant(
             for one in federation.attributes
         },
     )
-    return compare_with_constant(measured, _loss_shape(cell, by_client=by_client))
+    return compare_with_constant(measured, _loss_shape(cell))
 
 
 def _scored(rows: ScoredRows, target: Floats32, counted: Bools) -> ScoredOutcomes | None:
@@ -477,7 +474,7 @@ def _outcomes(
     )
 
 
-def _loss_shape(cell: Cell, *, by_client: bool) -> LossShape:
+def _loss_shape(cell: Cell) -> LossShape:
     kind = cell.spec.training.loss
     row: RowLoss
     match kind:
@@ -491,36 +488,13 @@ def _loss_shape(cell: Cell, *, by_client: bool) -> LossShape:
         row=row,
         classes=len(cell.federation.classes),
         root_mean=cell.spec.training.root_mean,
-        by_client=by_client,
+        by_client=cell.validation_rows.by_client,
     )
 
 
-@dataclass(frozen=True)
-class RowFigures:
-    """See the fields of the same names of `FinalResult`."""
-
-    scores: Mapping[str, GroupScores]
-    predicted: Mapping[str, PredictedRows]
-    against_constant: ConstantComparison
-    threshold: float | None
-    by_client: ClientScores
-
-
-def row_figures(cell: Cell, final: FinalGroups, place: Ints, *, by_client: bool) -> RowFigures:
-    """The figures of the rows at `place` [rows] of the cell's federation; `by_client` as in
-    `against_constant`."""
-    return RowFigures(
-        scores=final.scores,
-        predicted=predicted_rows(cell.federation, cell.spec.fairness, final.rows, place)
-        if cell.spec.fairness.attributes
-        else {},
-        against_constant=against_constant(cell, final.rows, place, by_client=by_client),
-        threshold=cell.threshold,
-        by_client=_client_scores(cell.federation, final.rows, place),
-    )
-
-
-def _client_scores(federation: Federation, rows: ScoredRows, place: Ints) -> ClientScores:
+def client_scores(cell: Cell, rows: ScoredRows) -> ClientScores:
+    """The rows that a cell is validated on, by their clients."""
+    federation, place = cell.federation, cell.validation_rows.place
     if rows.scored is not None:
         place = place[rows.scored]
     clients, own = renumbered(federation.client_of[place])

@@ -100,6 +100,8 @@ class Cohort:
     """[cells, vectors, n] as in `Block`; None where it was not drawn ahead."""
     count_noise: Floats | None = None
     """[cells]."""
+    paid: int = 0
+    """Rounds that were charged before this one, where records leave after a number of them."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class RoundResult:
     sizes: Tensor
     """int64 [cells, k]: uploads in each cluster; 0 where their numbers are secret."""
     sent: Sent | None
-    """None where a trusted server keeps it to itself."""
+    """None where a trusted server, or the coins of clients, keep it secret."""
     clips: Floats | None = None
     """[cells]: the norm to which a trusted server clips updates of the next round."""
     relocated: Tensor | None = None

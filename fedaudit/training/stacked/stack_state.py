@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedaudit.arrays import Bools, Floats, Floats32, Ints, Ints16, Ints32
 from fedaudit.ledger.rows import Outcome
+from fedaudit.privacy.accounting.privacy_events import OBSERVERS
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.privacy import (
     GaussianCentral,
@@ -23,9 +24,8 @@ from fedaudit.spec.privacy import (
 )
 from fedaudit.training.base.cell import Cell, charges_population, first_hypotheses
 from fedaudit.training.base.record_steps import server_moves
-from fedaudit.training.base.records import RecordTable, spending_of
-from fedaudit.training.base.rounds import FinalResult, Progress, RoundColumns, RunEnd
-from fedaudit.training.base.scored_rows import row_figures
+from fedaudit.training.base.records import spending_of
+from fedaudit.training.base.rounds import Progress, RoundColumns
 from fedaudit.training.stacked.server import separation
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures, joined_figures
@@ -209,7 +209,8 @@ class Stretch:
 
         `figures`: of the rounds that any cell validated, cell after cell. `counted`: what the
         states of the cells make of the rounds, [rounds, cells] each: the numbers under which they
-        were charged, what each subject has released, and whether they were validated.
+        were charged, what each subject has released, and was charged against each observer where
+        there are several, and whether they were validated.
         """
         self._kept.append(kept)
         self._columns.append({**vars(gathered), **counted, "collapsed": gathered.collapsed})
@@ -226,6 +227,7 @@ class Stretch:
         validated = stacked.pop("validated")
         place = np.cumsum(validated.any(axis=1)) - 1
         stacked["place"] = np.where(validated, place[:, np.newaxis], -1)
+        compositions = {name: stacked.pop(name) for name in OBSERVERS if name in stacked}
         figures = _side_by_side(self._figures, cells)
         kept = np.sum(self._kept, axis=0)
         found = {}
@@ -236,6 +238,7 @@ class Stretch:
                 validation_losses=figures.validation_loss[:, row],
                 accuracies=None if figures.accuracy is None else figures.accuracy[:, row],
                 counts={name: counts[:, row] for name, counts in figures.counts.items()},
+                compositions={name: one[: kept[row], row] for name, one in compositions.items()},
             )
         return found
 
@@ -264,11 +267,16 @@ def joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def gather_to_host(cohorts: Sequence[Cohort], played: Sequence[RoundResult]) -> Gathered:
-    """Copies rounds to the host, and measures how well their hypotheses were separated."""
+def gather_to_host(
+    cohorts: Sequence[Cohort], played: Sequence[RoundResult], *, subjects: int
+) -> Gathered:
+    """Copies rounds to the host, and measures how well their hypotheses were separated.
+
+    `subjects`: of the ledger, where who takes part is secret.
+    """
     sent = [part.sent for part in played if part.sent is not None]
     if not sent:
-        return _gather_population(cohorts)
+        return _gather_secret(cohorts, subjects)
     rounds, k = len(played), played[0].before.shape[1]
     cells = played[0].before.shape[0]
     present = joined([part.present for part in sent])
@@ -314,14 +322,14 @@ def _copied(parts: list[Tensor]) -> NDArray[Any]:
     return found.copy() if len(parts) == 1 else found
 
 
-def _gather_population(cohorts: Sequence[Cohort]) -> Gathered:
+def _gather_secret(cohorts: Sequence[Cohort], subjects: int) -> Gathered:
     """Rounds that every subject is charged for alike. They reveal nothing about the participants,
     neither their number nor their choices: such figures would come without noise."""
     rounds = np.stack([cohort.rounds for cohort in cohorts])
-    shape = (*rounds.shape, 1)
+    shape = (*rounds.shape, subjects)
     return Gathered(
         round=rounds,
-        subjects=np.zeros(shape, dtype=np.int32),
+        subjects=np.broadcast_to(np.arange(subjects, dtype=np.int32), shape),
         outcomes=np.full(shape, Outcome.RELEASED, dtype=np.uint8),
         radii=np.full(shape, np.nan),
         chosen=np.full(shape, -1, dtype=np.int16),
@@ -422,38 +430,3 @@ class StackState:
             self.best_hypotheses[cells[rows]] = best.hypotheses[rows].cpu().numpy()
             if best.sent is not None:
                 self.best_sizes[cells[rows]] = best.sizes[rows].cpu().numpy()
-
-
-def final_result(
-    cell: Cell,
-    state: CellState,
-    figures: Figures,
-    *,
-    end: RunEnd,
-    start_loss: float,
-    by_client: bool,
-    single_row_clients: int = 0,
-    records: RecordTable | None = None,
-) -> FinalResult:
-    """The result of a cell at its best hypotheses, from their figures client by client.
-
-    Arguments as the fields of `FinalResult`; `by_client` as in `row_figures`. Raises RuntimeError
-    for figures of all clients together.
-    """
-    if figures.final is None:
-        raise RuntimeError("the last evaluation is made client by client")
-    return FinalResult(
-        stopped_by=end,
-        rounds=state.round,
-        best_round=state.best_round,
-        hypotheses=state.best_hypotheses.copy(),
-        selection_loss=float(figures.selection_loss[0]),
-        validation_loss=float(figures.validation_loss[0]),
-        accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
-        fairness={name: count[0] for name, count in figures.counts.items()},
-        single_row_clients=single_row_clients,
-        collapsed_rounds=state.collapsed_rounds,
-        start_loss=start_loss,
-        **vars(row_figures(cell, figures.final, cell.validation_rows.place, by_client=by_client)),
-        records=records,
-    )

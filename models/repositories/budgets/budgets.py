@@ -13,13 +13,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from sqlalchemy import ColumnElement, Double, and_, bindparam, case, func, select, update
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from fedaudit.stored import CostFigure
 from models.repositories.base import ScopedRepository, table_of
 from models.repositories.budgets.counting import (
+    HELD,
     POOL,
+    SETTLED,
     UNBOUNDED,
     BookedBudget,
     BookedEpsilon,
@@ -51,20 +53,8 @@ from models.values import Budget, LeakageTerms
 
 Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""
-HELD, SETTLED = "held", "settled"
 SUMS: tuple[CostFigure, ...] = ("leakage", "log_ratio")
 _BUDGET = table_of(FederationBudget)
-_BY_KEY = update(_BUDGET).where(
-    *(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY)
-)
-_ENLARGE = _BY_KEY.values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
-_ENLARGED = _BUDGET.c.reserved + bindparam("enlarge", type_=Double)
-_REST = _ENLARGED - bindparam("unreserve", type_=Double)
-_BOOK = _BY_KEY.values(
-    # Sums of floats may end a rounding below zero.
-    reserved=case((_REST < 0, 0.0), else_=_REST),
-    spent=_BUDGET.c.spent + bindparam("spend", type_=Double),
-)
 
 
 class Budgets(ScopedRepository):
@@ -264,7 +254,6 @@ class Budgets(ScopedRepository):
         short = self._pool(key).shortage(unit_key, amount)
         if short is not None:
             return short
-        self._write(_ENLARGE, [{"more": amount, **_by_key(key)}])
         step = None if of_one_release is None else np.array([of_one_release])
         values = {"experiment_id": experiment_id, "amount": amount, "spent": 0.0, "state": HELD}
         self._insert(Reservation, [{"step": step, **key, **values}])
@@ -288,10 +277,7 @@ class Budgets(ScopedRepository):
         if not all(self._bears(one, amount) for one, amount in drawn if amount > one.amount):
             return False
         for one, amount in drawn:
-            more = amount - one.spent
-            if more > 0:
-                missing = max(0.0, amount - one.amount)
-                self._book(one, enlarge=missing, unreserve=more, spend=more)
+            if amount > one.spent:
                 self._change(one, spent=amount, amount=max(one.amount, amount))
         return True
 
@@ -317,7 +303,6 @@ class Budgets(ScopedRepository):
             if spent is not None:
                 paid = max(paid, min(spent[one.figure], UNBOUNDED))
             self._change(one, spent=paid, amount=max(most[one.figure], paid))
-            self._book_anew(_key_of(one), spend=paid - one.spent)
         return True
 
     def settle(self, experiment_id: str, *, spent: float | None = None, releases: int = 0) -> bool:
@@ -331,26 +316,14 @@ class Budgets(ScopedRepository):
             paid = one.amount
             if spent is not None:
                 paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
-            self._book(one, unreserve=one.amount - one.spent, spend=paid - one.spent)
             self._change(one, state=SETTLED, spent=paid)
-        self._without_rounding([experiment_id], {_place(_key_of(one)): one.amount for one in held})
         return bool(held)
 
     def give_back(self, experiment_ids: Collection[str]) -> None:
         """Settles what experiments of the project hold that have spent nothing, as `settle` and
-        `settle_epsilon` do, in a few statements that lock budgets in the order of `held`."""
-        columns = [table_of(Reservation).c[name] for name in BUDGET_KEY]
+        `settle_epsilon` do, in a few statements."""
         held = and_(Reservation.experiment_id.in_(experiment_ids), Reservation.state == HELD)
-        amount = func.sum(Reservation.amount - Reservation.spent).label("unreserve")
-        sums = select(*columns, amount).where(held, Reservation.figure.in_(SUMS))
-        sums = sums.group_by(*columns).order_by(*columns)
-        found = [one._asdict() for one in self.session.execute(sums)]
-        nothing: dict[str, object] = {"enlarge": 0.0, "spend": 0.0}
-        if back := [nothing | _by_key(one) for one in found]:
-            self.session.execute(_BOOK, back)
         self._set(Reservation, held, Reservation.figure.in_(SUMS), state=SETTLED)
-        returned = {_place(one): float(one["unreserve"]) for one in found}
-        self._without_rounding(experiment_ids, returned)
         of_epsilon = and_(held, Reservation.figure == "epsilon")
         ids_by_size = defaultdict(list)
         for one in self._all(select(Reservation).where(of_epsilon)):
@@ -463,8 +436,7 @@ class Budgets(ScopedRepository):
         mine = self._select(Federation).where(Federation.id == federation_id)
         if not self._reader.holds(federation_id) and self._one(mine) is None:
             raise LookupError(f"federation {federation_id}: this project has no such federation")
-        empty = {"project_id": self.project_id, "total": None, "reserved": 0.0, "spent": 0.0}
-        self._insert_absent(FederationBudget, {**key, **empty})
+        self._insert_absent(FederationBudget, {**key, "project_id": self.project_id, "total": None})
         self._reader.added(key)
         return key
 
@@ -547,39 +519,6 @@ class Budgets(ScopedRepository):
         self._set(Reservation, *is_it, **values)
         self._reader.forget()
 
-    def _book(self, reservation: Reservation, *, enlarge: float = 0.0, **amounts: float) -> None:
-        """`amounts`: what to `unreserve` and to `spend`."""
-        key = _by_key(_key_of(reservation))
-        self.session.execute(_BOOK, [{**key, "enlarge": enlarge, **amounts}])
-
-    def _without_rounding(
-        self, experiment_ids: Collection[str], returned: Mapping[tuple[object, ...], float]
-    ) -> None:
-        """Adds up anew what is reserved where less is left than sums of floats may have lost by
-        what these experiments `returned`; not always, for that reads all reservations."""
-        columns, own = [_BUDGET.c[name] for name in BUDGET_KEY], table_of(Reservation).c
-        alike = (own[name] == _BUDGET.c[name] for name in BUDGET_KEY)
-        theirs = own.experiment_id.in_(experiment_ids), _BUDGET.c.reserved > 0
-        left = select(*columns, _BUDGET.c.reserved).where(*alike, *theirs).distinct()
-        for *place, reserved in self.session.execute(left).all():
-            if reserved < 1e-9 * returned.get(tuple(place), 0.0):
-                self._book_anew(dict(zip(BUDGET_KEY, place, strict=True)), spend=0.0)
-
-    def _book_anew(self, key: Mapping[str, object], *, spend: float) -> None:
-        """Adds to what is spent, and adds up anew what is reserved: a ledger may hold any amount
-        and give it back, and taken off a sum it would take along what the sum had lost of smaller
-        ones."""
-        # Every other transaction that books changes this row before reservations. Held, it lets
-        # the next statement see all that they did, and none of them come in between.
-        mine, columns = _is_budget(key), table_of(Reservation).c
-        self._one(select(FederationBudget).where(mine).with_for_update())
-        left = select(func.coalesce(func.sum(Reservation.amount - Reservation.spent), 0.0)).where(
-            Reservation.state == HELD, *(columns[name] == value for name, value in key.items())
-        )
-        values = {"reserved": left.scalar_subquery(), "spent": FederationBudget.spent + spend}
-        self._set(FederationBudget, mine, **values)
-        self._reader.forget()
-
 
 def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
     """The condition that a row has these values."""
@@ -588,12 +527,3 @@ def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
 
 def _key_of(reservation: Reservation) -> dict[str, object]:
     return {name: getattr(reservation, name) for name in BUDGET_KEY}
-
-
-def _place(key: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(key[name] for name in BUDGET_KEY)
-
-
-def _by_key(key: Mapping[str, object]) -> dict[str, object]:
-    """The values by which statements find a budget."""
-    return {f"of_{name}" if name in BUDGET_KEY else name: key[name] for name in key}

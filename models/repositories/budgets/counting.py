@@ -19,6 +19,7 @@ from models.values import Budget, BudgetsAcross, LeakageTerms
 
 Curve = NDArray[np.float64]
 POOL = ("book", "figure", "delta", "adjacency", "observer")
+HELD, SETTLED = "held", "settled"
 UNBOUNDED = 1e300
 """An amount, or the divergence at an order, that nothing bounds: JSON has no infinity, no total has
 room for it, and an order that is so large is never the best."""

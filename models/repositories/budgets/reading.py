@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from sqlalchemy import BindParameter, Select, and_, bindparam, exists, func, literal, or_, select
+from sqlalchemy import BindParameter, Select, and_, bindparam, case, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from fedaudit.stored import CostFigure
@@ -19,6 +19,7 @@ from models.arrays import BINARY_RESULTS
 from models.repositories.base import Row, rows_of, table_of
 from models.repositories.budgets.counting import (
     BOOKED_COLUMNS,
+    HELD,
     POOL,
     BookedBudget,
     BookedEpsilon,
@@ -38,12 +39,26 @@ from models.vocabulary import ENDED
 _SESSION_KEY = "fedaudit.budget_reader"
 _BUDGET, _RESERVED = table_of(FederationBudget).c, table_of(Reservation).c
 _IDS: BindParameter[Any] = bindparam("federation_ids", expanding=True)
-_BUSY = exists().where(*(_RESERVED[name] == _BUDGET[name] for name in BUDGET_KEY))
-_ROWS = select(*(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")), _BUSY)
-_ROWS_OF = _ROWS.where(_BUDGET.federation_id.in_(_IDS))
-# In the order of their keys, as they are settled, so that no two transactions wait for each other.
-_HELD_ROWS_OF = _ROWS_OF.order_by(*(_BUDGET[name] for name in BUDGET_KEY)).with_for_update(
-    key_share=True, of=table_of(FederationBudget)
+_KEY = [_RESERVED[name] for name in BUDGET_KEY]
+_HELD_SUM = case(
+    (_RESERVED.figure == "epsilon", 0.0),
+    (_RESERVED.state == HELD, _RESERVED.amount - _RESERVED.spent),
+    else_=0.0,
+)
+_SUMS = (
+    select(*_KEY, func.sum(_HELD_SUM).label("reserved"), func.sum(_RESERVED.spent).label("spent"))
+    .where(_RESERVED.federation_id.in_(_IDS))
+    .group_by(*_KEY)
+    .subquery()
+)
+_ROWS = (
+    select(
+        *(_BUDGET[name] for name in (*BUDGET_KEY, "total")),
+        *(func.coalesce(_SUMS.c[name], 0.0) for name in ("reserved", "spent")),
+        _SUMS.c.federation_id.is_not(None),
+    )
+    .outerjoin(_SUMS, and_(*(_SUMS.c[name] == _BUDGET[name] for name in BUDGET_KEY)))
+    .where(_BUDGET.federation_id.in_(_IDS))
 )
 _EPSILONS = select(*(_RESERVED[name] for name in BOOKED_COLUMNS)).where(
     _RESERVED.figure == "epsilon"
@@ -146,8 +161,7 @@ class BudgetReader:
         """The budgets of all that share, sorted as they are listed."""
         if self._known.issuperset(sharing.ids):
             if missing := [one for one in sharing.ids if one not in self._rows]:
-                held = self._read_rows(missing, statement=_HELD_ROWS_OF)
-                self._rows |= _by_federation(missing, held)
+                self._rows |= _by_federation(missing, self._read_rows(missing))
             found = [row for one in sharing.ids for row in self._rows[one]]
         else:
             found = self._read_rows(sharing.ids)
@@ -178,12 +192,10 @@ class BudgetReader:
             for federation_id, ledger_id, *pool, unit_key, spent in found
         ]
 
-    def added(self, key: Mapping[str, object]) -> None:
+    def added(self, key: Mapping[str, Any]) -> None:
         """A budget was added."""
-        mine = self._rows.get(str(key["federation_id"]))
-        if mine is not None:
-            where = (_BUDGET[name] == value for name, value in key.items())
-            mine += [BookedBudget(*row) for row in self._session.execute(_ROWS.where(*where))]
+        if (mine := self._rows.get(key["federation_id"])) is not None:
+            mine.append(BookedBudget(**key, total=None, reserved=0.0, spent=0.0, busy=False))
 
     def reserved(self, of_experiment: Sequence[BookedEpsilon]) -> None:
         """Counts what was reserved for one experiment."""
@@ -207,10 +219,8 @@ class BudgetReader:
         rows = rows_of(self._session, _ALIKE, fingerprint=own.fingerprint)
         return Sharing.among(own.id, owners[0].owner_project_id, rows)
 
-    def _read_rows(
-        self, federation_ids: Sequence[str], *, statement: Select[Any] = _ROWS_OF
-    ) -> list[BookedBudget]:
-        rows = rows_of(self._session, statement, federation_ids=federation_ids)
+    def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
+        rows = rows_of(self._session, _ROWS, federation_ids=federation_ids)
         return [BookedBudget(*row) for row in rows]
 
     def _now(self, statement: Select[Row], **values: object) -> Row | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from models.tables.ledger import FederationBudget
+from models.tables.ledger import FederationBudget, Reservation
 from tests.api.answers import body_of
 from tests.api.budgets.test_epsilon_budgets import central
 from tests.api.service import Api, finish, spec
@@ -178,21 +178,12 @@ def test_a_total_without_a_radius_is_for_the_specs_defaults(api: Api) -> None:
 
 def test_a_total_from_before_refuses_until_it_is_set_anew(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
+    key = {"federation_id": id_, "book": "simulation", "figure": "leakage"}
+    key |= {"delta": 0.0, "adjacency": "", "observer": ""}
     with api.database.write() as session:
-        session.add(
-            FederationBudget(
-                federation_id=id_,
-                book="simulation",
-                figure="leakage",
-                delta=0.0,
-                adjacency="",
-                observer="",
-                project_id=api.project_id,
-                total=1e6,
-                reserved=0.0,
-                spent=2.0,
-            )
-        )
+        session.add(FederationBudget(**key, project_id=api.project_id, total=1e6))
+        session.flush()
+        session.add(Reservation(**key, experiment_id="e0", amount=2.0, spent=2.0, state="settled"))
     for value in (run(), run(**FIXED)):
         assert "set the total anew" in refused(api, value)["detail"]
     assert budgets(api, id_)["leakage", None, None]["total"] == 1e6

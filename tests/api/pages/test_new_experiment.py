@@ -65,7 +65,8 @@ def test_a_bound_is_said_in_words_and_one_that_excludes_nothing_is_no_success(ap
         (3, "notice-note", "guarantee-formal", "That is weak: "),
         (0.03, "notice-warn", "guarantee-suspended", "practically no protection"),
     ):
-        asked = spec(privacy={**proven, "noise_multiplier": multiplier})
+        privacy = {**proven, "noise_multiplier": multiplier}
+        asked = spec(privacy=privacy, training={"hypotheses": 1})
         answer = visitor.post(NEW, document(asked))
         assert answer.status_code == 200, text_of(answer)
         found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)

@@ -11,7 +11,7 @@ from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.privacy_events import Gaussian, PoissonSampled
 from fedaudit.privacy.mechanisms.gaussian import GaussianCentralMechanism
 from fedaudit.runs.ledger_writer import LedgerWriter
-from fedaudit.training.personalised import PersonalisedRun
+from fedaudit.training.personalised import RecordCharges
 from tests.attacks.zoo.cells import central, coins, records
 from tests.attacks.zoo.violations import violation
 
@@ -46,11 +46,11 @@ def state_less_epsilon(real: Any, self: Any, *given: Any) -> Any:
 
 
 @violation(
-    records, "accounting", "rounds of the busiest client", at=(PersonalisedRun, "_compositions")
+    records, "accounting", "rounds of the busiest client", at=(RecordCharges, "_compositions")
 )
 def charge_the_average_client(real: Any, self: Any) -> Any:
     """Against the server the rounds of an average client count, not those of the busiest."""
     found = dict(real(self))
-    mean = int(self._state.releases[0, self._records.clients].mean())
+    mean = int(self._state.releases[0, self._engine.records.clients].mean())
     found["server"] = np.full_like(found["server"], mean)
     return found

@@ -13,7 +13,7 @@ from fedaudit.privacy.records import record_plans
 from fedaudit.training.base import record_steps
 from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.mechanisms import registry
-from fedaudit.training.personalised import PersonalisedRound
+from fedaudit.training.personalised import RecordByRecord
 from tests.attacks.zoo.cells import of_baseline, records
 from tests.attacks.zoo.violations import violation
 
@@ -39,7 +39,7 @@ def clip_no_record(real: Any, self: Any, theta: Tensor, batch: Any, *, clip: flo
     return real(self, theta, batch, clip=2 * clip)
 
 
-@violation(records, "sampling", "chance of a record", at=(PersonalisedRound, "_inclusion"))
+@violation(records, "sampling", "chance of a record", at=(RecordByRecord, "_inclusion"))
 def exchange_rates(real: Any, self: Any, *given: Any, **named: Any) -> NDArray[np.float64]:
     """A record is drawn at the rate of another."""
     found: NDArray[np.float64] = real(self, *given, **named)
@@ -56,7 +56,7 @@ def look_at_everybody(real: Any, budgets: NDArray[np.float64], run: Any) -> Any:
 
 
 @violation(
-    of_baseline("filter"), "sampling", "chance of a record", at=(PersonalisedRound, "_inclusion")
+    of_baseline("filter"), "sampling", "chance of a record", at=(RecordByRecord, "_inclusion")
 )
 def keep_records_that_have_left(real: Any, self: Any, places: Any, paid: int, *, rows: int) -> Any:
     """Records stay once their budget is spent."""

@@ -102,19 +102,19 @@ def divide_by_the_size_of_the_sum(
 def publish_who_chose_what(patch: pytest.MonkeyPatch) -> None:
     """Reports say without noise how many chose each hypothesis."""
     kept: dict[int, Tensor] = {}
-    real_sums, real_gather = stack_round.block_sums, stack_state._gather_population
+    real_sums, real_gather = stack_round.block_sums, stack_state._gather_secret
 
     def sums(updates: Tensor, present: Tensor, chosen: Tensor, *, hypotheses: int) -> Tensor:
         member = chosen[..., None] == torch.arange(hypotheses)
         kept[0] = (member & present[..., None]).sum(1)
         return real_sums(updates, present, chosen, hypotheses=hypotheses)
 
-    def gather(drawn: Any) -> Any:
+    def gather(*given: Any) -> Any:
         # The replay plays one round at a time.
-        return replace(real_gather(drawn), cluster_sizes=kept[0].numpy()[np.newaxis])
+        return replace(real_gather(*given), cluster_sizes=kept[0].numpy()[np.newaxis])
 
     patch.setattr(stack_round, "block_sums", sums)
-    patch.setattr(stack_state, "_gather_population", gather)
+    patch.setattr(stack_state, "_gather_secret", gather)
 
 
 @violation(lambda: central(fairness={}), "release", "validation_loss", at=(Stack, "_validate"))

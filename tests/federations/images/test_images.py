@@ -9,7 +9,9 @@ import pytest
 from fedaudit.federations import groups
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.images import image_federation as images
-from fedaudit.federations.images.client_rows import federation_of, rotate, rotated_clients
+from fedaudit.federations.images.client_rows import rotate, rotated_clients
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.mapped import Rows, pack
 from fedaudit.spec.fairness import Fairness
 from tests.federations.image_files import (
     PATH,
@@ -254,23 +256,16 @@ def test_real_handwriting(data_dir: Path) -> None:
     assert np.array_equal(labels_of(federation, client), archive["y"][own])
 
 
-def federation_with(rows: ClientRows, first: list[int]) -> Federation:
-    return federation_of(
-        rows,
-        np.zeros(first[-1], dtype=np.int64),
-        clients=tuple(map(str, range(len(first) - 1))),
-        first=np.array(first),
-        numbers=np.arange(first[-1]),
-        classes=("a", "b"),
-        fingerprint="",
-        notes=(),
-    )
+def federation_with(rows: ClientRows, counts: list[int]) -> Federation:
+    names, clients = tuple(map(str, range(len(counts)))), np.repeat(np.arange(len(counts)), counts)
+    target = {"target": np.zeros(len(clients)), "target_name": "y", "target_scale": 1.0}
+    return pack(Rows(Levels(names, clients), rows, (), **target, fingerprint=""))
 
 
 def test_a_turn_is_counter_clockwise() -> None:
     picture = np.array([[1, 2], [3, 4]], dtype=np.uint8)
     rows = ClientRows(np.stack([picture.ravel()] * 3), 255.0, image=(2, 2, 1))
-    rotate(federation_with(rows, [0, 1, 3]), np.array([False, True]))
+    rotate(federation_with(rows, [1, 2]), np.array([False, True]))
     assert rows.values.tolist() == [[1, 2, 3, 4], [2, 4, 1, 3], [2, 4, 1, 3]]
 
 

@@ -96,7 +96,7 @@ OF_OTHER_THINGS = {
     "attacks/replay/accounting_replay.py": "who is charged, and how often",
     "attacks/replay/neighbours.py": "whether a client or a record is another, and what is examined",
     "reports/declared/declared_sections.py": "terms of a training elsewhere",
-    "reports/verdict/release.py": "that a server is trusted",
+    "reports/verdict/cost.py": "that a server is trusted",
     "reports/verification/declared_checks.py": "terms of a training elsewhere",
 }
 """Files that may ask where a mechanism is applied or how its cost is counted, and what for."""

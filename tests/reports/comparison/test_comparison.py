@@ -196,6 +196,17 @@ def test_a_front_by_hand(material):
     assert front.cautions == []
 
 
+def test_a_simulated_run_dominates_none_whose_guarantee_is_in_force(material):
+    document = assemble(material())
+    released = with_figures("released", document, leakage=3, gap=0.2, loss=0.8)
+    released["spec"]["privacy"]["noise"] = "release"
+    simulated = with_figures("simulated", document, leakage=1, gap=0.1, loss=0.1)
+    worse = with_figures("worse", document, leakage=4, gap=0.3, loss=0.9)
+    [front] = compare([released, simulated, worse]).fronts
+    assert front.front == ["released", "simulated"]
+    assert front.dominated_by == {"worse": ["released", "simulated"]}
+
+
 def test_ratios_and_accuracy_are_better_when_higher(material):
     document = assemble(material())
     worse, better = named("worse", document), named("better", document)
@@ -349,7 +360,7 @@ def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):
     known = documents(material)
     released = known["fixed"]
     released["spec"]["privacy"]["noise"] = "release"
-    released["guarantee"]["in_force"] = True
+    released["spec"]["privacy"]["noise"] = "release"
     cheap, dear = variant(released, "cheap"), variant(released, "dear")
     dear["privacy"]["leakage_max"] *= 2
     assert best_of(compare([dear, cheap, variant(known["nothing"], "none")]), "leakage_max") == [

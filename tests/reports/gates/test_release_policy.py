@@ -10,7 +10,7 @@ from fedaudit.privacy.guarantees.cost_sentences import cost_level
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.report import assemble
-from fedaudit.reports.verdict.release import report_level
+from fedaudit.reports.verdict.cost import report_level
 from fedaudit.spec.gates import Gate, parse_policies
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC

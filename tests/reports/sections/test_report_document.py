@@ -304,4 +304,4 @@ def test_the_command_line_says_of_a_guess_what_the_verdict_says(material):
     assert "nearly every guess" in guess(privacy={"epsilon_max": 0.5, "epsilon_planned": 5.0})
     assert "handed over whole" in guess(guarantee={"delta": 0.2})
     added = guess(guarantee={"conditions": {"epsilon_max": "it counts what this run adds"}})
-    assert added.startswith("of what this run adds alone: a guess")
+    assert added.startswith("of what this run adds alone, a guess")

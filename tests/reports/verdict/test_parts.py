@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.fairness.scored_groups import EARLIER
 from fedaudit.privacy.guarantees.cost_sentences import (
     cost_level,
     cost_words,
@@ -116,8 +117,20 @@ def test_a_failed_gate_is_named_with_its_figure(material):
         "No: the gates failed: 1 failed; equalized_odds_difference"
     )
     assert "is not at most 0.01" in report["verdict_parts"]["release"]
-    assert "equalized_odds_difference has to be le 0.01: " in report["verdict_parts"]["next"]
+    assert "equalized_odds_difference has to be at most 0.01: " in report["verdict_parts"]["next"]
     assert "two hypotheses" in report["verdict_parts"]["next"]
+    few = "its interval has 0.01 in it, so few people may be why"
+    assert few in report["verdict_parts"]["next"]
+    report["fairness"][0]["metrics"]["equalized_odds_difference"]["interval"]["low"] = 0.02
+    assert few not in verdict_parts(report).next
+
+
+def test_a_gate_on_accuracy_fails_by_design_where_the_threshold_weighs_errors(good):
+    found = {"value": 0.6, "outcome": "fail", "reason": "0.6 is not at least 0.7"}
+    gate = {"figure": "accuracy", "attribute": None, "op": "ge", "bound": 0.7, **found}
+    useful = {**good["utility"], "threshold": 0.05, "weighted_accuracy_over_baseline": 0.1}
+    parts = verdict_parts({**good, "utility": useful, "gates": [gate], "gate_outcome": "fail"})
+    assert "set the gate on weighted_accuracy_over_baseline or balanced_accuracy" in parts.next
 
 
 @pytest.mark.parametrize(
@@ -132,7 +145,7 @@ def test_a_gate_on_what_training_reveals_is_not_met_by_more_of_it(good, figure, 
     found = {"value": 0.6, "outcome": "fail", "reason": "0.6 is not at most 0.5"}
     gate = {"figure": figure, "attribute": None, "op": "le", "bound": 0.5, **found}
     parts = verdict_parts({**good, "gates": [gate], "gate_outcome": "fail"})
-    assert f"{figure} has to be le 0.5: {how}" in parts.next
+    assert f"{figure} has to be at most 0.5: {how}" in parts.next
 
 
 def test_without_gates_it_is_not_decided(material):
@@ -276,7 +289,7 @@ def test_what_to_do_follows_from_the_figures(good, material):
 def test_what_failed_between_groups_comes_before_a_training_for_release(material, good):
     failing = {"gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.01}]}
     shown = assemble(material({**ONE, **failing}))["verdict_parts"]["next"]
-    assert shown.startswith("equalized_odds_difference has to be le 0.01")
+    assert shown.startswith("equalized_odds_difference has to be at most 0.01")
     assert "If these figures will do" not in shown
     hidden = copy.deepcopy(good)
     hidden["guarantee"]["in_force"] = False
@@ -287,6 +300,11 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     shown = verdict_parts(hidden).next
     assert shown.startswith("No groups can be compared: ")
     assert "If these figures will do" not in shown
+    metric["reason"] = f"suppressed: the groups differ from those of {EARLIER}"
+    # Other clients or joined values are no way out of it, and may lead further in.
+    shown = verdict_parts(hidden).next
+    assert shown.startswith(f"No groups can be compared beside {EARLIER}: keep to its edges")
+    assert "hold out more" not in shown
 
 
 @pytest.mark.parametrize(

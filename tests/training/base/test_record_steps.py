@@ -20,7 +20,7 @@ from fedaudit.privacy.records.record_use import tossed_coins
 from fedaudit.randomness import CounterSource, EntropySource
 from fedaudit.spec.training import PoissonCohort
 from fedaudit.training.base import record_steps
-from fedaudit.training.base.cohort import Block, Draws, draw_block, drawn_clients
+from fedaudit.training.base.cohort import Block, Draws, client_coins, draw_block
 from fedaudit.training.base.record_steps import (
     Adam,
     Momentum,
@@ -363,7 +363,7 @@ def test_the_same_clients_however_rounds_are_cut() -> None:
     assert parts == whole
     source = Draws(seeds=np.array([3], dtype=np.uint64), secret=False).source()
     alone = [
-        drawn_clients(source, round_=number, clients=CLIENTS, rate=0.1).tolist()
+        CLIENTS[client_coins(source, round_=number, clients=CLIENTS, rate=0.1)].tolist()
         for number in range(1, 21)
     ]
     assert alone == whole

@@ -15,7 +15,7 @@ from fedaudit.federations.split import split_clients
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.training.base.cell import Cell, stack_key
 from fedaudit.training.base.rounds import FinalResult
-from fedaudit.training.stack import Stack, open_stack
+from fedaudit.training.stack import Stack
 from tests.training.federations import (
     TABLE,
     federation,
@@ -66,7 +66,7 @@ def people(*, classes: int = 0, seed: int = 3, least: int = 2) -> Federation:
 
 def end_of(one: Cell) -> tuple[FinalResult, NDArray[np.int64]]:
     """The result, and the validation clients."""
-    stack = open_stack([one])
+    stack = Stack([one])
     while stack.active:
         stack.advance(20)
     split = split_clients(

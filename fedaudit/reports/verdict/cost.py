@@ -1,0 +1,334 @@
+"""What was spent, and how much that is."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+from fedaudit.number_text import at_most, number
+from fedaudit.privacy.accounting.privacy_events import (
+    REPORT,
+    CostKind,
+    adjacency_words,
+    known_guarantee_kind,
+    observer_words,
+)
+from fedaudit.privacy.guarantees.cost_sentences import (
+    CostLevel,
+    cost_level,
+    doubted_cost_words,
+    guessed_words,
+    level_words,
+)
+from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
+from fedaudit.reports.gates.gate_evidence import attack_evidence
+from fedaudit.reports.sections.attacks import raised_alarms
+from fedaudit.reports.sections.guarantee import condition_of, delta_gives_data_away
+from fedaudit.reports.sections.utility import chosen_by_losses, known_ending
+from fedaudit.spec.gates import AttackFigure
+
+_THEOREMS: Mapping[CostKind, str] = {
+    "epsilon": "This rests on theorems about the mechanism and its accountant.",
+    "leakage": "This rests on a theorem for the public, fixed radius.",
+    "unbounded": "No theorem bounds it.",
+}
+_CONVENTIONS: Mapping[CostKind, str] = {
+    "epsilon": (
+        "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
+        "on no theorem as a whole."
+    ),
+    "leakage": "This rests on the paper's convention, not on a theorem.",
+    "unbounded": "No theorem bounds it.",
+}
+"""What a bound of each kind of cost rests on, proven and heuristic."""
+_WARM_START = (
+    "Training started from an artifact whose own cost is not counted: this is what the run adds. "
+    "If the artifact was trained on these people without protection, so is the model."
+)
+_SERVER_SEES = "Not protected: against the server, which sees every update and who sent it."
+_FOUND: Mapping[AttackFigure, str] = {
+    "epsilon_lower_bound": "canaries show an epsilon of at least {}",
+    "membership_tpr_at_1pct": "guesses at members find {} of them where 0.01 is chance",
+    "recovered_share": "gradient leakage recovers {} of the images",
+    "nu_protecting": "images were protected from a noise multiplier of {} on",
+}
+"""What an attack found."""
+
+
+def cost_part(report: Mapping[str, Any]) -> str:
+    """What was spent, and how much that is, from an otherwise complete report."""
+    warm = [_WARM_START] if _starts_from_artifact(report) else []
+    return " ".join([*_sentences(report), *_attacked(report), *warm, *_of_sweep(report)])
+
+
+def _attacked(report: Mapping[str, Any]) -> list[str]:
+    """What attacks on this model found, as far as a figure says it."""
+    values = {figure: attack_evidence(figure, report).value for figure in _FOUND}
+    found = [
+        _FOUND[figure].format(f"{value:.3g}")
+        for figure, value in values.items()
+        if value is not None
+    ]
+    return [f"It was attacked: {'; '.join(found)}."] if found else []
+
+
+def _of_sweep(report: Mapping[str, Any]) -> list[str]:
+    sweep = report.get("sweep")
+    if sweep is None:
+        return []
+    repeated = bool(report.get("repeats"))
+    which = f"The run is one of {sweep['cells']} of a sweep"
+    if repeated:
+        which = f"This report speaks of {sweep['cells']} runs, one for each seed"
+    if sweep["sweep_epsilon_max"] is not None:
+        delta = min(one["delta"] for one in sweep["epsilon"] if one["observer"] != REPORT)
+        value = at_most(sweep["sweep_epsilon_max"], digits=4)
+        figure = f"an epsilon of {value} at delta = {delta:g}"
+        if report["spec"]["training"]["stopping"]["patience"] is not None:
+            figure += ", of rounds that were played: where losses end a cell, more is proven"
+    elif sweep["sweep_log_ratio_max"] is not None:
+        figure = f"a theorem's sum of {at_most(sweep['sweep_log_ratio_max'], digits=4)}"
+    elif sweep["sweep_leakage"] is not None:
+        figure = f"a leakage of {at_most(sweep['sweep_leakage'], digits=4)}"
+    else:
+        return [f"{which}, and what all of them cost together is not bounded by a figure."]
+    if repeated:
+        return [f"{which}: what it reveals costs that of all together, {figure}."]
+    chosen = f"{which}: if it was chosen among them, the cost is that of all together, {figure}"
+    if (tries := sweep.get("tries")) is None:
+        return [f"{chosen}."]
+    return [
+        f"{chosen}. That is of the {tries} runs that the sweep had when this report was signed; "
+        "further ones add to it, and the sweep itself has the figure of today."
+    ]
+
+
+def excludes_nothing(report: Mapping[str, Any]) -> bool:
+    """Whether the bound, were it in force, is too large to protect anyone."""
+    return report_level(report) in ("nothing", "unbounded")
+
+
+def is_proven(report: Mapping[str, Any]) -> bool:
+    """Whether the guarantee bounds every two datasets, by a proof."""
+    figures = ("epsilon_max", "log_ratio_max", "leakage_max")
+    stated = [name for name in figures if report["privacy"].get(name) is not None]
+    conditional = bool(stated) and condition_of(report, stated[0]) is not None
+    return (
+        report["guarantee"]["kind"] == "formal" and bounds_every_dataset(report) and not conditional
+    )
+
+
+def sends_nothing(report: Mapping[str, Any]) -> bool:
+    """Whether training sent nothing from any client."""
+    method = report["utility"].get("method")
+    return method is not None and method["sent"] is None
+
+
+def report_level(report: Mapping[str, Any]) -> CostLevel:
+    """How much the report's guarantee is worth as a bound, were its noise secret."""
+    return cost_level(bounding_exponent(report), delta=report["guarantee"]["delta"] or 0.0)
+
+
+def bounding_exponent(report: Mapping[str, Any]) -> float | None:
+    """The exponent of the odds between two datasets that the guarantee bounds; None for none. The
+    largest epsilon, of all planned rounds where losses ended the run early; of metric privacy the
+    theorem's sum over all datasets, where a clip makes there be one, and otherwise what was charged
+    within the radius."""
+    privacy = report["privacy"]
+    if report["guarantee"]["kind"] == "none":
+        return None
+    for name in ("epsilon_planned", "epsilon_max", "log_ratio_max", "leakage_max"):
+        found: float | None = privacy.get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _sentences(report: Mapping[str, Any]) -> list[str]:
+    privacy, guarantee = report["privacy"], report["guarantee"]
+    if sends_nothing(report):
+        return [
+            "Training sent nothing from any client, so there is no cost of it to bound. What is "
+            "published of held-out people has no guarantee from it."
+        ]
+    cost_kind: CostKind = "unbounded"
+    if bounding_exponent(report) is not None:
+        cost_kind = "epsilon" if privacy["epsilon"] else "leakage"
+    match cost_kind:
+        case "unbounded":
+            how, formal = unbounded_release(guarantee["mechanism"]), "There is no privacy guarantee"
+            if guarantee["kind"] == "heuristic":
+                formal = "The guarantee is heuristic, not enforced as a formal one"
+            took_part = _took_part(privacy, start="a")
+            return [f"{formal}, so the cost is unbounded: {took_part}, each time {how}."]
+        case "epsilon":
+            kind, basis = f"The guarantee is {guarantee['label']}.", _basis(report, cost_kind)
+            spent = [epsilon_words(report), *_trust(guarantee), scale_words(report), kind, basis]
+            return [*spent, *_planned(report)]
+        case "leakage":
+            return [*_leakage(report), _basis(report, cost_kind)]
+        case _:
+            assert_never(cost_kind)
+
+
+def _basis(report: Mapping[str, Any], cost_kind: CostKind) -> str:
+    kind = known_guarantee_kind(report["guarantee"]["kind"])
+    match kind:
+        case "formal":
+            return _THEOREMS[cost_kind]
+        case "heuristic":
+            return _CONVENTIONS[cost_kind]
+        case "declared" | "none" | None:
+            raise ValueError(f"no report of a run bounds a cost by the guarantee {kind}")
+        case _:
+            assert_never(kind)
+
+
+def _planned(report: Mapping[str, Any]) -> Iterator[str]:
+    """What is proven where losses ended the run early."""
+    if chosen_by_losses(known_ending(report["utility"]["stopped_by"])):
+        planned = report["privacy"].get("epsilon_planned")
+        figure = "" if planned is None else f", {at_most(planned, digits=4)}"
+        yield (
+            "Validation losses ended the run early: what is proven is the larger epsilon of all "
+            f"rounds that were planned{figure}."
+        )
+
+
+_ADDED = "Of what this run adds alone, that is"
+
+
+def scale_words(report: Mapping[str, Any]) -> str:
+    """How much that is, from a report of a run or of a declared ledger; where the guarantee is not
+    in force or not proven, how much it would be."""
+    guarantee = report["guarantee"]
+    if (why := _void(report)) is not None:
+        return f"{why[0].upper()}{why[1:]}."
+    bounds_every, declared = bounds_every_dataset(report), bool(report.get("declared"))
+    sentence = doubted_cost_words(
+        bounding_exponent(report),
+        guessed=guessed_words(
+            unit=guarantee["unit"],
+            adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
+            bounds_every_dataset=bounds_every,
+            hypotheses=1 if declared else report["spec"]["training"]["hypotheses"],
+        ),
+        delta=guarantee["delta"] or 0.0,
+        kind=guarantee["kind"],
+        in_force=guarantee["in_force"] is not False,
+        bounds_every_dataset=bounds_every,
+    )
+    if declared:
+        return sentence.replace("That is", "If all was so, that is", 1)
+    return sentence.replace("That is", _ADDED, 1) if _starts_from_artifact(report) else sentence
+
+
+def level_in_words(report: Mapping[str, Any]) -> str:
+    """The same in a few words, of a bound between any two datasets."""
+    guarantee = report["guarantee"]
+    if (why := _void(report)) is not None:
+        return why
+    words = level_words(
+        bounding_exponent(report) or 0.0,
+        delta=guarantee["delta"] or 0.0,
+        kind=guarantee["kind"],
+        in_force=guarantee["in_force"],
+    )
+    adds = not report.get("declared") and condition_of(report, "epsilon_max") is not None
+    return f"of what this run adds alone, {words}" if adds else words
+
+
+def _void(report: Mapping[str, Any]) -> str | None:
+    """Why a bound says nothing; None where it says something."""
+    if report.get("contradictions"):
+        return "what was declared contradicts itself, so it bounds nothing"
+    if raised_alarms(report) or (report.get("tests") or {}).get("alarm"):
+        return "an attack contradicts that, so it bounds nothing"
+    if delta_gives_data_away(report):
+        return (
+            f"a delta of {report['guarantee']['delta']:g} allows one person's data to be handed "
+            "over whole, so no one in particular is protected"
+        )
+    return None
+
+
+def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
+    return isinstance(report["spec"]["model"].get("start"), Mapping)
+
+
+def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
+    """Whether something is bounded between any two datasets, and not within a radius alone."""
+    privacy = report["privacy"]
+    return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
+
+
+def _trust(guarantee: Mapping[str, Any]) -> list[str]:
+    """That the server sees every update, where it does."""
+    facts = known_facts(guarantee["mechanism"])
+    if facts is None:
+        return []
+    match facts.applied_by:
+        case "server":
+            return [_SERVER_SEES]
+        case "clients" | "local-steps":
+            return []
+        case _:
+            assert_never(facts.applied_by)
+
+
+def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:
+    most = privacy["participations_max"]
+    return f"{start} client took part in at most {most} round{'' if most == 1 else 's'}"
+
+
+def _leakage(report: Mapping[str, Any]) -> list[str]:
+    """The convention's figure, and beside it the distance within which it holds and the theorem's
+    own sum."""
+    privacy, asked = report["privacy"], report["spec"]["privacy"]
+    each, most = (at_most(privacy[f"leakage_{name}"], digits=4) for name in ("per_release", "max"))
+    bound = privacy["log_ratio_max"]
+    proven = "; over all datasets of a client nothing is bounded"
+    within = "The radius follows each update"
+    gates: list[str] = []
+    if bound is not None:
+        several = report["spec"]["training"]["hypotheses"] > 1
+        alike = " that choose the same hypothesis" if several else ""
+        of_all = at_most(bound, digits=4)
+        proven = f"; proven over all datasets of a client{alike} is only {of_all}"
+        gates = [
+            f"The gate uses {name}, {at_most(privacy[name], digits=4)}."
+            for name in ("leakage_max", "log_ratio_max")
+            if any(one["figure"] == name for one in report["gates"])
+        ]
+    clip = asked["clip"]
+    if asked["radius"] == "adaptive":
+        proven = ""
+    else:
+        within = f"n/nu holds between uploads within the radius of {number(asked['radius'])}"
+    clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
+    return [
+        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
+        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}{proven}.",
+        scale_words(report),
+        *gates,
+        f"{within}, and updates {clipped}.",
+        f"The guarantee is {report['guarantee']['label']}.",
+    ]
+
+
+def epsilon_words(report: Mapping[str, Any]) -> str:
+    """What was spent against each observer, from a report of a run or of a declared ledger."""
+    stated = " and ".join(
+        f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
+        for one in report["privacy"]["epsilon"]
+    )
+    guarantee, level = report["guarantee"], report_level(report)
+    protects = level not in ("nothing", "unbounded") and not delta_gives_data_away(report)
+    # Neither what an attack contradicts, nor what covers the run's own addition alone.
+    protects &= not raised_alarms(report) and condition_of(report, "epsilon_max") is None
+    start = f"A {guarantee['unit']} spent"
+    if protects and guarantee["in_force"] and guarantee["kind"] == "formal":
+        word = "Weakly protected" if level == "nearly-all" else "Protected"
+        start = f"{word}: a {guarantee['unit']}, which spent"
+    return (
+        f"{start} at most an epsilon of {stated}, at delta = "
+        f"{guarantee['delta']:g} under {adjacency_words(guarantee['adjacency'])}."
+    )
