@@ -82,14 +82,6 @@ class ProfileRun(ClaimedUnit[Federation]):
         federations = self._federations(session)
         federations.set_rejected(federation_id, reasons, unit_id=self._claim.unit_id)
 
-    def _fail(self, session: Session, detail: str) -> None:
-        federations = self._federations(session)
-        row = federations.of_unit(self._claim.unit_id)
-        if row is not None:
-            message = "profiling failed through no fault of the data; upload or register it again"
-            reason = {"pointer": "", "message": message}
-            federations.set_rejected(row.id, [reason], unit_id=self._claim.unit_id)
-
     def _federations(self, session: Session) -> FederationRepository:
         return FederationRepository(session, self._claim.project_id)
 
@@ -120,7 +112,6 @@ def _reason(fault: FieldError) -> dict[str, str]:
 
 
 _MAX_FAULTS = 100
-_LEFT = "the audit failed through no fault of the data; ask for it again"
 
 
 class AuditRun(ClaimedUnit[PredictionAudit]):
@@ -211,12 +202,6 @@ class AuditRun(ClaimedUnit[PredictionAudit]):
         self, session: Session, row: PredictionAudit, reason: str, faults: list[dict[str, Any]]
     ) -> None:
         self._audits(session).fail(row.id, reason, faults)
-
-    def _fail(self, session: Session, detail: str) -> None:
-        audits = self._audits(session)
-        row = audits.of_unit(self._claim.unit_id)
-        if row is not None:
-            audits.fail(row.id, "worker-error", [{"pointer": "", "message": _LEFT}])
 
     def _audits(self, session: Session) -> AuditRepository:
         return AuditRepository(session, self._claim.project_id)

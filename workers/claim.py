@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from infrastructure.queue import QueueUnavailableError
 from models.database import AWAY, Database
-from models.repositories import UnitRepository, UnitStackRepository
+from models.repositories import UnitRepository, UnitStackRepository, fail_task
 from models.values import Claim
 from workers.context import ProjectFiles, WorkerContext
 
@@ -196,9 +196,11 @@ class ClaimedUnit(ABC, Generic[T]):
     def _carry_out(self, found: T) -> None:
         """Take it to its end. Raises StopAskedError."""
 
-    @abstractmethod
     def _fail(self, session: Session, detail: str) -> None:
         """End what the unit was to do, after its last attempt failed."""
+        shown, claim = "it failed through no fault of the data", self._claim
+        owner = (claim.unit_id, claim.project_id)
+        fail_task(session, *owner, reason="worker-error", detail=detail, shown=shown)
 
     def give_up(self, error: Exception) -> None:
         """After a worker error: the unit waits for another attempt, or fails permanently."""

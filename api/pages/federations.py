@@ -19,8 +19,11 @@ from api.services.budgets import budgets_of
 from api.services.lookups import change_page, find_federation
 from api.services.registrations import federation_body
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
-from fedaudit.reports.sections.outcome_words import labels_of_spec, outcome_of_profile
-from fedaudit.spec.fairness import GroupRule, Rule
+from fedaudit.reports.sections.outcome_words import (
+    labels_of_spec,
+    outcome_of_profile,
+    outcome_of_spec,
+)
 from models.repositories import ErasureRepository
 
 router = APIRouter(prefix="/federations/{federation_id}")
@@ -47,7 +50,7 @@ def federation_page(
         profile=profile,
         labels=labels_of_spec(found.registration),
         favourable=outcome_of_profile(profile, found.registration),
-        disclosure=_disclosure(get_disclosure(found.id, visit)),
+        disclosure=_disclosure(get_disclosure(found.id, visit), found.registration),
         budgets=[(budget, *_budget_words(budget)) for budget in budgets],
         budget_scope=budgets[0].scope if budgets else "",
         changes=[(_change_words(one), one) for one in changes.items],
@@ -108,16 +111,16 @@ def _changed_budget(value: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
+def _disclosure(policy: DisclosureBody, registration: Any) -> list[tuple[str, str]]:
     size = max(policy.minimum_group_size or 1, policy.floor.minimum_group_size)
     clients = max(policy.minimum_group_clients or 1, policy.floor.minimum_group_clients)
     lines = [("Rows of a group", f"{size} or more"), ("Clients of a group", f"{clients} or more")]
     if policy.edges is not None:
         cuts = [f"{name} at {', '.join(map(figure, at))}" for name, at in policy.edges.items()]
         lines.append(("Edges", "; ".join(cuts) or "no attribute is cut"))
+    stated = {**(registration or {}), "fairness": policy.model_dump(mode="json")}
     if policy.favourable is not None:
-        rules = policy.favourable if isinstance(policy.favourable, list) else [policy.favourable]
-        lines.append(("Favourable outcome", "; ".join(map(_rule, rules))))
+        lines.append(("Favourable outcome", outcome_of_spec(stated) or NONE))
     if policy.sensitive is not None:
         lines.append(("Sensitive attributes", ", ".join(policy.sensitive) or "none"))
     for name, groups in (policy.groups or {}).items():
@@ -136,13 +139,6 @@ def _disclosure(policy: DisclosureBody) -> list[tuple[str, str]]:
     if policy.source is not None:
         lines.append(("Columns and clients", "as registered"))
     return lines
-
-
-def _rule(rule: Rule | GroupRule) -> str:
-    words = {"ge": "at least", "le": "at most", "in": "one of"}[rule.op]
-    value = ", ".join(map(str, rule.value)) if isinstance(rule.value, list) else rule.value
-    of = "".join(f" for {name} {group}" for name, group in getattr(rule, "group", {}).items())
-    return f"{words} {value}{of}"
 
 
 def _budget_words(budget: BudgetBody) -> tuple[str, str]:

@@ -98,5 +98,12 @@ def sign_in_form(
     elsewhere = urlsplit(resources.settings.oidc_issuer).hostname
     if named is not None:
         elsewhere = named.person.name if named.person else named.identity.subject
-    shown = {"next_path": target, "message": message, "elsewhere": elsewhere, "named": named}
+    provider = None if named else resources.identities.provider
+    shown = {
+        "next_path": target,
+        "message": message,
+        "elsewhere": elsewhere,
+        "named": named,
+        "sign_out_url": provider.sign_out_url() if provider else None,
+    }
     return page(request, "sign_in.html", visitor=visitor, status=status, **shown)

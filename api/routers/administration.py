@@ -171,9 +171,11 @@ def verify_log(call: Administrator) -> AuditLogVerification:
         try:
             if head is not None and (head.envelope is not None or head.signed_entries):
                 signer = Envelope.from_dict(head.envelope).key_id
-                pems = [one.public_key for one in keys if one.key_id == signer]
-                known = [PublicKey.from_pem(one.encode()) for one in pems]
+                of_signer = [one for one in keys if one.key_id == signer]
+                known = [PublicKey.from_pem(one.public_key.encode()) for one in of_signer]
                 heads["the signed head"] = SignedHead.read(head.envelope, keys=known)
+                if any(one.compromised_at for one in of_signer):
+                    faults.append("the signed head has a key that is marked as compromised")
         except ValueError as error:
             faults.append(f"the signed head {error}")
         faults += chain_faults(chain, _entries(log, end), heads)

@@ -1,7 +1,6 @@
 """Audits of predictions: requested, found, reported, bundled and verified."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -206,7 +205,7 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     """
     with call.reading() as session:
         evidence = _evidence(session, _find_audited(session, call.caller, audit_id))
-    chunks = bundle_chunks(replace(evidence, compromised={}), ())
+    chunks = bundle_chunks(evidence, ())
     return as_file(chunks, f"{audit_id}-bundle.zip", ZIP)
 
 

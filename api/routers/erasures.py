@@ -1,7 +1,6 @@
 """Erase a federation: data about its people go, spending and signatures stay."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,8 +13,10 @@ from api.http.problems import conflict, not_found
 from api.openapi import problems, request_body
 from api.schemas.federations import ErasureBody, ErasureRequest
 from api.services.lookups import find_federation
+from api.services.report_evidence import readable_keys
 from api.shared.security import Administrator, Call, Caller, FederationsReader
-from fedaudit.ledger.statements import Envelope, ErasureReceipt, PublicKey
+from fedaudit.ledger.statements import ErasureReceipt, Keyring
+from fedaudit.reports.verification.checkpoints import Signed
 from infrastructure.storage import artifact_key, attack_files_key, model_key, record_table_key
 from models.clock import utc_now
 from models.repositories import (
@@ -27,12 +28,12 @@ from models.repositories import (
 )
 from models.repositories.erasures import Leaving
 from models.tables.federations import Erasure, Federation
-from models.tables.ledger import DeclaredLedger, SigningKey
+from models.tables.ledger import DeclaredLedger
 from models.values import FileKind
 
 router = APIRouter(prefix="/federations/{federation_id}/erasure", tags=["federations"])
 
-_SHOWN = 20
+_SHOWN, _RECEIPT = 20, "the receipt"
 _SAID = (
     *("reference", "requested_at", "requested_by", "completed_at"),
     *("removed", "remains", "ledgers", "other_projects"),
@@ -214,36 +215,22 @@ def shown_erasure(call: Call, federation_id: str, number: int) -> ShownErasure:
     with call.reading() as session:
         found = find_federation(session, call.caller, federation_id)
         row = ErasureRepository(session, call.project_id).get(found.id, number)
-        keys = {one.key_id: one for one in SigningKeyRepository(session).list()}
+        keys = SigningKeyRepository(session).list()
     if row is None:
         raise not_found("erasure of this federation")
     body = ErasureBody.of(row)
     if row.envelope is None:
         return ShownErasure(body, found.name)
-    key_id, said = _read(row, row.envelope, keys)
-    if isinstance(said, str):
-        return ShownErasure(body, found.name, key_id, said)
-    body = ErasureBody.model_validate({**body.model_dump(), **{name: said[name] for name in _SAID}})
-    signed_by = keys.get(key_id or "")
-    compromised = None if signed_by is None else signed_by.compromised_at
-    return ShownErasure(body, found.name, key_id, compromised_at=compromised)
-
-
-def _read(
-    row: Erasure, value: Mapping[str, Any], keys: Mapping[str, SigningKey]
-) -> tuple[str | None, dict[str, Any] | str]:
-    """The key that a receipt names, and its statement; or why it proves nothing."""
-    try:
-        envelope = Envelope.from_dict(value)
-    except ValueError as error:
-        return None, f"the receipt {error}"
-    key_id, known = envelope.key_id, keys.get(envelope.key_id)
-    if known is None or envelope.payload_type != ErasureReceipt.payload_type():
-        return key_id, "the receipt was not signed by a key of this service"
-    public = PublicKey.from_pem(known.public_key.encode())
-    if public.key_id != key_id or not public.verifies(envelope.signature, envelope.message):
-        return key_id, "the signature does not hold: the receipt was altered"
-    said: dict[str, Any] = json.loads(envelope.payload)
-    if (said["federation_id"], said["number"]) != (row.federation_id, row.number):
-        return key_id, "the receipt is of another erasure"
-    return key_id, said
+    read = Signed.read([row.envelope], ErasureReceipt.of, what=_RECEIPT)
+    carried = readable_keys([one.public_key for one in keys], [])
+    faults = read.signature_faults(Keyring(trusted=(), carried=carried), lambda _: _RECEIPT)
+    for said in read.items:
+        if (said.federation_id, said.number) != (row.federation_id, row.number):
+            faults.append(f"{_RECEIPT} is of another erasure")
+    signer = next(iter(read.signers), None)
+    if faults:
+        return ShownErasure(body, found.name, signer, faults[0])
+    signed = {name: getattr(said, name) for said in read.items for name in _SAID}
+    body = ErasureBody.model_validate({**body.model_dump(), **signed})
+    leaked = next((one.compromised_at for one in keys if one.key_id == signer), None)
+    return ShownErasure(body, found.name, signer, compromised_at=leaked)

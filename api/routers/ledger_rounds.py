@@ -21,6 +21,7 @@ from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, not_found
 from api.openapi import problems, request_body
 from api.routers.ledgers import epsilon_bodies
+from api.schemas.base import of_row
 from api.schemas.experiment_tables import PostedRound, PostedRounds, RefusedSubject, ReservationBody
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_posting import (
@@ -117,15 +118,13 @@ def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter)
 def _posted(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
     """A stored round."""
     everyone = charge_of(terms, read_event(row.event)).everyone
-    stored = ("round", "participants", "failures", "over_budget")
-    return PostedRound.model_validate(
-        {
-            **{name: getattr(row, name) for name in stored},
-            "charged": "population" if everyone else "participants",
-            "reservation": row.reserved,
-            "chain_head": row.head,
-            "alarm_round": (row.canaries or {}).get("alarm_round"),
-        }
+    return of_row(
+        PostedRound,
+        row,
+        charged="population" if everyone else "participants",
+        reservation=row.reserved,
+        chain_head=row.head,
+        alarm_round=(row.canaries or {}).get("alarm_round"),
     )
 
 

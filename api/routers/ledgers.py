@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Response
@@ -17,7 +17,7 @@ from api.http.bodies import JsonBody, validated
 from api.http.problems import ProblemError, invalid
 from api.openapi import located, problems, request_body
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
-from api.schemas.base import IdempotencyHeader, PageQuery
+from api.schemas.base import IdempotencyHeader, PageQuery, of_row
 from api.schemas.experiment_tables import (
     DeclaredLedgerList,
     LedgerBody,
@@ -52,7 +52,7 @@ from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRo
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
-_OF_ROW = ("id", "name", "federation_id", "created_at", "declared_at", "alarm_round")
+_SUMS = ("leakage_max", "log_ratio_max", "over_budget")
 _OF_COST = ("mechanism", "unit", "observer", "delta", "adjacency")
 
 
@@ -105,31 +105,27 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
     }
     if not terms.counts_epsilon:
         reasons["epsilon"] = figures.reasons["epsilon_max"]
-    of_row = (*_OF_ROW, "terms_hash", "created_by")
     of_terms = (*_OF_COST, "population", "accountant", "metric")
-    return LedgerBody.model_validate(
-        {
-            **{name: getattr(row, name) for name in of_row},
-            **{name: getattr(terms, name) for name in of_terms},
-            **{name: getattr(state, name) for name in ("rounds", "last_round", "entries")},
-            "guarantee": _guarantee_of(terms),
-            "subjects": len({*state.histories.names, *state.drawn.names}) - 1,
-            "budget": None if terms.budget is None else terms.budget.model_dump(),
-            "gaps": gaps,
-            "missing_rounds": missing,
-            "epsilon": epsilon_bodies(
-                terms,
-                figures.epsilon_max,
-                accountant=figures.accountant or "rdp",
-                reason=figures.reasons.get("epsilon_max") or figures.reasons.get("accountant"),
-            ),
-            "leakage_max": figures.leakage_max,
-            "log_ratio_max": figures.log_ratio_max,
-            "over_budget": figures.over_budget,
-            "chain_head": state.head.hex(),
-            "signed_entries": max(0, row.signed_entries),
-            "reasons": reasons,
-        }
+    return of_row(
+        LedgerBody,
+        row,
+        **{name: getattr(terms, name) for name in of_terms},
+        **{name: getattr(state, name) for name in ("rounds", "last_round", "entries")},
+        guarantee=_guarantee_of(terms),
+        subjects=len({*state.histories.names, *state.drawn.names}) - 1,
+        budget=None if terms.budget is None else terms.budget.model_dump(),
+        gaps=gaps,
+        missing_rounds=missing,
+        epsilon=epsilon_bodies(
+            terms,
+            figures.epsilon_max,
+            accountant=figures.accountant or "rdp",
+            reason=figures.reasons.get("epsilon_max") or figures.reasons.get("accountant"),
+        ),
+        **{name: getattr(figures, name) for name in _SUMS},
+        chain_head=state.head.hex(),
+        signed_entries=max(0, row.signed_entries),
+        reasons=reasons,
     )
 
 
@@ -259,10 +255,8 @@ def _check_federation(session: Session, caller: Caller, terms: LedgerTerms) -> N
 def summary(row: DeclaredLedger) -> LedgerSummary:
     """A ledger in a list."""
     terms = LedgerTerms.model_validate(row.terms)
-    of_row = (*_OF_ROW, "rounds", "last_round", "epsilon_max", "leakage_max")
-    fields: dict[str, Any] = {name: getattr(terms, name) for name in _OF_COST}
-    fields |= {name: getattr(row, name) for name in of_row}
-    return LedgerSummary.model_validate({**fields, "guarantee": _guarantee_of(terms)})
+    stated = {name: getattr(terms, name) for name in _OF_COST}
+    return of_row(LedgerSummary, row, **stated, guarantee=_guarantee_of(terms))
 
 
 def _guarantee_of(terms: LedgerTerms) -> Literal["declared", "none"]:

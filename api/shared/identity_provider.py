@@ -63,6 +63,14 @@ class IdentityProvider:
         }
         return f"{self._endpoint('authorization_endpoint')}?{urlencode(query)}"
 
+    def sign_out_url(self) -> str | None:
+        """Where the provider ends its session (OpenID Connect RP-Initiated Logout), as far as its
+        document was read and names such a place."""
+        address = str(self._document.get("end_session_endpoint", ""))
+        if urlsplit(address).scheme != urlsplit(self._settings.oidc_issuer).scheme:
+            return None
+        return f"{address}?{urlencode({'client_id': self._settings.oidc_client_id})}"
+
     def redeem(self, code: str, secret: str, redirect_uri: str) -> dict[str, Any]:
         """The claims of the person for whom the provider issued the code to the browser with this
         secret."""

@@ -56,7 +56,8 @@ class RowSet:
         return _StoredRows(stored, digest)
 
     @staticmethod
-    def _of_words(words: NDArray[np.uint64], digest: str = "") -> "RowSet":
+    def of_words(words: NDArray[np.uint64], digest: str = "") -> "RowSet":
+        """The rows of all words, from the first on."""
         places = np.flatnonzero(words)
         return RowSet(places, words[places], digest)
 
@@ -66,7 +67,7 @@ class RowSet:
         words = np.zeros(max((one.width for one in sets), default=0), dtype=np.uint64)
         for one in sets:
             words[one.places] |= one.words
-        return cls._of_words(words)
+        return cls.of_words(words)
 
     def as_bytes(self) -> bytes:
         """To be stored. Zeros are all that repeats: to look for anything else takes up to three
@@ -98,7 +99,7 @@ class RowSet:
         """The rows that only one of the two has, without a digest."""
         words = self.spread(max(self.width, other.width))
         words[other.places] ^= other.words
-        return self._of_words(words)
+        return self.of_words(words)
 
     def within(self, other: "RowSet") -> "RowSet":
         """The rows that both have, without a digest."""
@@ -123,7 +124,7 @@ class _StoredRows(RowSet):
     def _opened(self) -> RowSet:
         packed = zlib.decompress(vars(self).pop("_stored"))
         words = np.frombuffer(packed + bytes(-len(packed) % 8), np.uint64)
-        return self._of_words(words)
+        return self.of_words(words)
 
     @property
     def places(self) -> Ints:
@@ -177,7 +178,7 @@ class RememberedSets:
 
 
 _WORDS_AT_ONCE = 1 << 20
-_PACKED = 64
+_PACKED = 32
 """Subsets to which others are added that have no row of them."""
 
 
@@ -264,11 +265,11 @@ class Comparison:
         found.sort(key=lambda part: -part.rows)
         yield from [RowSet.union(found)] if found else []
         for first in found[:_PACKED]:
-            apart = first
+            taken = first.spread(one.width)
             for other in found:
-                if not other.within(apart).rows:
-                    apart = RowSet.union([apart, other])
-            yield apart
+                if not (taken[other.places] & other.words).any():
+                    taken[other.places] |= other.words
+            yield RowSet.of_words(taken)
 
     def with_parts(self, parts: Sequence[RowSet]) -> Iterator[tuple[RowSet, RowSet]]:
         """The other sets that have some of these within, with all of those together."""
@@ -524,9 +525,10 @@ class ScoredGroups:
         return {name: attribute_rule(self.spec, name, self.groups) for name in self.groups}
 
 
+EARLIER = "an earlier report on these data"
 _NEAR = (
     "suppressed: the groups, the rows held out or whose outcomes are favourable differ from those "
-    "of an earlier report on these data by fewer than {size} rows or by rows of fewer than "
+    f"of {EARLIER} by fewer than {{size}} rows or by rows of fewer than "
     "{clients} clients, which the two reports together would disclose; keep to its edges, "
-    "categories, rules and split"
+    "categories, rules, split and rows"
 )

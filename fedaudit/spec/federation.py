@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from fedaudit.spec.base import InForm, SpecPart, Text
+from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.sources import (
     Divisor,
     FilePath,
@@ -145,12 +146,11 @@ class SyntheticLinear(Source):
     ] = [[5.0, 6.0], [4.0, -4.5]]
     validation_fraction: ValidationFraction = 0.5
 
-    @field_validator("thetas")
-    @classmethod
-    def _same_length(cls, thetas: list[list[float]]) -> list[list[float]]:
-        if len({len(theta) for theta in thetas}) != 1:
-            raise ValueError("every parameter vector must have the same length")
-        return thetas
+    def faults(self) -> Refusals:
+        if len({len(theta) for theta in self.thetas}) != 1:
+            yield refuse_at(
+                "/federation/thetas", "every parameter vector must have the same length"
+            )
 
     @property
     def traits(self) -> SourceTraits:
@@ -200,19 +200,15 @@ class HospitalCharges(FileSource):
     """`ranges`: -2 and 2 are the ends of the United States and of the list of conditions, as is
     publicly known; farther places count as at the ends. Null: as `scale` says."""
 
-    @field_validator("conditions")
-    @classmethod
-    def _distinct(cls, conditions: list[int]) -> list[int]:
-        if len(set(conditions)) != len(conditions):
-            raise ValueError("must not name a condition twice")
-        return conditions
-
-    @field_validator("standardise")
-    @classmethod
-    def _by_ranges(cls, how: Standardise | None) -> Standardise | None:
-        if how not in (None, "ranges"):
-            raise ValueError(f"the ranges of hospital charges are known: use `ranges`, not `{how}`")
-        return how
+    def faults(self) -> Refusals:
+        yield from super().faults()
+        if len(set(self.conditions)) != len(self.conditions):
+            yield refuse_at("/federation/conditions", "must not name a condition twice")
+        if self.standardise not in (None, "ranges"):
+            yield refuse_at(
+                "/federation/standardise",
+                f"the ranges of hospital charges are known: use `ranges`, not `{self.standardise}`",
+            )
 
     @property
     def declared_scales(self) -> Scales:

@@ -5,7 +5,7 @@ covers is refused, with the pair that would fit."""
 
 from typing import Annotated, Any, ClassVar, Literal, assert_never
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import (
     ACCOUNTANT,
@@ -20,7 +20,7 @@ from fedaudit.spec.base import (
     SpecPart,
     Text,
 )
-from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.errors import Refusals, refuse, refuse_at
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.mechanism_part import MechanismPart, UpdateMechanism, check_one_hypothesis
 from fedaudit.spec.training import PoissonCohort, Training
@@ -412,11 +412,9 @@ class RecordBudgets(SpecPart):
     column: Text | None = None
     """A column of the table with each record's budget: lowered to epsilon_max, never raised."""
 
-
-def _one_origin(budgets: RecordBudgets) -> RecordBudgets:
-    if (budgets.distribution is None) == (budgets.column is None):
-        raise ValueError("give either a `distribution` or a `column` of the table")
-    return budgets
+    def faults(self) -> Refusals:
+        if (self.distribution is None) == (self.column is None):
+            yield refuse("give either a `distribution` or a `column` of the table")
 
 
 class RecordPersonalised(MechanismPart):
@@ -429,7 +427,7 @@ class RecordPersonalised(MechanismPart):
     has_noise_per_layer: ClassVar[bool] = False
     draws_by_record: ClassVar[bool] = True
     mechanism: Literal["record-personalised"]
-    budgets: Annotated[RecordBudgets, AfterValidator(_one_origin)]
+    budgets: RecordBudgets
     epsilon_min: Annotated[Epsilon, InForm("Smallest budget", "0.1")] = 0.1
     epsilon_max: Annotated[Epsilon, InForm("Largest budget", "10")] = 10.0
     delta: Annotated[Delta, DELTA]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 
 from models.clock import utc_now
 from models.repositories.audits import OPEN_AUDITS
@@ -211,7 +211,11 @@ class ErasureRepository(ScopedRepository):
             select(PredictionAudit.unit_id).where(*audits),
         )
         used = (Unit.id.in_(some) for some in units)
-        self._set(Unit, or_(Unit.id == federation.unit_id, *used), last_error=None)
+        # Of which data a profile was that another replaced is not known any more.
+        replaced = ~exists().where(table_of(Federation).c.unit_id == Unit.id)
+        earlier = and_(Unit.kind == "profile", self._own(Unit), replaced)
+        theirs = or_(Unit.id == federation.unit_id, earlier, *used)
+        self._set(Unit, theirs, last_error=None)
         self._set(Experiment, mine, status_detail=None)
         self._set(LaterAttacks, attacks, status_detail=None)
         self._set(Report, Report.experiment_id.in_(ids), model_layout=None, clients=None)

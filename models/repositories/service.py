@@ -45,23 +45,29 @@ class SweeperLeaseRepository(Repository):
         return bool(self._delete(SweeperLease, *mine))
 
 
+def fail_task(
+    session: Session, unit_id: str, project_id: str, *, reason: str, detail: str, shown: str
+) -> None:
+    """Ends the profile, audit or attacks that a failed unit was to make; experiments go on.
+    `detail`: why; `shown`: the same for those who may not know more of the data."""
+    federations = FederationRepository(session, project_id)
+    if (federation := federations.of_unit(unit_id)) is not None:
+        fault = {"pointer": "", "message": f"{shown}; upload or register it again"}
+        federations.set_rejected(federation.id, [fault], unit_id=unit_id)
+    audits = AuditRepository(session, project_id)
+    if (audit := audits.of_unit(unit_id)) is not None:
+        audits.fail(audit.id, reason, [{"pointer": "", "message": f"{shown}; ask for it again"}])
+    later = LaterAttacksRepository(session, project_id)
+    if (attacks := later.of_unit(unit_id)) is not None:
+        later.end(attacks.id, "failed", reason=reason, detail=detail)
+
+
 def fail_unit(session: Session, taken: ReclaimedUnit) -> list[str]:
     """Ends what a failed unit was to do, in the transaction that took it back; returns the ids of
     the experiments that it ended: failed as `worker-lost`, or cancelled if asked for. Reservations
     are settled by the ledger, open intents as spent."""
-    federations = FederationRepository(session, taken.project_id)
-    federation = federations.of_unit(taken.unit_id)
-    if federation is not None:
-        fault = {"pointer": "", "message": f"{taken.reason}; upload or register it again"}
-        federations.set_rejected(federation.id, [fault], unit_id=taken.unit_id)
-    audits = AuditRepository(session, taken.project_id)
-    audit = audits.of_unit(taken.unit_id)
-    if audit is not None:
-        audits.fail(audit.id, "worker-lost", [{"pointer": "", "message": taken.reason}])
-    later = LaterAttacksRepository(session, taken.project_id)
-    attacks = later.of_unit(taken.unit_id)
-    if attacks is not None:
-        later.end(attacks.id, "failed", reason="worker-lost", detail=taken.reason)
+    unit, why = (taken.unit_id, taken.project_id), taken.reason
+    fail_task(session, *unit, reason="worker-lost", detail=why, shown=why)
     experiments = ExperimentRepository(session, taken.project_id)
     ended = []
     for experiment in experiments.of_unit(taken.unit_id):

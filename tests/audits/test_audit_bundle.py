@@ -19,6 +19,8 @@ from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
+from models.clock import utc_now
+from models.repositories import SigningKeyRepository
 from models.tables.experiments import PredictionAudit
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, served, settings_for
@@ -225,6 +227,10 @@ def test_both_databases_keep_what_an_audit_leaves(database_url, signing_key_file
         assert "The rows are not here" in checked["not_verified"][0]
         page = signed_in(api).get("/audits").text
         assert page.count("model-degenerate") == 1
+        with api.database.write() as session:
+            SigningKeyRepository(session).mark_compromised(key["key_id"], since=utc_now(), note="")
+        with fetched(api, audit, tmp_path) as evidence:
+            assert verify(evidence, trusted=evidence.keys).verdict == UNTRUSTED, "a leaked key"
         with api.database.write() as session:
             session.execute(
                 update(PredictionAudit)

@@ -210,11 +210,5 @@ class LaterAttacksRun(ClaimedUnit[_Request]):
             lambda session: self._later(session).end(id_, "failed", reason=reason, detail=shown)
         )
 
-    def _fail(self, session: Session, detail: str) -> None:
-        later = self._later(session)
-        row = later.of_unit(self._claim.unit_id)
-        if row is not None:
-            later.end(row.id, "failed", reason="worker-error", detail=detail)
-
     def _later(self, session: Session) -> LaterAttacksRepository:
         return LaterAttacksRepository(session, self._claim.project_id)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
+from fedaudit.fairness.scored_groups import EARLIER
 from fedaudit.ledger.statements import Concern
 from fedaudit.reports.gates.gate_evaluation import SIGNS
 from fedaudit.reports.gates.gate_evidence import without_waiver
@@ -163,11 +164,14 @@ def _of_groups(report: Mapping[str, Any]) -> Iterator[Advice]:
     sections = report["fairness"]
     hidden = any(group["suppressed"] for one in sections for group in one["groups"])
     if hidden and not by_unevenness(sections):
-        yield Advice(
-            text="No groups can be compared: hold out more clients, or join values by "
-            "`fairness.groups`; after an earlier report on these data, keep to its edges, "
-            "categories, rules and split."
-        )
+        why = {metric["reason"] for one in sections for metric in one["metrics"].values()}
+        how = ": hold out more clients, or join values by `fairness.groups`."
+        if any(EARLIER in (reason or "") for reason in why):
+            how = (
+                f" beside {EARLIER}: keep to its edges, categories, rules and split, and leave out "
+                "no other rows; `missing: constant` keeps those that `drop-row` leaves out."
+            )
+        yield Advice(text=f"No groups can be compared{how}")
 
 
 def _failed(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -213,7 +217,9 @@ def _before_signing(report: Mapping[str, Any]) -> Iterator[str]:
             "Set a gate on how good the model has to be, such as accuracy_over_baseline or auc, so "
             "that the next run is judged by it."
         )
-    if any(group["suppressed"] for one in report["fairness"] for group in one["groups"]):
+    sections = report["fairness"]
+    hidden = any(group["suppressed"] for one in sections for group in one["groups"])
+    if hidden and by_unevenness(sections):
         yield (
             "Some groups are hidden because they are small, or to protect smaller ones: hold out "
             "more clients, or join values by `fairness.groups`, before concluding that everybody "

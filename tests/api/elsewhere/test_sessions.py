@@ -1,5 +1,6 @@
 """Signing in at the pages, by a provider that other people wrote, and by a trusted proxy."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -92,6 +93,9 @@ def test_who_has_no_group_is_refused_and_who_has_several_projects_chooses(api: A
     assert "Signed in as bob@example.org , project beta" in text_of(browser.get("/"))
     browser.post("/sign-out")
     assert browser.get("/").status_code == 303
+    # The provider's own session is another, and its document names where that ends.
+    page = browser.get("/sign-in")
+    assert re.search(r'href="(http://[^"]+)\?client_id=[^"]+">sign out there too', page.text)
 
 
 def test_an_answer_counts_once_in_the_browser_that_asked_and_for_its_sign_in(api: Api) -> None:

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import delete, update
 
 from fedaudit.cli.verify import checked
-from models.repositories import AuditLogRepository
+from models.clock import utc_now
+from models.repositories import AuditLogRepository, SigningKeyRepository
 from models.tables.accounts import AuditEntry, AuditHead
 from tests.api.answers import body_of
 from tests.api.pages.browser import signed_in
@@ -112,6 +113,15 @@ def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
     check = checked(told_now, _log(api), public_key=public_key, earlier=told["signed_head"])
     assert check["faults"]
     assert signer.sign_waiting(10) == 0, "the sweeper remembers what it signed"
+
+
+def test_a_head_by_a_leaked_key_proves_nothing(api: Api) -> None:
+    key_of(api, "Ada")
+    assert AuditLogSigner(api.database, KEY).sign_waiting(10) == 1
+    with api.database.write() as session:
+        SigningKeyRepository(session).mark_compromised(KEY.key_id, since=utc_now(), note=None)
+    marked = ["the signed head has a key that is marked as compromised"]
+    assert (_verified(api)["valid"], _verified(api)["faults"]) == (False, marked)
 
 
 def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:

@@ -1,12 +1,15 @@
 """One answer: may the model be released?"""
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble, gate_checks, gated
+from fedaudit.reports.verdict import release, verdict, worst_off
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, verdict_parts
 from fedaudit.spec.gates import Gate
@@ -41,6 +44,16 @@ CASES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     ),
     "none": ({"privacy": {"mechanism": "none"}, "gates": []}, "do-not-release", ["no-guarantee"]),
 }
+REASON = re.compile(r'reason\(\s*"([a-z-]+)"(?: if \w+ else "([a-z-]+)")?')
+
+
+def test_every_reason_of_a_run_has_words_for_lists():
+    sources = "".join(Path(one.__file__).read_text() for one in (release, worst_off))
+    codes = {code for found in REASON.findall(sources) for code in found if code}
+    codes |= {name.replace("_", "-") for name in release._EXCEPTIONS}
+    assert codes == set(verdict._REASON_WORDS)
+
+
 WORDS = {"release": "Yes, ", "do-not-release": "No: ", "not-decided": "Not decided: "}
 
 

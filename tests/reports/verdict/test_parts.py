@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.fairness.scored_groups import EARLIER
 from fedaudit.privacy.guarantees.cost_sentences import (
     cost_level,
     cost_words,
@@ -317,6 +318,13 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     shown = verdict_parts(hidden).next
     assert shown.startswith("No groups can be compared: ")
     assert "If these figures will do" not in shown
+    metric["reason"] = f"suppressed: the groups differ from those of {EARLIER}"
+    # Other clients or joined values are no way out of it, and may lead further in.
+    shown = verdict_parts(hidden).next
+    assert shown.startswith(f"No groups can be compared beside {EARLIER}: keep to its edges")
+    assert "hold out more" not in shown
+    hidden["fairness"].append({**hidden["fairness"][0], "attribute": "race"})
+    assert "by race is unknown for the same reason." in verdict_parts(hidden).fairness
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 import api.routers.attacks as asking
+from models.repositories import UnitRepository
 from models.tables.experiments import LaterAttacks, Unit
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, spec
@@ -40,7 +41,8 @@ def test_data_under_an_attack_are_neither_erased_nor_deleted(api, looks, monkeyp
     assert deleted.status_code == 409
     assert "attacks on them" in deleted.json()["detail"]
     assert work_later(api, asked)["status"] == "succeeded"
-    with api.database.write() as session:  # what failed may quote a cell
+    with api.database.write() as session:  # what failed may quote a cell, also an earlier profile
+        UnitRepository(session).create(api.project_id, "auto", kind="profile")
         session.execute(update(LaterAttacks).values(status_detail="'Klinik-Nord' is no number"))
         session.execute(update(Unit).values(last_error="ValueError: Klinik-Nord"))
     # Between the moment in which a request has seen the data and that in which it is stored.
