@@ -102,7 +102,13 @@ class Disclosed:
         names = [(key, memory.numbering) for key in sorted(keys)]
         for name in names:
             if name not in self._stored:
-                read = [_opened(one) for one in disclosed.sets(*name)]
+                read = [
+                    DisclosedRows(
+                        RowSet.from_bytes(one.bits, digest=one.digest),
+                        RowSet.from_bytes(one.favourable_bits, digest=one.favourable_digest),
+                    )
+                    for one in disclosed.sets(*name)
+                ]
                 self._stored[name] = len(read)
                 self._of(name).add(read)
         return memory.rows, SetsBeside(*map(self._of, names))
@@ -135,13 +141,6 @@ class Disclosed:
         return self._sets.setdefault(name, RememberedSets())
 
 
-def _opened(stored: StoredSet) -> DisclosedRows:
-    return DisclosedRows(
-        RowSet.from_bytes(stored.bits, digest=stored.digest),
-        RowSet.from_bytes(stored.favourable_bits, digest=stored.favourable_digest),
-    )
-
-
 def decide(
     database: Database, disclosed: Disclosed, groups: ScoredGroups, memories: Sequence[Memory]
 ) -> DisclosureDecision:
@@ -170,10 +169,10 @@ def settle_disclosures(
     transaction what they disclose; returns by id which cannot be reported. A resumed run keeps its
     decision. Slow work is done before the transaction, and again if another run on the same data
     was quicker. `secret`: for keys of rows."""
-    new = [one for one in experiments if is_remembered(one.run.cell)]
-    for one in new:
+    for one in experiments:
         one.run.withheld = frozenset(one.row.withheld_attributes or ())
-    new = [one for one in new if one.row.withheld_attributes is None]
+    undecided = [one for one in experiments if one.row.withheld_attributes is None]
+    new = [one for one in undecided if is_remembered(one.run.cell)]
     while True:
         refused, disclosed = dict[str, InvalidInputError](), Disclosed()
         for one in new:

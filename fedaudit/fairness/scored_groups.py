@@ -51,15 +51,15 @@ class RowSet:
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
-        """What `as_bytes` made. Raises zlib.error for anything else."""
-        packed = zlib.decompress(stored)
-        return cls.of_words(np.frombuffer(packed + bytes(-len(packed) % 8), np.uint64), digest)
+        """What `as_bytes` made, opened when its rows are asked for, which raises zlib.error for
+        anything else."""
+        return _StoredRows(stored, digest)
 
-    @classmethod
-    def of_words(cls, words: NDArray[np.uint64], digest: str = "") -> "RowSet":
+    @staticmethod
+    def of_words(words: NDArray[np.uint64], digest: str = "") -> "RowSet":
         """The rows of all words, from the first on."""
         places = np.flatnonzero(words)
-        return cls(places, words[places], digest)
+        return RowSet(places, words[places], digest)
 
     @classmethod
     def union(cls, sets: Sequence["RowSet"]) -> "RowSet":
@@ -112,6 +112,27 @@ class RowSet:
         """Its rows, ascending."""
         which, bit = np.divmod(np.flatnonzero(np.unpackbits(self.words.view(np.uint8))), _BITS)
         return _BITS * self.places[which] + bit
+
+
+class _StoredRows(RowSet):
+    """Opened late: that takes a third of a millisecond, and of many the digest is enough."""
+
+    def __init__(self, stored: bytes, digest: str) -> None:
+        vars(self).update(_stored=stored, digest=digest)
+
+    @cached_property
+    def _opened(self) -> RowSet:
+        packed = zlib.decompress(vars(self).pop("_stored"))
+        words = np.frombuffer(packed + bytes(-len(packed) % 8), np.uint64)
+        return self.of_words(words)
+
+    @property
+    def places(self) -> Ints:
+        return self._opened.places
+
+    @property
+    def words(self) -> NDArray[np.uint64]:
+        return self._opened.words
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,6 +199,12 @@ def _next(report: Mapping[str, Any]) -> Iterator[str]:
         )
     if misplaced_threshold(report["utility"], who="the score") is not None:
         yield f"{another_threshold(field='threshold')}, and audit again."
+    accuracy, balanced = (report["utility"][name] for name in ("accuracy", "balanced_accuracy"))
+    if balanced is not None and balanced <= 0.5 and accuracy < 0.5:
+        yield (
+            "Most rows are predicted wrongly: make sure that the column is not of the other "
+            "outcome, as a score of what is not favourable, and that it is written as the truth is."
+        )
     if report["utility"]["degenerate"] is True:
         yield (
             "Audit predictions that decide something: another model, or a threshold at which both "

@@ -55,17 +55,6 @@ def shared_rows(one: Sketch, other: Sketch) -> tuple[float, float]:
 
 
 _ASKED_AT_ONCE = 1000
-_ANCHOR = (DisclosureAnchor.anchor, DisclosureAnchor.fingerprint)
-_ANCHORED = select(*_ANCHOR).where(_ANCHOR[0].in_(bindparam("anchors", expanding=True)))
-_of_sets = table_of(DisclosedSet).c
-_SETS = select(*(_of_sets[one.name] for one in fields(StoredSet))).where(
-    _of_sets.fingerprint == bindparam("fingerprint"), _of_sets.numbering == bindparam("numbering")
-)
-_COUNTS = (
-    select(_of_sets.fingerprint, _of_sets.numbering, func.count())
-    .where(_of_sets.fingerprint.in_(bindparam("fingerprints", expanding=True)))
-    .group_by(_of_sets.fingerprint, _of_sets.numbering)
-)
 
 
 class DisclosureRepository(Repository):
@@ -96,20 +85,24 @@ class DisclosureRepository(Repository):
 
     def memories(self, anchors: Collection[str]) -> set[tuple[str, str]]:
         """Each of these rows with the memories that have it."""
-        found, asked = set[tuple[str, str]](), sorted(anchors)
+        anchor, found, asked = DisclosureAnchor.anchor, set[tuple[str, str]](), sorted(anchors)
         for begin in range(0, len(asked), _ASKED_AT_ONCE):
-            some = asked[begin : begin + _ASKED_AT_ONCE]
-            found |= {tuple(row) for row in self._rows(_ANCHORED, anchors=some)}
+            some = anchor.in_(asked[begin : begin + _ASKED_AT_ONCE])
+            rows = self.session.execute(select(anchor, DisclosureAnchor.fingerprint).where(some))
+            found |= {(row[0], row[1]) for row in rows}
         return found
 
     def sets(self, fingerprint: str, numbering: str) -> list[StoredSet]:
         """The sets whose rows are numbered so."""
-        found = self._rows(_SETS, fingerprint=fingerprint, numbering=numbering)
-        return [StoredSet(*row) for row in found]
+        columns = [table_of(DisclosedSet).c[one.name] for one in fields(StoredSet)]
+        own = DisclosedSet.fingerprint == fingerprint, DisclosedSet.numbering == numbering
+        return [StoredSet(*row) for row in self._rows(select(*columns).where(*own))]
 
     def counts(self, fingerprints: Collection[str]) -> dict[tuple[str, str], int]:
         """How many `sets` there are, by fingerprint and numbering, where there are any."""
-        found = self._rows(_COUNTS, fingerprints=sorted(fingerprints))
+        names = DisclosedSet.fingerprint, DisclosedSet.numbering
+        counted = select(*names, func.count()).where(names[0].in_(fingerprints)).group_by(*names)
+        found = self.session.execute(counted)
         return {(fingerprint, numbering): count for fingerprint, numbering, count in found}
 
     def add(self, sets: Iterable[StoredSet], *, anchored: Iterable[tuple[str, str]] = ()) -> None:

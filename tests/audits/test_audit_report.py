@@ -136,6 +136,15 @@ def test_one_answer_for_everybody_is_called_so(tmp_path: Path) -> None:
     assert report["answer"]["outcome"] == "do-not-release"
     assert report["answer"]["reasons"][0]["code"] == "model-decides-nothing"
     assert report["gate_outcome"] == "insufficient_evidence"
+    assert "the other outcome" not in report["verdict_parts"]["next"]
+
+
+def test_predictions_of_the_other_outcome_are_asked_about(tmp_path: Path) -> None:
+    table = people()
+    other = ["no" if hired == "yes" else "yes" for hired in table["hired"]]
+    write(tmp_path, table | {"predicted": other})
+    shown = audited(tmp_path)["verdict_parts"]["next"]
+    assert "make sure that the column is not of the other outcome" in shown
 
 
 def test_predictions_that_equal_the_truth_are_called_so(tmp_path: Path) -> None:

@@ -152,23 +152,22 @@ def asked(template: str, document: Document) -> list[dict[str, Any]]:
 
 
 def questions_reading(
-    name: Literal["annex-iv", "edpb-28-2024"], *, title: str, notice: str, as_of: date
+    name: str, *, title: str, notice: str, as_of: date, schema: type[BaseModel] = QuestionsReading
 ) -> ReportReading:
     """The reading whose template has this name."""
 
     def make(document: Document) -> dict[str, Any]:
-        topics = asked(f"{name.replace('-', '_')}.txt", document)
-        return QuestionsReading(
-            reading=name,
-            report=report_name(document),
-            notice=notice,
-            as_of=as_of.isoformat(),
-            topics=[Topic.model_validate(one) for one in topics],
-        ).model_dump(mode="json")
+        stated = {
+            "reading": name,
+            "report": report_name(document),
+            "notice": notice,
+            "as_of": as_of.isoformat(),
+            "topics": asked(f"{name.replace('-', '_')}.txt", document),
+        }
+        own = {field: stated[field] for field in schema.model_fields}
+        return schema.model_validate(own).model_dump(mode="json")
 
-    return ReportReading(
-        name=name, title=title, note=notice, as_of=as_of, make=make, schema=QuestionsReading
-    )
+    return ReportReading(name=name, title=title, note=notice, as_of=as_of, make=make, schema=schema)
 
 
 def given(document: Document) -> Mapping[str, Any]:

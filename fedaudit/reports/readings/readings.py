@@ -25,7 +25,6 @@ from fedaudit.reports.readings.facts import (
 from fedaudit.reports.readings.reading import (
     ReportReading,
     Topic,
-    asked,
     bullets,
     questions_reading,
     rendered,
@@ -254,6 +253,10 @@ class NistTopic(Topic):
 class NistReading(Part):
     """A report read by NIST SP 800-226."""
 
+    # "Guidelines for Evaluating Differential Privacy Guarantees" (March 2025) orders what a claim
+    # rests on as a pyramid: its figures on top, what can undermine them in the middle, and the
+    # ground below. The topics follow it and its hazards; the questions are this project's words.
+
     reading: Literal["nist-800-226"] = "nist-800-226"
     report: ReportName
     notice: str
@@ -261,27 +264,11 @@ class NistReading(Part):
     """From the top of the pyramid down."""
 
 
-def nist_800_226(document: Document) -> NistReading:
-    """What a report states on each topic, and what it does not show.
-
-    "Guidelines for Evaluating Differential Privacy Guarantees" (March 2025) orders what a claim
-    rests on as a pyramid: its figures on top, what can undermine them in the middle, and the ground
-    below. The topics follow it and the hazards it names; the questions are this project's words.
-    """
-    topics = asked("nist_800_226.txt", document)
-    return NistReading(
-        report=report_name(document),
-        notice=_OF_NIST,
-        topics=[NistTopic.model_validate(one) for one in topics],
-    )
-
-
-NIST_800_226 = ReportReading(
-    name="nist-800-226",
+NIST_800_226 = questions_reading(
+    "nist-800-226",
     title="NIST SP 800-226",
-    note=_OF_NIST,
+    notice=_OF_NIST,
     as_of=date(2026, 11, 24),
-    make=lambda document: nist_800_226(document).model_dump(mode="json"),
     schema=NistReading,
 )
 

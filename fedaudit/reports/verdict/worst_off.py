@@ -26,10 +26,14 @@ def fairness_part(report: Mapping[str, Any]) -> str:
     sentences = []
     if known:
         sentences = [doubt_of_gaps(report), *_worst(report, known[-1]), *_others(known[-2::-1])]
+    before = None
     for one in unknown[:_SHOWN]:
         metric = headline_metric(one)
         why = one["metrics"][metric]["reason"]
-        sentences.append(f"{metric} by {one['attribute']} is unknown: {why}.")
+        basis = why.rpartition("suppressed: ")[2]
+        stated = " for the same reason" if basis == before else f": {why}"
+        sentences.append(f"{metric} by {one['attribute']} is unknown{stated}.")
+        before = basis
     if (left := len(unknown) - _SHOWN) > 0:
         sentences.append(f"The same holds for {left} more attributes.")
     for attribute, values in (report["spec"]["fairness"].get("exclude") or {}).items():

@@ -16,14 +16,7 @@ from fedaudit.number_text import at_most, plain
 from fedaudit.publishing.publication import report_facts
 from fedaudit.reports.claims import ML_BOM, claims_of
 from fedaudit.reports.figures import parsed
-from fedaudit.reports.readings.readings import (
-    READINGS,
-    NistReading,
-    model_card,
-    nist_800_226,
-    reading,
-    registry,
-)
+from fedaudit.reports.readings.readings import READINGS, NistReading, model_card, reading, registry
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.guarantee import is_unbounded
 from tests.reports.reading_documents import (
@@ -62,6 +55,10 @@ TOPICS = [
     *("privacy parameters and unit", "guarantee and adjacency", "algorithm and utility", "bias"),
     *("security", "side channels", "trust model", "data collection"),
 ]
+
+
+def nist_800_226(document: dict[str, Any]) -> NistReading:
+    return NistReading.model_validate(reading(document, "nist-800-226"))
 
 
 def _statements(found: NistReading, topic: str) -> dict[str, tuple[str, str]]:

@@ -305,6 +305,8 @@ def test_what_failed_between_groups_comes_before_a_training_for_release(material
     shown = verdict_parts(hidden).next
     assert shown.startswith(f"No groups can be compared beside {EARLIER}: keep to its edges")
     assert "hold out more" not in shown
+    hidden["fairness"].append({**hidden["fairness"][0], "attribute": "race"})
+    assert "by race is unknown for the same reason." in verdict_parts(hidden).fairness
 
 
 @pytest.mark.parametrize(
