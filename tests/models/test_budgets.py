@@ -40,15 +40,6 @@ def _budget(database: Database, owner: tuple[str, str]) -> Budget:
     return budget
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing(database: Database) -> None:
-    owner = _federation(database, total=21.0)
-    assert _reserve(database, owner, "e1", 12.0)
-    assert not _reserve(database, owner, "e2", 9.5)
-    assert _reserve(database, owner, "e3", 9.0)
-    budget = _budget(database, owner)
-    assert (budget.total, budget.reserved, budget.spent, budget.remaining) == (21.0, 21.0, 0.0, 0.0)
-
-
 def test_a_budget_takes_what_it_was_made_for(database: Database) -> None:
     """Three times 0.4 is more than 1.2 in floating point."""
     owner = _federation(database, total=1.2)
