@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import delete, insert, select
 
 import migrations
+from fedaudit.fairness.scored_groups import DisclosureDecision
 from fedaudit.spec.errors import InvalidInputError
 from infrastructure.settings import Settings
 from models.clock import utc_now
@@ -21,6 +22,7 @@ from models.repositories import FederationRepository, ReportRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
 from tests.workers.admission import Submitted, events_of, experiment_of, ran, spec_with, submit
 from tests.workers.registering import REGISTRATION, federation_of, people, register
+from workers import disclosure_memory
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -140,6 +142,23 @@ def test_a_second_cut_of_the_same_column_discloses_nothing(database, context, so
     assert again["groups"] == first["groups"], "what is disclosed already gives nothing more away"
     _, other = run_on(database, context, sources, spec(edges={"age": [40]}))
     assert is_shown(other) == [True, True], "a cut far from it is no difference of few rows"
+
+
+def test_a_report_that_was_quicker_is_seen(database, context, sources, monkeypatch):
+    decide, quicker, decided = disclosure_memory.decide, list[Any](), list[DisclosureDecision]()
+
+    def late(*asked: Any) -> DisclosureDecision:
+        """Decides, while a report on another cut is made."""
+        decision = decide(*asked)
+        decided.append(decision)
+        if len(decided) == 1:
+            quicker.extend(run_on(database, context, sources, spec(edges={"age": [84]})))
+        return decision
+
+    monkeypatch.setattr(disclosure_memory, "decide", late)
+    _, section = run_on(database, context, sources, spec(edges={"age": [83]}))
+    assert is_shown(quicker[-1]) == [True, True]
+    assert is_shown(section) == [False, False]
 
 
 def test_a_copy_of_a_file_is_no_other_file(database, context, sources):
