@@ -1,7 +1,7 @@
 """One experiment: its state, its newest figures and curves, and its end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -290,7 +290,10 @@ def _figures(
         return newest, gap_readings(row, live)
     # A round may be validated on a sample, and the last is seldom the best.
     final = {one.name: one for one in section_rows(report)["utility"]}
-    return [final.get(one.name, one) for one in newest], [
+    # A figure that is missing for the same reason as one before it has no row.
+    missing = {name: _row(name, "", NONE, "") for name in report["utility"]}
+    found = {**missing, **final}
+    return [replace(found.get(one.name, one), label=one.label) for one in newest], [
         GapReadings(one["attribute"], tuple(_final_gap(one, metric) for metric in ROUND_METRICS))
         for one in report["fairness"]
     ]

@@ -242,6 +242,7 @@ class Comparison:
         clients = neighbourhood.clients_of
         counts = earlier.shared(list(rows.values()), among=clients.known)
         self._earlier, self._neighbourhood = earlier, neighbourhood
+        self._digests = {known.rows.digest for known in earlier.sets}
         self._other = np.array([one.key not in every for one in earlier.sets], dtype=np.bool_)
         self._known = np.array([clients.known_rows(one.rows) for one in earlier.sets], np.int64)
         self._shared, self._shared_known = (dict(zip(rows, of, strict=True)) for of in counts)
@@ -258,8 +259,10 @@ class Comparison:
 
     def parts_of(self, one: RowSet) -> Iterator[RowSet]:
         """Unions of an own set's proper subsets: of all, and of some that have no row in common,
-        from each on, those with most rows first."""
+        from each on, those with most rows first. None of a set that was disclosed with them."""
         sizes = self._earlier.sizes
+        if one.digest in self._digests:
+            return
         inside = (sizes < one.rows) & (sizes > 0) & (self._shared[one.digest] == sizes)
         found = [self._earlier.sets[place].rows for place in np.flatnonzero(inside).tolist()]
         found.sort(key=lambda part: -part.rows)

@@ -33,7 +33,7 @@ def read_canonical(content: bytes) -> Any:
         value = json.loads(content, parse_int=_read_integer)
         if canonical_json(value) == content:
             return value
-    except RecursionError:
+    except (ValueError, RecursionError):
         pass
     raise ValueError("is no canonical JSON (RFC 8785)")
 

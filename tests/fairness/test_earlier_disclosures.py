@@ -168,6 +168,16 @@ def test_an_attribute_with_one_near_set_conflicts():
     assert conflicting(own, [], near) == set()
 
 
+def test_a_set_that_was_disclosed_with_its_parts_is_disclosed_again():
+    """As of two intersections with one attribute in common, whose union no total gives away."""
+    near = Neighbourhood(people(range(200)), rows=10, clients=1)
+    whole, everybody = judged(range(100)), judged(range(200))
+    parts = [judged(range(60)), judged(range(40, 97))]
+    own = {"region": [whole, everybody]}
+    assert conflicting(own, [*parts, everybody], near) == {"region"}
+    assert conflicting(own, [*parts, everybody, whole], near) == set()
+
+
 def test_what_is_remembered_are_shown_groups_and_everybody_beside_them():
     group = np.repeat([0, 1, 2], [40, 10, 35])
     population = Population({"g": group}, {"g": 3}, np.arange(85), 7 * np.arange(85))

@@ -24,6 +24,7 @@ from tests.workers.admission import Submitted, events_of, experiment_of, ran, sp
 from tests.workers.registering import REGISTRATION, federation_of, people, register
 from workers import disclosure_memory
 from workers.context import WorkerContext
+from workers.disclosure_memory import decide
 from workers.run_unit import run_unit
 
 MINIMUM = 30
@@ -268,6 +269,27 @@ def test_an_attribute_is_withheld_with_its_intersections_and_alone(database, con
     submitted, of_x = run_on(database, context, sources, asked)
     assert is_shown(of_x) == [True, True]
     assert experiment_of(database, submitted).withheld_attributes == ["age", "x_age"]
+
+
+@pytest.mark.parametrize("earlier", [[], [40]], ids=["first", "beside others"])
+def test_a_report_that_another_overtakes_is_decided_anew(
+    database, context, sources, monkeypatch, earlier
+):
+    COPIES["rows.csv"](sources / "rows.csv")
+    for age in earlier:
+        run_on(database, context, sources, spec(edges={"age": [age]}))
+
+    def overtaken(*asked: Any) -> DisclosureDecision:
+        decided = decide(*asked)
+        assert not decided.withheld
+        monkeypatch.setattr(disclosure_memory, "decide", decide)
+        _, quicker = run_on(database, context, sources, spec(edges={"age": [83]}))
+        assert is_shown(quicker) == [True, True]
+        return decided
+
+    monkeypatch.setattr(disclosure_memory, "decide", overtaken)
+    _, late = run_on(database, context, sources, of_file("rows.csv", spec(edges={"age": [84]})))
+    assert is_shown(late) == [False, False]
 
 
 def test_generated_data_are_not_remembered(database: Database, context: WorkerContext) -> None:

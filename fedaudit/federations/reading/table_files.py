@@ -268,6 +268,8 @@ class CsvFile:
                 f"has a row of more than {_BLOCK // 2**20} MiB, or a quote that never ends; "
                 "close it"
             )
+        if "zlib inflate" in text:
+            return fault("is a gzip file with something behind its end; compress it again")
         return fault(UNREADABLE)
 
     def _data_row(self, row: int) -> int:

@@ -2,16 +2,20 @@
 
 import html
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from api.pages.experiment import time_left
+from api.pages.experiment import _figures, time_left
+from api.pages.wording import NONE
+from api.services.report_pages import live_figures
 from models.tables.experiments import Experiment
 from tests.api.pages.browser import signed_in, text_of
 from tests.api.service import ROUNDS, Api, fail, finish, play, spec
+from tests.spec.documents import TABLE
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -83,6 +87,22 @@ def test_one_that_succeeded_leads_to_its_report_and_shows_gates(api: Api) -> Non
     assert "leakage max at most 40 pass" in text_of(answer)
     assert "http-equiv" not in answer.text
     assert "/cancel" not in answer.text
+
+
+def test_a_figure_that_the_report_has_not_is_taken_from_no_round(api: Api) -> None:
+    document = finish(api, api.submit()["id"])
+    row = api.stored(document["experiment"]["id"])
+    with api.database.read() as session:
+        live = live_figures(session, row)
+    assert live.validated is not None
+    live = replace(live, validated=replace(live.validated, accuracy=0.7))
+    row.spec = TABLE
+    missing = ("validation_loss", "accuracy")
+    reasons = dict.fromkeys(missing, "there was no finite loss")
+    document["utility"] |= {**dict.fromkeys(missing), "reasons": reasons}
+    shown = {one.name: (one.value, one.note) for one in _figures(row, live, document)[0]}
+    assert shown["validation_loss"] == (NONE, "there was no finite loss")
+    assert shown["accuracy"] == (NONE, "")
 
 
 def test_without_the_scope_for_reports_nothing_of_the_report_is_shown(api: Api) -> None:

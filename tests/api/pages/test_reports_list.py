@@ -5,7 +5,7 @@ import re
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.api.pages.browser import signed_in
+from tests.api.pages.browser import Browser, signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import Api, finished, spec
 from tests.api.stored_reports import Reports
@@ -77,3 +77,13 @@ def test_filters_are_those_of_the_api(api: Api) -> None:
     sent = form_fields(shown.replace('method="get"', 'method="post"'), "/reports")
     assert {name: text for name, text in sent.items() if text} == asked
     assert officer.get("/reports?label=perfect").status_code == 422
+
+
+def test_filters_offer_what_the_projects_own_reports_are_about(api: Api) -> None:
+    finished(api, key=key_of(api, "Ada"))
+    federation = api.get("/v1/experiments").json()["items"][0]["federation_id"]
+    offered = {f'<option value="{one}"' for one in ("Ada", federation)}
+    assert all(one in signed_in(api, "reports:read").get("/reports").text for one in offered)
+    stranger = Browser(api)
+    stranger.sign_in(api.key_with("reports:read", project="elsewhere"))
+    assert not any(one in stranger.get("/reports?sort=name").text for one in offered)

@@ -97,9 +97,12 @@ def test_what_rounding_gives_away_is_in_the_readings_that_ask(material):
 
 @pytest.mark.parametrize(("noise", "begins"), [("simulation", "No. "), ("release", "Noise was")])
 def test_a_simulated_runs_model_has_no_guarantee(material, noise, begins):
-    found = nist_800_226(gaussian(material, noise=noise))
+    document = gaussian(material, noise=noise)
+    found = nist_800_226(document)
     stated = _statements(found, TOPICS[1])["Does the guarantee hold for the model of this run?"]
     assert stated[1].startswith(begins)
+    edpb = json.dumps(reading(document, "edpb-28-2024"))
+    assert ("It bounds how much" in edpb) == (noise == "release")
 
 
 @pytest.mark.parametrize(
