@@ -122,7 +122,7 @@ def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
     assert answer["scopes"] == ["experiments:read", "ledger:read"]
 
 
-def test_what_only_a_budgets_sums_know_is_spent_after_they_are_gone(empty_database_url: str) -> None:
+def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_url: str) -> None:
     migrations.upgrade(empty_database_url)
     database = Database(empty_database_url)
     with database.write() as session:
