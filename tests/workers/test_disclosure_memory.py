@@ -145,6 +145,31 @@ def test_a_second_cut_of_the_same_column_discloses_nothing(database, context, so
     assert is_shown(other) == [True, True], "a cut far from it is no difference of few rows"
 
 
+def test_a_report_that_was_quicker_is_seen(database, context, sources, monkeypatch):
+    decide, quicker, decided = disclosure_memory.decide, list[Any](), list[DisclosureDecision]()
+
+    def late(*asked: Any) -> DisclosureDecision:
+        """Decides, while a report on another cut is made."""
+        decision = decide(*asked)
+        decided.append(decision)
+        if len(decided) == 1:
+            quicker.extend(run_on(database, context, sources, spec(edges={"age": [84]})))
+        return decision
+
+    monkeypatch.setattr(disclosure_memory, "decide", late)
+    _, section = run_on(database, context, sources, spec(edges={"age": [83]}))
+    assert is_shown(quicker[-1]) == [True, True]
+    assert is_shown(section) == [False, False]
+
+
+def test_runs_of_one_unit_are_decided_beside_each_other(database, context, sources):
+    settings = context.settings.model_copy(update={"sources_dir": sources})
+    specs = [spec(edges={"age": [edge]}) for edge in (83, 84)]
+    both = ran(database, replace(context, settings=settings), *specs, sources_dir=sources)
+    withheld = [experiment_of(database, both, place).withheld_attributes for place in (0, 1)]
+    assert withheld == [[], ["age"]]
+
+
 def test_a_copy_of_a_file_is_no_other_file(database, context, sources):
     """The attack: another cut on a copy that differs in its bytes alone, or in few of its cells."""
     once = spec(edges={"age": [83]}, rounding={"base": 5})
