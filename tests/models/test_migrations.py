@@ -14,10 +14,11 @@ from sqlalchemy import inspect, select, text
 
 import migrations
 from models.database import HEAD, Database, schema_state
-from models.repositories import LedgerRepository
+from models.repositories import Budgets, LedgerRepository
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
-from tests.models.rows import at_once, ledger_row, queued
+from models.values import LeakageTerms
+from tests.models.rows import add_federation, add_project, at_once, ledger_row, queued
 from tests.processes import completed
 
 
@@ -119,3 +120,33 @@ def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
     assert answer["project"] == "p"
     assert answer["key"].startswith("fa_")
     assert answer["scopes"] == ["experiments:read", "ledger:read"]
+
+
+def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    database = Database(empty_database_url)
+    with database.write() as session:
+        budgets = Budgets(session, add_project(session))
+        id_ = add_federation(session, budgets.project_id)
+        run = {"book": "release", "terms": LeakageTerms("adaptive", None)}
+        for name, amount in (("held", 4.0), ("settled", 8.0)):
+            assert budgets.reserve(id_, experiment_id=name, amount=amount, **run) is None
+            assert budgets.draw(name, spent=1.0, releases=1)
+        budgets.settle("settled", spent=2.0, releases=2)
+
+    def sums() -> list[tuple[float, ...]]:
+        with database.read() as session:
+            stored = "SELECT reserved, spent FROM federation_budgets"
+            return [tuple(row) for row in session.execute(text(stored))]
+
+    for number in range(2):
+        migrations.downgrade(empty_database_url, "0051")
+        assert sums() == [(3.0, 3.0 + 5.0 * number)]
+        with database.write() as session:
+            [rows] = session.execute(text("SELECT count(*) FROM reservations")).one()
+            session.execute(text("UPDATE federation_budgets SET spent = 8"))
+        migrations.upgrade(empty_database_url)
+        with database.read() as session:
+            [budget] = Budgets(session, budgets.project_id).budgets(id_)
+        assert (rows, budget.reserved, budget.spent) == (2, 3.0, 8.0)
+    database.dispose()

@@ -115,6 +115,18 @@ def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
     assert signer.sign_waiting(10) == 0, "the sweeper remembers what it signed"
 
 
+def test_a_sweeper_signs_no_log_that_is_set_back_to_an_earlier_head(api: Api) -> None:
+    signer, heads = AuditLogSigner(api.database, KEY), []
+    for name in ("Ada", "Bob"):
+        key_of(api, name)
+        assert signer.sign_waiting(10) == 1
+        heads.append(_verified(api)["signed_head"])
+    with api.database.write() as session:
+        session.execute(update(AuditHead).values(signed_entries=1, envelope=heads[0]))
+    assert signer.sign_waiting(10) == 0
+    assert AuditLogSigner(api.database, KEY).sign_waiting(10) == 1, "another has no such memory"
+
+
 def test_a_head_by_a_leaked_key_proves_nothing(api: Api) -> None:
     key_of(api, "Ada")
     assert AuditLogSigner(api.database, KEY).sign_waiting(10) == 1
