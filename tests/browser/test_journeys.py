@@ -56,7 +56,7 @@ def test_from_the_form_to_the_report(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="by-form")).to_be_visible()
     # It ends before our eyes: nobody loads the page anew.
     expect(page.get_by_role("link", name="Open the report")).to_be_visible(timeout=_ENDED_MS)
-    expect(page.locator("#progress-text")).to_contain_text("Finished in round")
+    expect(page.locator("#progress-text")).to_contain_text("Training ended with round")
     expect(page.locator("#curves svg").first).to_be_visible()
     visit.check_accessibility()
 

@@ -336,7 +336,7 @@ def test_separation_says_nothing_of_choices_that_the_uploads_do_not(seed: int) -
     for choice in range(2**CLIENTS):
         chosen = torch.tensor([[choice >> client & 1 for client in range(CLIENTS)]])
         sent = replace(played.sent, chosen=chosen)
-        found = gather_to_host([cohort], [replace(played, sent=sent)])
+        found = gather_to_host([cohort], [replace(played, sent=sent)], subjects=1)
         figures.add(float(found.separation[0, 0]))
     assert len(figures) == 1
     assert np.isfinite(list(figures)).all()

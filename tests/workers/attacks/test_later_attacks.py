@@ -248,7 +248,7 @@ def test_a_run_that_its_canaries_end_is_charged_and_announced(api, monkeypatch, 
     checks = api.get(f"/v1/experiments/{id_}/report/verification").json()["checks"]
     assert [one for one in checks if one["outcome"] == "fail"] == []
     page = text_of(signed_in(api).get(f"/experiments/{id_}"))
-    assert "canaries proved the noise too small" in page
+    assert "canaries beside it proved its noise too small" in page
     # It is repeated as far as it went, and its evidence is where the next attack begins.
     later = attack_later(api, id_, {**CANARIES, "count": 8})
     assert later["status"] == "succeeded"
