@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.cli.service import clean_environment
+from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.packaging.compose import PASSWORDS, resolved_services
 from tests.processes import completed
 from tests.waiting import wait_until
@@ -39,6 +40,7 @@ def environment(services, empty_postgres_url, broker_url, tmp_path, signing_key_
         "/data": str(tmp_path / "data"),
         "/sources": str(tmp_path),
         "/run/secrets/signing-key": str(signing_key_file),
+        "/run/secrets/secrets-key": str(secrets_key_in(tmp_path)),
     }
 
     def of(name: str) -> dict[str, str]:
