@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from psycopg import Cursor
+from psycopg import Copy, Cursor
+from psycopg.abc import Buffer
+from psycopg.copy import Writer
 from sqlalchemy import Connection, Dialect, Insert, Table
 from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.types import TypeEngine
@@ -65,8 +67,21 @@ def copy_rows(
     types = context.execution_options.get(_COPIED)
     if not types:
         return False
-    with cursor.copy(statement) as copy:
+    # Made before Postgres waits for them: no limit of a transaction ends that, so a process that is
+    # stopped meanwhile keeps its locks, and with them its unit, until it goes on or is killed.
+    made = _Made()
+    with Copy(cursor, binary=True, writer=made) as copy:
         copy.set_types(types)
         for row in rows:
             copy.write_row(row)
+    with cursor.copy(statement) as sent:
+        sent.write(made.content)
     return True
+
+
+class _Made(Writer):
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def write(self, data: Buffer) -> None:
+        self.content += data
