@@ -143,7 +143,7 @@ class SigningKey:
         }
         whole = all(len(secret) == hashlib.sha256().digest_size for secret in derived.values())
         if not whole or len(derived) != pem.count(_DERIVED_BEGINS):
-            # Another secret in its place would round counts anew, and their mean tells them.
+            # Another secret would round counts anew, and the mean of both discloses them.
             raise ValueError("a secret that an earlier key gave is damaged")
         return cls(key, derived=derived)
 

@@ -19,8 +19,6 @@ and so it stays when the other coins are drawn. Nothing here asks P0 to be like 
 The ledger's subjects are groups of records by budget, all of them in every round: a round in which
 no client was drawn, or a group had left, counts like any other. Without noise (the baseline
 `privacy-free`) there are no budgets to keep, and the subjects are the clients that took part.
-
-Scores of one model on the held-out rows of `record-personalised`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -126,8 +124,8 @@ class RecordByRecord(Engine):
                 # Unweighted: the number of a client's records is not disclosed.
                 kept = models[present]
                 average = (fixed_order_sum(kept, 0) / len(kept))[None, None]
-        nobody = torch.zeros(1, len(models), dtype=torch.int64, device=self._device)
-        sent = Sent(nobody, models[None], present[None], radii=None, assigned=nobody)
+        zeros = torch.zeros(1, len(models), dtype=torch.int64, device=self._device)
+        sent = Sent(zeros, models[None], present[None], radii=None, assigned=zeros)
         found = self._moved(RoundResult(theta, average, present.sum()[None, None], sent), moments)
         if self.use.plan.runs is None:
             return [found]

@@ -33,7 +33,7 @@ from tests.training.test_stack import fingerprint
 
 FALSE_ALARM = 1e-6
 CPU = torch.device("cpu")
-NOBODY = {"training__cohort": {"sampling": "poisson", "rate": 1e-9}}
+NO_CLIENTS = {"training__cohort": {"sampling": "poisson", "rate": 1e-9}}
 EVERYBODY = {"training__cohort": {"sampling": "poisson", "rate": 1}}
 
 
@@ -80,7 +80,7 @@ def test_everybody_takes_part_at_rate_1_and_coins_are_each_clients_own() -> None
 
 
 def test_a_round_that_draws_nobody_keeps_the_model_and_counts() -> None:
-    stack = Stack([cell(records_spec(**NOBODY))])
+    stack = Stack([cell(records_spec(**NO_CLIENTS))])
     before = state_of(stack).hypotheses[0]
     records = play(stack)
     assert state_of(stack).hypotheses[0].tobytes() == before.tobytes()
@@ -384,7 +384,7 @@ def test_clients_that_are_held_out_are_scored_as_elsewhere() -> None:
         "federation__validation_unit": "client",
         "federation__scoring": {"method": "split", "fraction": 0.5},
     }
-    one = cell(records_spec(**changes, **NOBODY))
+    one = cell(records_spec(**changes, **NO_CLIENTS))
     spec = groups_spec(
         federation={**records_spec(**changes)["federation"]},
         training__hypotheses=1,

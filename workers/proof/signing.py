@@ -433,7 +433,7 @@ class AuditLogSigner(WaitingSigner):
     def __init__(self, database: Database, key: SigningKey) -> None:
         super().__init__(database, key)
         self._signed: dict[str, AuditChain] = {}
-        """By project, where each log stood when it was signed last."""
+        """By project, how far each log reached when it was signed last."""
 
     def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str]]:
         return [(one,) for one in UnsignedAuditRepository(session).projects(limit)]

@@ -452,7 +452,7 @@ def _put_features(
             continue
         if column.name in outcomes:
             draft.left_out[column.name] = (
-                "it looks like another outcome, and may give it away; where it is known before the "
+                "it may be another outcome, and disclose this one; where it is known before the "
                 "outcome, name it under `features`"
             )
             continue
