@@ -109,7 +109,7 @@ class Clustered:
         return np.where(worth >= MIN_WORTH, np.maximum(found, 0.0), np.nan)
 
     def correlations(self, part: Floats, whole: Floats) -> Floats:
-        """Correlations of two groups' ratios over clients [groups, groups], rounded down to tenths; 0
+        """Correlations of groups' ratios over clients [groups, groups], rounded down to tenths; 0
         where nothing can be estimated, and between groups that have no client in common."""
         groups = len(self.totals)
         if not (np.count_nonzero(self._own @ whole, axis=1) > 1).any():

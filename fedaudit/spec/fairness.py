@@ -204,8 +204,8 @@ class Groups(SpecPart):
             "accuracy neither: how the model treats these people stays unknown.",
         ),
     ] = {}
-    """For each attribute: values whose rows are compared with none and count in no figure, so that no
-    total minus the groups gives them away. Their rows of clients that train are trained on."""
+    """For each attribute: values whose rows are compared with none and count in no figure, so that
+    no total minus the groups gives them away. Their rows of clients that train are trained on."""
     favourable: Favourable | None = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
     minimum_group_size: Annotated[
