@@ -281,8 +281,7 @@ class GradientLeakageSection(AttackSection):
     baselines. It speaks of this attacker and these images alone."""
     nu_protecting_reason: str | None
     nu_protecting_interval: ShareInterval | None
-    """Interval of the share of images where this attacker would beat the baselines at that
-    noise."""
+    """Interval of the share of images where this attacker beats the baselines at that noise."""
 
 
 class RateAtFpr(Part):

@@ -149,8 +149,7 @@ class Answer(Part):
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:
-    """The answer of a report or experiment (JSON) in words; empty where earlier versions made
-    it."""
+    """The answer of a report or experiment as JSON, in words; empty in earlier versions."""
     answer = judged.get("answer")
     return "" if answer is None else ANSWER_WORDS[answer["outcome"]]
 
