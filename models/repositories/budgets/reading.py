@@ -123,8 +123,7 @@ class BudgetReader:
 
     def hold(self, project_id: str, **by: str) -> Federation | None:
         """Locks the federation of this `id` or `fingerprint`, and its content, until the
-        transaction ends; None where the project has none. The federation before the content,
-        everywhere, so that no two wait for each other. The row is as it was when the lock was
+        transaction ends; None where the project has none. The row is as it was when the lock was
         granted."""
         [(name, value)] = by.items()
         for one in self._federations.values():
