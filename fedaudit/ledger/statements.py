@@ -129,7 +129,7 @@ class SigningKey:
         """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key, or
         is damaged.
 
-        Secrets that were derived from the key before it may follow it.
+        Secrets that were derived from the key before it may be beside it.
         """
         found = _PRIVATE_BLOCK.search(pem)
         try:
@@ -142,7 +142,9 @@ class SigningKey:
             purpose: base64.b64decode(secret) for purpose, secret in _DERIVED_BLOCK.findall(pem)
         }
         whole = all(len(secret) == hashlib.sha256().digest_size for secret in derived.values())
-        if not whole or len(derived) != pem.count(_DERIVED_BEGINS):
+        begun = b"" if found is None else pem[found.end() :].strip()
+        cut_off = begun != b"" and _DERIVED_BEGINS.startswith(begun)
+        if not whole or cut_off or len(derived) != pem.count(_DERIVED_BEGINS):
             # Another secret would round counts anew, and the mean of both discloses them.
             raise ValueError("a secret that an earlier key gave is damaged")
         return cls(key, derived=derived)
