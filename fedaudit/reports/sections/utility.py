@@ -75,7 +75,7 @@ def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
     match stopped_by:
         case "patience" | "diverged":
             return True
-        # An audit goes by coins and noise of its own, and what clients sent is taken off before.
+        # An audit uses its own coins and noise, and what clients sent is subtracted before.
         case "rounds" | "budget" | "audit" | None:
             return False
         case _:
@@ -97,7 +97,7 @@ class MethodSection(Part):
 
     kind: str
     personalised: str | None
-    """What models of their own held-out clients made, in words; None where they made none."""
+    """The kind of models that held-out clients made, in words; None where they made none."""
     sent: str | None
     """What left a client that trained, in words; None where nothing did."""
     of_common_model: Annotated[bool | None, WHERE_GIVEN] = None
@@ -278,7 +278,7 @@ _TOO_GOOD, _LEFT = 0.99, 0.02
 """An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data
 rarely allow."""
 _STILL = 1e-12
-"""Of the loss at the start: a difference so small is rounding."""
+"""Share of the loss at the start: a smaller difference is rounding."""
 
 
 def utility_section(material: ScoredMaterial) -> Utility:
@@ -329,7 +329,7 @@ def utility_section(material: ScoredMaterial) -> Utility:
 
 
 def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
-    """From the figures that the report publishes, and nothing else of the held-out people."""
+    """Judged by the figures that the report publishes, and nothing else of the held-out people."""
     source, gain = spec.federation, found["accuracy_over_baseline"]
     if not isinstance(source, Table) or source.answers_leak:
         return False
