@@ -19,6 +19,7 @@ from fedaudit.reports.figures import parsed
 from fedaudit.reports.readings.readings import READINGS, NistReading, model_card, reading, registry
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.guarantee import is_unbounded
+from tests.reports.conftest import SPEC
 from tests.reports.reading_documents import (
     FIXED,
     NAMES,
