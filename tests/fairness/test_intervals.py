@@ -109,7 +109,7 @@ def test_every_interval_holds_its_gap_and_a_higher_level_is_wider(
         ends = wider[name].low, found[name].low, value, found[name].high, wider[name].high
         assert list(ends) == pytest.approx(sorted(ends), abs=1e-12)
         assert wider[name].low >= 0
-        assert wider[name].high <= 1 or not METRICS[name].is_share
+        assert wider[name].high <= 1
 
 
 def test_what_is_suppressed_changes_no_interval():
