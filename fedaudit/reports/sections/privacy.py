@@ -368,8 +368,8 @@ def stated_layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int,
     Raises ValueError where it cannot."""
     if not spec.privacy.has_noise_per_layer:
         return ()
-    said = value_at(report, "privacy", "leakage_by_component")
-    sizes = [value_at(part, "parameters") for part in said] if isinstance(said, list) else []
+    stated = value_at(report, "privacy", "leakage_by_component")
+    sizes = [value_at(part, "parameters") for part in stated] if isinstance(stated, list) else []
     if not all(type(size) is int for size in sizes) or not are_layers_of(spec.model, sizes):
         raise ValueError(f"{shown(sizes)} are not the layers of the spec's model")
     return tuple(sizes)

@@ -131,13 +131,13 @@ def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
     report, audit = found.report, found.audit
     yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
     yield agrees(report, "integrity.chain_head", audit.head.hex())
-    said = value_at(report, "integrity", "entries")
-    bad = f"the report counts {shown(said)} entries, the ledger has {audit.entries}"
-    if type(said) is int and said > audit.entries and audit.unchained is None:
-        bad += f": {numbered(audit.entries + 1, said)} are missing"
+    stated = value_at(report, "integrity", "entries")
+    bad = f"the report counts {shown(stated)} entries, the ledger has {audit.entries}"
+    if type(stated) is int and stated > audit.entries and audit.unchained is None:
+        bad += f": {numbered(audit.entries + 1, stated)} are missing"
     yield check(
         "report.entries",
-        type(said) is int and said == audit.entries,
+        type(stated) is int and stated == audit.entries,
         good=f"the ledger has the {audit.entries} entries that the report counts",
         bad=bad,
     )

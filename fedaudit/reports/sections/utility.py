@@ -477,17 +477,17 @@ def _judgement(
 
 def _utility_checks(found: RunEvidence) -> Iterator[Check]:
     report, totals = found.report, found.totals
-    said = value_at(report, "utility", "rounds")
+    stated = value_at(report, "utility", "rounds")
     # Not by counting up to the last round, whose number an altered row may set arbitrarily.
     expected = set(range(1, len(totals.rounds) + 1))
     missing = expected - totals.rounds
     if missing:
         bad = f"there is no entry of round {min(missing)}"
     else:
-        bad = f"the report gives {shown(said)} rounds, the ledger {len(totals.rounds)}"
+        bad = f"the report gives {shown(stated)} rounds, the ledger {len(totals.rounds)}"
     yield check(
         "report.rounds",
-        not missing and type(said) is int and said == len(totals.rounds),
+        not missing and type(stated) is int and stated == len(totals.rounds),
         good="every round of the report has an entry",
         bad=bad,
     )
