@@ -42,8 +42,8 @@ from fedaudit.spec.audits import AuditSpec, measuring_spec
 from fedaudit.spec.metrics import METRICS, RATES
 
 _DIGITS = 1e-9
-"""Figures that were made from counts are made anew from quotients of them; what differs by less is
-found by the signature alone."""
+"""Figures from counts are recomputed from quotients of them; only the signature shows a smaller
+difference."""
 _Figures = Mapping[str, Any]
 
 

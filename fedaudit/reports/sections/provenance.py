@@ -1,5 +1,5 @@
-"""The sections `experiment`, `data`, `provenance` and `integrity`: what was run, on what, by which
-code, and what binds the report to its ledger and signer."""
+"""The sections `experiment`, `data`, `provenance` and `integrity`: what was run, on which data and
+with which code, and what binds the report to its ledger and signer."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -269,7 +269,7 @@ def comparison_limits(fairness: Fairness) -> list[str]:
 
 
 def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
-    """What was fixed when the experiment was admitted, and what was left to the submitter.
+    """What was fixed when the experiment was admitted, and what the submitter could choose.
     `policy`: None where no service admitted it. Data that a spec makes up have no people."""
     made_up = spec.federation.traits.draws_data
     if policy is None or made_up or not spec.fairness.sensitive:
