@@ -277,9 +277,9 @@ def score_ends(value: Floats, size: Floats, *, share: float) -> tuple[Floats, Fl
 def design_effects(
     value: Floats, rows: Floats, *, variance: Floats, worth: Floats, share: float
 ) -> Floats:
-    """The design effect [...]: a share's variance over that of rows drawn one by one. `value` [...]:
-    shares of `rows` [...], with the `variance` that clients show; `worth`: that of the clients, in
-    equally large ones. See the module's text."""
+    """The design effect [...]: a share's variance over that of rows drawn one by one. `value`
+    [...]: shares of `rows` [...], with the `variance` that clients show; `worth`: that of the
+    clients, in equally large ones. See the module's text."""
     ratio = _over(variance * rows, value * (1 - value))
     ratio *= (_student(worth, share) / NormalDist().inv_cdf(share / 2)) ** 2
     all_alike = _over(rows, worth)

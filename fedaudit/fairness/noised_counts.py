@@ -202,8 +202,8 @@ PublishedCounts = ExactCounts | RoundedCounts | NoisedCounts
 
 def bounded_counts(client_counts: Ints, *, max_rows: int, generator: np.random.Generator) -> Counts:
     """Counts [groups, 4] over clients [clients, groups, 4] of whose rows at most `max_rows` count.
-    From a client with more, that many are drawn, every choice equally likely, whatever the rows hold
-    and whatever other clients have."""
+    From a client with more, that many are drawn, every choice equally likely, whatever the rows
+    hold and whatever other clients have."""
     clients, groups, kinds = client_counts.shape
     flat = client_counts.reshape(clients, groups * kinds)
     within = flat.sum(axis=1) <= max_rows
