@@ -39,8 +39,8 @@ _ADVICE = 2
 
 
 def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
-    """The four parts, from an otherwise complete report. What to do next is what weighs most, and
-    what follows it."""
+    """The four parts, from an otherwise complete report. The next step is the most important one,
+    and what follows it."""
     first, *others = (one.text for one in islice(_suggestions(report), _ADVICE))
     # Signing off comes after what has still to be done.
     following = [first, *(one for one in others if one != _SIGN_OFF)]
@@ -80,7 +80,7 @@ CONCERN_WORDS: dict[Concern, str] = {
     "guarantee-bounds-nothing": "its guarantee bounds too little to protect anyone",
     "guarantee-not-proven": "its guarantee is not proven for all datasets",
 }
-"""In the order in which a sign-off states them."""
+"""Concerns in the order in which a sign-off states them."""
 _REASON_WORDS = CONCERN_WORDS | {
     "training-diverged": "its training diverged",
     "threshold-misplaced": "at its threshold it gives nearly everyone the same answer",
