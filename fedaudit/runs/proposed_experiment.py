@@ -531,6 +531,12 @@ def _least_noise(draft: _Draft, epsilon: float) -> float:
 def _needs(draft: _Draft, ratio: float) -> str | None:
     """What would make the proposal useful; None where that is expected."""
     facts, clients = draft.facts, draft.training_clients
+    groups = facts.registration.get("fairness", {})
+    if facts.classes > 2 and groups.get("sensitive") and not groups.get("favourable"):
+        return (
+            f"submission refuses it until the registration says which of {facts.classes} classes "
+            "are favourable, as in `fairness.favourable: {op: in, value: [CLASS]}`"
+        )
     least = _ROWS_A_FEATURE * facts.features
     if facts.rows < least:
         return (
