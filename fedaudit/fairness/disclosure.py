@@ -34,11 +34,11 @@ PROTECTS = "hidden to protect a smaller group"
 
 @dataclass(frozen=True)
 class DisclosureRule:
-    """By what the groups of one attribute are disclosed, whatever the population."""
+    """The rule by which groups of one attribute are disclosed, in any population."""
 
     minimum_group_size: int
     minimum_group_clients: int = 1
-    """Of which a group has rows, at least; counted where a population's clients are known."""
+    """How many clients a group's rows must come from, where a population's clients are known."""
     reference: int | None = None
     """The place of the reference group; None where all groups are compared with each other."""
     combination: IntersectionTable | None = None
@@ -98,7 +98,7 @@ class DisclosureRule:
         return size > 0 and not self.is_large(size)
 
     def few(self, of: str) -> str:
-        """As `fewer than 30 scored rows`."""
+        """Such as `fewer than 30 scored rows`."""
         return f"fewer than {self.minimum_group_size} {of}"
 
 
@@ -112,7 +112,7 @@ class Disclosure:
     shown: Bools
     """[..., groups]"""
     too_few: str
-    """Of what a suppressed group has too few."""
+    """What a suppressed group has too few of."""
     why: str | None = None
     """Why groups are suppressed for another reason; None for the usual ones."""
     large: Bools | None = None
@@ -145,7 +145,7 @@ class Disclosure:
         return bool((~self.shown & (self.rows > 0)).any())
 
     def repeated(self, times: int) -> "Disclosure":
-        """For so many populations of the same rows: [times, groups]."""
+        """The same for that many populations of the same rows: [times, groups]."""
         shape = times, *self.rows.shape
         return replace(
             self,

@@ -36,11 +36,11 @@ from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
 from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, Count, Kind, Rate
 
 METHOD = "score-pairs"
-"""Of a gap between groups."""
+"""Method for a gap between groups."""
 GROUP_METHOD = "score-clustered"
-"""Of the rate of one group."""
+"""Method for the rate of one group."""
 GAIN_METHOD = "clustered-mean"
-"""Of what a model gains over a constant."""
+"""Method for what a model gains over a constant."""
 MIN_WORTH = 2.0
 """Equally large clients that a group must be worth for how they vary to be estimated."""
 MIN_WORTH_OF_GAIN = 5.0
@@ -100,8 +100,8 @@ class Clustered:
         return _over(rows**2, self.squares(np.broadcast_to(whole, self.totals.shape)))
 
     def variance(self, part: Floats, whole: Floats) -> Floats:
-        """Of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups]. NaN
-        where clients are worth fewer than MIN_WORTH."""
+        """Variance of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups].
+        NaN where clients are worth fewer than MIN_WORTH."""
         rows, worth = self.totals @ whole, self.worth(whole)
         ratio = _over(self.totals @ part, rows)
         residuals = self.squares(part - ratio[:, np.newaxis] * whole)
@@ -109,7 +109,7 @@ class Clustered:
         return np.where(worth >= MIN_WORTH, np.maximum(found, 0.0), np.nan)
 
     def correlations(self, part: Floats, whole: Floats) -> Floats:
-        """Of the ratios of two groups over clients: [groups, groups], rounded down to tenths. 0
+        """Correlations of groups' ratios over clients [groups, groups], rounded down to tenths; 0
         where nothing can be estimated, and between groups that have no client in common."""
         groups = len(self.totals)
         if not (np.count_nonzero(self._own @ whole, axis=1) > 1).any():
@@ -171,7 +171,7 @@ def intervals_by_group(
 def _shown_counts(
     client_counts: Ints, disclosure: Disclosure, published: Ints | None
 ) -> tuple[Clustered, Floats]:
-    """Of the groups shown, by client and as they are published."""
+    """Counts of the groups shown, by client and as they are published."""
     counts = client_counts.sum(axis=0)
     disclosure.check(scored_rows(counts))
     totals = (counts if published is None else published)[disclosure.shown]
@@ -298,13 +298,13 @@ def mean_limits(clustered: Clustered, part: Floats, whole: Floats, *, share: flo
 
 
 def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval]:
-    """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by Student's
-    t. `are_shares`: whether a row gains 1, 0 or -1. Two are then added, of which one gains and one
-    loses (Bonett and Price 2012), so that rows which were never decided differently leave something
-    uncertain: two clients of average size for the end away from 0, and for the end towards it two
-    that have as many rows as one independent row is worth. Of losses, which have no such bounds,
-    the end towards clients that lie far from the others is moved by what their skewness moves the
-    quantile of t (Johnson 1978)."""
+    """Intervals of what each group's rows gained, from `clustered` with the kinds gain and rows, by
+    Student's t. `are_shares`: whether a row gains 1, 0 or -1. Two are then added, of which one
+    gains and one loses (Bonett and Price 2012), so that rows which were never decided differently
+    leave something uncertain: two clients of average size for the end away from 0, and for the end
+    towards it two that have as many rows as one independent row is worth. Of losses, which have no
+    such bounds, the end towards clients that lie far from the others is moved by what their
+    skewness moves the quantile of t (Johnson 1978)."""
     gained, rows = clustered.totals.T
     worth = clustered.worth(np.array([0.0, 1.0]))
     far = near = np.zeros_like(rows)
@@ -443,8 +443,8 @@ _LOWER_ENDS: Mapping[Kind, Callable[[Limits], Floats]] = {
 
 
 def _distances(limits: Limits) -> tuple[Floats, Floats, Floats]:
-    """Of each pair, one figure, how far its lower end is below it, and how far the upper end of the
-    other figure is above that: [groups, groups] each."""
+    """For each pair: one figure, how far its lower end is below it, and how far the other figure's
+    upper end is above that figure: [groups, groups] each."""
     value = np.broadcast_to(limits.value[:, np.newaxis], limits.correlations.shape)
     below = np.broadcast_to((limits.value - limits.low)[:, np.newaxis], value.shape)
     return value, below, np.broadcast_to(limits.high - limits.value, value.shape)

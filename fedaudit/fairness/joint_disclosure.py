@@ -17,7 +17,7 @@ class Population:
     """Rows whose figures by group are reported, whichever attribute the groups are of."""
 
     codes: Mapping[str, Ints]
-    """By attribute, [rows]: positions in its groups; -1 for a row that has none."""
+    """Each attribute's group positions [rows]; -1 for a row that has none."""
     groups: Mapping[str, int]
     clients: Ints
     """[rows]: the client that each row belongs to."""
@@ -61,7 +61,7 @@ class Atoms:
     """Sets of rows that lie in the same group of every attribute: each group is a union of them."""
 
     codes: Mapping[str, Ints]
-    """By attribute, [atoms]: the group; -1 for none."""
+    """Each attribute's group [atoms]; -1 for none."""
     rows: Ints
     """[atoms]"""
     of_pair: Ints
@@ -119,8 +119,8 @@ class PredictedRows:
 _NEARLY = 1e-7
 """Sums of zeros and ones that are integers up to rounding differ by far more than this."""
 _ORDERS = 12
-"""In which atoms are eliminated by chance. With 8 of them no union was missed that a search of all
-of them finds, among 6,000 small tables; with none, in 35."""
+"""How many random orders atoms are eliminated in. With 8 of them no union was missed that a search
+of all of them finds, among 6,000 small tables; with none, in 35."""
 
 
 class Exposure(NamedTuple):
@@ -228,8 +228,8 @@ def _row_basis(matrix: Floats) -> Floats:
 
 
 def _owned(atoms: Atoms, small: Bools) -> list[Ints]:
-    """Of each client, its places among the small atoms whose rows are all its own, where it has
-    several of them."""
+    """For each client that has several: the places of its own small atoms, whose rows are all
+    its."""
     owner = np.zeros(len(atoms), dtype=np.int64)
     owner[atoms.of_pair] = atoms.client_of_pair
     alone = np.flatnonzero((atoms.clients == 1)[small])
@@ -423,7 +423,7 @@ class _System:
         self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
 
     def suppress_exposed(self) -> Mapping[str, Bools] | None:
-        """By attribute, what is shown once no few rows follow any more; None after too much work.
+        """What each attribute shows once no few rows follow any more; None after too much work.
         One group after the other is suppressed. Of the groups that give few rows away, the
         smallest: so an intersection yields to its parts. Of several, that of the attribute named
         last."""

@@ -18,9 +18,9 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.intervals import MIN_WORTH, design_effects, score_ends
 
 METHOD = "clustered-auc"
-"""Of the interval of an AUC."""
+"""Method for the interval of an AUC."""
 LEAST_OF_AN_OUTCOME = 5
-"""With fewer rows of one of the outcomes an AUC would be where few people are in the order."""
+"""With fewer rows of one outcome an AUC would show where few people are in the order."""
 TOO_FEW = f"fewer than {LEAST_OF_AN_OUTCOME} scored rows have one of the two outcomes"
 BINS = 10
 
@@ -32,12 +32,12 @@ class ScoredOutcomes:
     score: NDArray[np.floating]
     """The higher, the likelier the outcome."""
     probability: Floats | None
-    """Of the outcome; None where scores are no probabilities."""
+    """The outcome's; None where scores are no probabilities."""
     outcome: Bools
     """Whether it came about."""
 
     def only(self, which: Bools) -> "ScoredOutcomes":
-        """Of some rows, `which` [rows]."""
+        """The same for some rows, `which` [rows]."""
         probability = None if self.probability is None else self.probability[which]
         return ScoredOutcomes(
             score=self.score[which], probability=probability, outcome=self.outcome[which]
@@ -57,7 +57,7 @@ class Ordering:
     """How many clients of equal size they are worth, of the outcome that has fewer (Kish)."""
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Of the AUC. `level`: coverage, such as 0.95."""
+        """The AUC's interval. `level`: coverage, such as 0.95."""
         worth, value = np.array([self.worth]), np.array([self.auc])
         rows = np.array([max(self.rows, self.worth)])
         variance = np.full(1, np.nan)
@@ -97,7 +97,7 @@ def order_by_score(
 
 
 def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
-    """Of how many rows of its stratum with the other outcome each row is on the right side: [rows].
+    """How many rows with the other outcome in its stratum each row is on the right side of: [rows].
     Equal scores count half."""
     order = np.lexsort((score, stratum))
     scores, strata, positive = score[order], stratum[order], outcome[order]

@@ -32,7 +32,7 @@ class RowSet:
     """Some rows of the data, by their numbers. Confidential."""
 
     places: Ints
-    """Of the words of 64 rows that have some of its rows, ascending."""
+    """Places of the words of 64 rows that have some of its rows, ascending."""
     words: NDArray[np.uint64]
     """[places]: a bit for each of the 64."""
     digest: str
@@ -70,8 +70,8 @@ class RowSet:
         return cls.of_words(words)
 
     def as_bytes(self) -> bytes:
-        """To be stored. Zeros are all that repeats: to look for anything else takes up to three
-        times as long, and finds less."""
+        """The form in which it is stored. Only zeros repeat: looking for anything else takes up to
+        three times as long, and finds less."""
         runs = zlib.compressobj(level=1, strategy=zlib.Z_RLE)
         return runs.compress(self.packed()) + runs.flush()
 
@@ -166,7 +166,7 @@ class RememberedSets:
 
     def __init__(self, sets: Iterable[DisclosedRows] = ()) -> None:
         self.sets: dict[tuple[str, str], DisclosedRows] = {}
-        """By their keys."""
+        """Sets by their keys."""
         self.lines: list[JoinedSets] = []
         self.add(sets)
 
@@ -339,8 +339,8 @@ class Neighbourhood:
         return whole.rows > parts.rows and self._differ_in_few(whole, parts)
 
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
-        """Of two sets that are not equal, even if all rows that differ share their numbers with
-        rows of both."""
+        """Whether two unequal sets differ in few rows, even if all rows that differ share their
+        numbers with rows of both."""
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self._rows:
             return True
@@ -355,7 +355,7 @@ def disclosed_sets(
     *,
     ordered: Collection[str] = (),
 ) -> dict[str, list[DisclosedRows]]:
-    """By attribute, the rows of every group whose figures are disclosed, and all of its rows.
+    """Each attribute's rows of every group whose figures are disclosed, and all of its rows.
 
     `favourable` [rows]: whether the true outcome is. `ordered`: attributes that were cut at edges,
     of which every group and those beside it add up to another cut: their sums are disclosed too, as

@@ -94,9 +94,9 @@ def with_complementary_suppression(
     minimum_group_size: int,
     combination: IntersectionTable | None = None,
 ) -> Bools:
-    """Without the smallest shown group where what is hidden is one group, or few rows together. Few
-    are fewer than `minimum_group_size`. Within every total of a `combination` too. Changes `shown`
-    [..., groups] in place and gives it back."""
+    """Hide the smallest shown group too where one group is hidden, or few rows together: fewer than
+    `minimum_group_size`. The same within every total of a `combination`. Changes `shown`
+    [..., groups] in place and returns it."""
     if combination is not None:
         published = [combination.lines(margin) for margin in ((), *combination.margins)]
         return _complemented_within(shown, rows, published, minimum_group_size=minimum_group_size)

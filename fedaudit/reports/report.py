@@ -128,7 +128,7 @@ def schema() -> dict[str, Any]:
 
 
 def section_rows(report: Mapping[str, Any]) -> dict[str, list[FigureRow]]:
-    """Of a stored report the rows of each section that has figures with `Shown`: pages and the
+    """The rows of each section of a stored report that has figures with `Shown`: pages and the
     command line have a table of them."""
     everyone = charges_everyone(report["guarantee"]["mechanism"])
     found = {

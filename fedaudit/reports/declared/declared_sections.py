@@ -41,12 +41,12 @@ class LedgerSection(Part):
     """First and last of the runs of numbers that were not declared; the first 100."""
     missing_rounds: int
     participations: int
-    """Of all rounds together."""
+    """The sum over all rounds."""
     failures: int
     unreserved_rounds: int
     """Declared without a reservation, or otherwise than was reserved."""
     refused_rounds: int
-    """Of these, declared for clients to whom their reservation had been refused."""
+    """Those of them declared for clients whose reservation had been refused."""
     unanswered_reservations: int
     """Reserved, and neither declared nor released."""
     first_declared_at: str | None
@@ -287,7 +287,7 @@ class DeclaredPrivacy(Part):
     participations_max: int
     """Compositions of the client that was charged most."""
     budget: dict[str, float] | None
-    """Of each client."""
+    """The budget of each client."""
     over_budget: int
     """Clients that have spent more than it."""
     reasons: Reasons

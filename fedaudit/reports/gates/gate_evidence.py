@@ -249,8 +249,8 @@ def _condition(gate: Gate, report: Report) -> str | None:
 LEAST_POWER = 0.8
 """The chance of an alarm at half the noise, from which the silence of canaries counts."""
 LEAST_LEVEL = 0.95
-"""Of an interval that decides. The spec under judgement chooses its level, and one of 1 % would be
-no more than the value."""
+"""Least level of an interval that decides. The spec under judgement chooses its level, and an
+interval at 1 % would be no more than the value."""
 LEAST_WITHOUT_NOISE = 0.5
 """The share of images that an attack must recover without noise, for its failure with noise to be
 evidence about the noise."""
@@ -347,7 +347,7 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
 
 
 def _members_found(attack: Section) -> Evidence:
-    """By the scoring method that finds most, of those that the attack tried."""
+    """Evidence of the scoring method that finds most, among those that the attack tried."""
     at_one = [
         next(
             (one for one in _objects(tried, "tpr_at_fpr") if one.get("fpr") == _FALSE_POSITIVES),

@@ -45,7 +45,7 @@ _WHICH_ROWS = {
     True: "Rates come from the rows of the audited table. Whether they were held out of training, "
     "and whether they are of the tool's use, is not known here.",
 }
-"""By whether the report is of an audit of predictions, which has no training."""
+"""Keyed by whether the report is of an audit of predictions, which has no training."""
 
 Reading = Literal["below four fifths", "at least four fifths"]
 
@@ -261,7 +261,7 @@ class NistReading(Part):
     report: ReportName
     notice: str
     topics: list[NistTopic]
-    """From the top of the pyramid down."""
+    """Topics from the top of the pyramid down."""
 
 
 NIST_800_226 = questions_reading(
@@ -353,7 +353,7 @@ def _yaml(values: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """In double quotes on one line, without characters that YAML refuses or Markdown marks up."""
+    """Quote on one line, without characters that YAML refuses or Markdown marks up."""
     escaped = (
         one if one.isprintable() and one not in _MARKUP else f"\\U{ord(one):08x}" for one in text
     )
@@ -487,7 +487,7 @@ EDPB_28_2024 = questions_reading(
 _ALL = (REGISTRY, NIST_800_226, IMPACT_RATIO, MODEL_CARD, ANNEX_IV, EDPB_28_2024)
 
 READINGS: dict[str, ReportReading] = {one.name: one for one in _ALL}
-"""By name. The command line, the HTTP interface and the pages offer the formats registered here."""
+"""The formats, by name, that the command line, the HTTP interface and the pages offer."""
 
 if TYPE_CHECKING:
     ReadingName = str

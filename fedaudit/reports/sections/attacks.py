@@ -55,7 +55,7 @@ class AttackSection(Part):
     """Evidence against the claim: at most 1 on average where it holds."""
     e_basis: EvidenceBasis | None = None
     evidence: Annotated[float, Field(ge=0)] | None = None
-    """Of all attacks on the run up to this one (`run_evidence`)."""
+    """Evidence of all attacks on the run up to this one (`run_evidence`)."""
 
 
 class NotDoneSection(AttackSection):
@@ -88,7 +88,7 @@ class CanaryBound(Part):
     epsilon_lower_bound: Annotated[float, Field(ge=0)]
     """At the delta of the claim; 0 is no evidence of any loss."""
     significance: Share
-    """The chance that the bound lies above the truth, at most."""
+    """The largest chance that the bound is above the truth."""
     power: Share
     """The chance of an alarm were the noise half of what is claimed, as the first attack on a run,
     computed before it."""
@@ -113,9 +113,9 @@ class MetricAudit(Part):
     """None where nothing was tested."""
     releases: int
     leakage_lower_bound: float | None
-    """From below, at the significance; None where nothing was tested."""
+    """Lower bound at the significance; None where nothing was tested."""
     largest_log_ratio: float | None = None
-    """Of an adaptive radius, in stored reports."""
+    """Only in stored reports of an adaptive radius."""
     median_log_ratio: float | None = None
     significance: Share | None
     power: Share | None
@@ -146,7 +146,7 @@ class CanariesSection(AttackSection):
     bounds: list[CanaryBound]
     stopped_in: int | None = None
     """With `stop`: the companion's round in which the evidence was enough to end the run; None
-    where it never was, or nobody asked."""
+    where it never was, or no one asked."""
     metric: MetricAudit | None = None
 
 
@@ -168,7 +168,7 @@ class HypothesisNamed(Part):
 
 
 class ClusterMembershipResult(Part):
-    """What the server told from uploads at one noise multiplier."""
+    """What the server inferred from uploads at one noise multiplier."""
 
     noise_multiplier: float
     nearest: NamedShare
@@ -220,9 +220,9 @@ class LeakageBaseline(Part):
     """
 
     mean_image_mse: float | None
-    """Of the mean of the other attacked images; null where there is no other."""
+    """Error of the mean of the other attacked images; null where there is no other."""
     nearest_other_mse: float | None
-    """Of whichever other attacked image is nearest."""
+    """Error of the nearest other attacked image."""
     mean_image_ssim: float | None
     nearest_other_ssim: float | None
     reason: str | None
@@ -272,7 +272,7 @@ class GradientLeakageSection(AttackSection):
     """An image counts as recovered at this share of the smaller baseline's error."""
     baseline: LeakageBaseline | None
     results: list[LeakageResult]
-    """In the order of the noise multipliers; empty where the attack was not done."""
+    """Results in the order of the noise multipliers; empty where the attack was not done."""
     recovered_share: float | None
     """That of the smallest noise multiplier tried, in `results`."""
     recovered_share_reason: str | None
@@ -281,7 +281,7 @@ class GradientLeakageSection(AttackSection):
     baselines. It speaks of this attacker and these images alone."""
     nu_protecting_reason: str | None
     nu_protecting_interval: ShareInterval | None
-    """Of the share of images that this attacker would better the baselines for at that noise."""
+    """Interval of the share of images where this attacker beats the baselines at that noise."""
 
 
 class RateAtFpr(Part):
@@ -291,8 +291,8 @@ class RateAtFpr(Part):
     """The share of non-members, at most, that may be taken for members."""
     tpr: Share | None
     interval: ConfidenceLimits | None
-    """Of `tpr`, at the section's `confidence`: Clopper and Pearson's, for as many independent rows
-    as the rows of these clients are worth (Korn and Graubard 1998)."""
+    """Interval of `tpr` at the section's `confidence`: Clopper and Pearson's, for as many
+    independent rows as the rows of these clients are worth (Korn and Graubard 1998)."""
     reason: str | None
 
 
@@ -309,7 +309,7 @@ class ClaimSection(Part):
     """The claim that the rates are held against."""
 
     epsilon: float
-    """Of `steps` neighbours in a row."""
+    """Epsilon of `steps` neighbours in a row."""
     delta: float
     claimed_epsilon: float
     claimed_delta: float
@@ -323,7 +323,7 @@ class ClaimSection(Part):
 
 
 class MembershipRates(Part):
-    """How well one way to score rows tells members from others."""
+    """How well one way to score rows distinguishes members from others."""
 
     variant: ShadowVariant | None
     variance: ScoreVariance | None
@@ -350,12 +350,12 @@ class AttributeMembership(Part):
 
 
 class MembershipSection(AttackSection):
-    """How well the trained hypotheses tell which rows they were trained on."""
+    """How well the trained hypotheses show which rows they were trained on."""
 
     kind: Literal["membership"]
     method: MembershipMethod
     variant: ShadowVariant | None
-    """Of `likelihood-ratio`; None otherwise."""
+    """Variant of `likelihood-ratio`; None otherwise."""
     variance: ScoreVariance | None
     shadows: int | None
     """Shadow runs; None for `threshold`."""
@@ -375,8 +375,8 @@ class MembershipSection(AttackSection):
     """The other ways to make scores of the same shadow runs, for comparison: no alarm rests on
     them."""
     not_normal_share: Share | None
-    """Of `likelihood-ratio`: the share of rows whose scores a Shapiro-Wilk test calls not normal,
-    at a level of 5 % a row; 0.05 is what normal scores give."""
+    """The share of rows whose `likelihood-ratio` scores a Shapiro-Wilk test calls not normal, at a
+    level of 5 % a row; normal scores give 0.05."""
     not_normal_rows: int | None
     claim: ClaimSection | None
     groups: list[AttributeMembership]
@@ -389,7 +389,7 @@ class Advantage(Part):
     value: float
     low: float
     high: float
-    """By exact limits of both shares together, at the section's `confidence`. Without shadow runs
+    """Exact limits of both shares together, at the section's `confidence`. Without shadow runs
     they take the threshold, a mean of these losses, as given, and are approximate."""
 
 
@@ -406,7 +406,7 @@ class ClientInferenceSection(AttackSection):
     did_not: int
     auc: Share
     detectable_auc: Share
-    """Of so many clients it would be noticed with a chance of 80 %, at a one-sided level of 5 %."""
+    """The AUC that would be noticed among these clients with a chance of 80 %, one-sided at 5 %."""
     advantage: Advantage
     tpr_at_fpr: list[RateAtFpr]
     confidence: float

@@ -50,7 +50,7 @@ class HypothesisPair(Part):
 
 
 class BetweenHypotheses(Part):
-    """How well an upload hides its client's hypothesis; the choice has no noise of its own."""
+    """How well an upload hides its client's hypothesis; the choice itself has no noise."""
 
     pairs: list[HypothesisPair]
     """All pairs, or with more than six hypotheses the nearest and the farthest pair."""

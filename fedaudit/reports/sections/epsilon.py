@@ -52,7 +52,7 @@ class EpsilonSection(Part):
 
 
 class RecordGroupSection(Part):
-    """Records whose budgets lie in one range, against whoever sees the final model."""
+    """Records whose budgets are in one range, against anyone who sees the final model."""
 
     budget_low: float
     """Exclusive lower end of the range, unless it equals the upper end."""

@@ -42,7 +42,7 @@ class MetricSection(Part):
     interval: IntervalSection | None
     interval_reason: str | None
     last_rounds: LastRounds | None = None
-    """In reports of earlier versions: how far it moved at the end of training."""
+    """How far it moved at the end of training; only in reports of earlier versions."""
     last_rounds_reason: str | None = "the rounds have the gaps of each round"
 
 
@@ -60,11 +60,11 @@ class GroupSection(Part):
     accuracy_over_baseline: float | None = None
     accuracy_over_baseline_interval: IntervalSection | None = None
     auc: Share | None = None
-    """Of the group's rows, as `utility.auc`."""
+    """AUC of the group's rows, as `utility.auc`."""
     rate_intervals: dict[str, IntervalSection] | None = None
-    """Of the rates by their names, each by itself; without those that have none."""
+    """The interval of each rate, by name; rates that have none are absent."""
     loss: Annotated[float, Field(ge=0)] | None = None
-    """With the group's rows taken as those of one client, in the unit of the validation loss."""
+    """Loss of the group's rows taken as those of one client, in the unit of the validation loss."""
     rows: int | None = None
     """The group's size by counts with noise; None where counts have none, since exact sizes are
     confidential."""

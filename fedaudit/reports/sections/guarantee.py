@@ -27,10 +27,10 @@ class GuaranteeSection(Part):
     label: GuaranteeLabel
     """The kind, with *within the radius* where the proof goes no further."""
     in_force: bool | None
-    """Whether the noise was secret. False for simulated noise, which protects nobody, and where
+    """Whether the noise was secret. False for simulated noise, which protects no one, and where
     there is no guarantee; None where a trainer elsewhere drew it."""
     conditions: dict[str, str]
-    """By figure, why it bounds some datasets only; gates on such a figure ask for
+    """Why a figure bounds some datasets only, by figure; gates on such a figure ask for
     `allow_conditional`."""
     mechanism: str
     unit: str
@@ -49,7 +49,7 @@ _ROUNDING = 1e-12
 
 def is_in_force(report: Mapping[str, Any]) -> bool:
     """Whether the guarantee protects anyone: there is one, and the noise was secret. By the spec,
-    and not by what the report states of itself: a statement of its own cannot make it better."""
+    and not by what the report states of itself: its own statement cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)
 
@@ -152,7 +152,7 @@ def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Ch
 
 
 _CHANCE = 2.0**-34
-"""Of one noised number to be another than with real noise that is independent over rounds;
+"""Chance that a noised number differs from one with real noise that is independent over rounds;
 docs/guarantees.md says why."""
 _SHARED_PRODUCTS = (
     "Gradients of records are computed in single precision and added up in double. Of networks "
@@ -186,7 +186,7 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
 
 
 def _of_rounded_doubles(noised: str, numbers: int, law: NoiseLaw) -> str:
-    """Of noise in double precision, rounded to a grid. Normal numbers have series with proven
+    """Words on noise in double precision, rounded to a grid. Normal numbers have series with proven
     errors; the norm of Laplace noise takes the logarithm of a library."""
     condition = ""
     if law == "laplace":
@@ -286,7 +286,7 @@ def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
 
 
 _EVER_STATED = ("kind", "mechanism", "unit", "delta")
-"""By reports of every version."""
+"""Fields that reports of every version state."""
 
 
 def _checks_of_claim(

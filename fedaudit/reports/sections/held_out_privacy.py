@@ -36,7 +36,7 @@ class CountSensitivity(Part):
     l2: float
     attributes: int
     max_rows: int
-    """Of one unit that count towards an attribute."""
+    """The most rows of one unit that count towards an attribute."""
 
 
 class FairnessPrivacy(Part):
@@ -56,7 +56,7 @@ class FairnessPrivacy(Part):
     """Standard deviation of the noise on each count."""
     sensitivity: CountSensitivity
     in_force: bool
-    """Whether the noise was secret. False for simulated noise, which protects nobody."""
+    """Whether the noise was secret. False for simulated noise, which protects no one."""
     statement: str
 
 

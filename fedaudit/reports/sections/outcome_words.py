@@ -172,7 +172,7 @@ def labels_of_spec(spec: Any) -> Mapping[str, Mapping[str, str]]:
 
 
 def _classifies(report: Mapping[str, Any]) -> bool:
-    """As `ExperimentSpec.classifies`, of a report of any version."""
+    """`ExperimentSpec.classifies` for a report of any version."""
     loss, model = value_at(report, "spec", "training", "loss"), value_at(report, "spec", "model")
     traits = _traits(value_at(report, "spec"))
     return bool(
@@ -183,7 +183,7 @@ def _classifies(report: Mapping[str, Any]) -> bool:
 
 
 def _traits(spec: Any) -> SourceTraits | None:
-    """Of the spec's data; None where this version does not know their source."""
+    """Traits of the spec's data; None where this version does not know their source."""
     try:
         source: Source = _SOURCE.validate_python(value_at(spec, "federation"))
     except ValidationError:

@@ -155,7 +155,7 @@ class ThresholdGaps(Part):
     threshold: float
     accuracy: float
     metrics: dict[str, dict[str, float | None]]
-    """By attribute, each difference of rates."""
+    """Each difference of rates, by attribute."""
 
 
 class ThresholdSection(Part):
@@ -171,7 +171,7 @@ class ThresholdSection(Part):
 
 
 class Predictions(Part):
-    """What was compared, and what stands out."""
+    """What was compared, and what is notable."""
 
     truth: str
     column: str
@@ -179,7 +179,7 @@ class Predictions(Part):
     threshold: ThresholdSection | None
     equal_truth: bool
     rows_left_out: int
-    """Of the file, for want of truth, prediction or client."""
+    """Rows of the file without truth, prediction or client."""
     drawn: Literal["clients", "rows"]
     """What intervals count as drawn by itself."""
 

@@ -46,7 +46,7 @@ class ClusterLeakage(Part):
 
 
 class ComponentLeakage(Part):
-    """What a release costs in one layer, which has noise of its own."""
+    """What a release costs in one layer, which has its own noise."""
 
     component: str
     parameters: int
@@ -69,7 +69,7 @@ class Privacy(Part):
     """Theorem's sum for the client that took part most: over the run, the largest exponent between
     any two of a client's datasets that choose the same hypothesis in every round."""
     leakage_by_component: list[ComponentLeakage] | None = None
-    """With noise layer by layer; None where one noise covers the whole update."""
+    """Leakage by layer; None where one noise covers the whole update."""
     between_hypotheses: BetweenHypotheses | None = None
     participations_max: Annotated[
         int, Shown("Participations, largest", of_everyone="Rounds charged to everyone")

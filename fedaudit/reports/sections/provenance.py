@@ -42,9 +42,9 @@ class Integrity(Part):
     """Ed25519, in base64, over the DSSE encoding of the report without this field."""
     key_id: str | None
     claims_key_id: Annotated[str | None, WHERE_GIVEN] = None
-    """Of the key that signs the claims beside the report; absent where there are none."""
+    """Id of the key that signs the claims beside the report; absent where there are none."""
     run: Annotated[int | None, WHERE_GIVEN] = None
-    """The how many-th run on these data, by their log; absent where there is none."""
+    """The number of the run in the log of these data; absent where there is no log."""
     reasons: Reasons
 
 
@@ -144,7 +144,7 @@ def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
 
 
 def unsigned(material: Any, why: str = "the report is not signed") -> Integrity:
-    """Without the signature, which `sign_report` adds. `material`: of a report with a ledger."""
+    """The section without its signature, which `sign_report` adds, for a report with a ledger."""
     missing = ("signature", "key_id") if material.key_id is None else ("signature",)
     return Integrity(
         ledger_hash=material.ledger_hash,
@@ -191,7 +191,7 @@ class Data(Part):
     rows: int
     parameters: int
     positive_class: Annotated[str | None, WHERE_GIVEN] = None
-    """Of a target with two classes the one that is favourable without a rule; absent otherwise."""
+    """The class of a two-class target that is favourable without a rule; absent otherwise."""
     notes: list[str]
 
 
@@ -227,7 +227,7 @@ def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime)
 
 @cache
 def _versions() -> dict[str, str]:
-    """Of the libraries that are installed."""
+    """Versions of the libraries that are installed."""
     found = {}
     for name in _LIBRARIES:
         try:
@@ -253,7 +253,7 @@ def comparison_limits(fairness: Fairness) -> list[str]:
     for name, groups in fairness.groups.items():
         joined = "; ".join(f"{group} is {', '.join(own)}" for group, own in groups.items())
         found.append(
-            f"Values of {name} were joined ({joined}): no figure tells how these fare beside each "
+            f"Values of {name} were joined ({joined}): no figure shows how these fare beside each "
             "other, and a group that fares well can hide one that does not."
         )
     left_out = [f"{name} {', '.join(values)}" for name, values in fairness.exclude.items()]
@@ -269,7 +269,7 @@ def comparison_limits(fairness: Fairness) -> list[str]:
 
 
 def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
-    """What was fixed when the experiment was admitted, and what was left to whoever asked.
+    """What was fixed when the experiment was admitted, and what was left to the submitter.
     `policy`: None where no service admitted it. Data that a spec makes up have no people."""
     made_up = spec.federation.traits.draws_data
     if policy is None or made_up or not spec.fairness.sensitive:

@@ -27,7 +27,7 @@ _NOT_ASKED = "there is no AUC to be sure of"
 
 
 class RankingFigures(Part):
-    """Of two outcomes.
+    """Figures of two outcomes.
 
     Of a target with two classes AUC, Brier score and calibration are of the second class, the
     positive one. Precision, recall and balanced accuracy are of the favourable outcome, as the
@@ -65,7 +65,7 @@ class RankingFigures(Part):
     """`accuracy_over_baseline` where a right decision counts as the threshold t weighs errors: 2t
     of a row without the outcome, 2 (1 - t) of one with it."""
     ranks_above_chance: bool | None = None
-    """Whether the 95 % interval of an AUC lies above 0.5 in which the rows of each hypothesis, or
+    """Whether the 95 % interval of an AUC is above 0.5 in which the rows of each hypothesis, or
     of each client's own model, are compared among themselves."""
 
 
@@ -149,7 +149,7 @@ def ranking_figures(
 
 
 def _from_noise(noised: NoisedGain | None) -> _Found:
-    """From the counts with noise alone; scores have none, so nothing of them is shown."""
+    """Figures from the counts with noise alone; scores have no noise, so they give no figure."""
     values: _Figures = dict.fromkeys((*_DECIDED, *_SCORED))
     reasons = dict.fromkeys(values, WITHHELD)
     if noised is not None:
@@ -199,7 +199,7 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison) -> _Found:
 
 
 def _decided(true: int, false: int, true_negative: int, false_negative: int) -> _Figures:
-    """From the four counts; None without a denominator."""
+    """Figures of the four counts; None without a denominator."""
     recall = _share(true, true + false_negative)
     specificity = _share(true_negative, true_negative + false)
     both = None if recall is None or specificity is None else (recall + specificity) / 2

@@ -75,7 +75,7 @@ def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
     match stopped_by:
         case "patience" | "diverged":
             return True
-        # An audit goes by coins and noise of its own, and what clients sent is taken off before.
+        # An audit uses its own coins and noise, and what clients sent is subtracted before.
         case "rounds" | "budget" | "audit" | None:
             return False
         case _:
@@ -97,7 +97,7 @@ class MethodSection(Part):
 
     kind: str
     personalised: str | None
-    """What models of their own held-out clients made, in words; None where they made none."""
+    """The kind of models that held-out clients made, in words; None where they made none."""
     sent: str | None
     """What left a client that trained, in words; None where nothing did."""
     of_common_model: Annotated[bool | None, WHERE_GIVEN] = None
@@ -278,7 +278,7 @@ _TOO_GOOD, _LEFT = 0.99, 0.02
 """An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data
 rarely allow."""
 _STILL = 1e-12
-"""Of the loss at the start: a difference so small is rounding."""
+"""Share of the loss at the start: a smaller difference is rounding."""
 
 
 def utility_section(material: ScoredMaterial) -> Utility:
@@ -329,7 +329,7 @@ def utility_section(material: ScoredMaterial) -> Utility:
 
 
 def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
-    """From the figures that the report publishes, and nothing else of the held-out people."""
+    """Judged by the figures that the report publishes, and nothing else of the held-out people."""
     source, gain = spec.federation, found["accuracy_over_baseline"]
     if not isinstance(source, Table) or source.answers_leak:
         return False
@@ -468,7 +468,7 @@ def _judgement(
     compared = _compared(material)
     if isinstance(compared, str):
         return Judgement(None, compared)
-    judged = judge_comparison(compared)
+    judged = judge_comparison(compared, clients_trained=material.spec.federation.holds_out_rows)
     warm = isinstance(material.spec.model.start, ArtifactStart)
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)
@@ -525,17 +525,25 @@ _MISSED = 0.025
 
 
 def _missed_kinds(material: ReportMaterial) -> Iterator[str]:
-    """What no interval of a gain can know."""
+    """What no interval of a gain can know, and what rows that are taken one by one do not say."""
     compared, fairness = material.result.against_constant, material.spec.fairness
-    clients = 0 if compared is None else len(compared.rows)
-    if fairness.intervals is None or fairness.noise is not None or clients < MIN_CLIENTS:
+    if compared is None or fairness.noise is not None:
         return
-    share = 100 * (1 - _MISSED ** (1 / clients))
-    yield (
-        f"Intervals of gains know clients like the {clients} that were scored. A kind of client "
-        f"that makes up {share:.2g} % of all is missing among these with a chance of "
-        f"{_MISSED:.1%}, a rarer one with a larger chance: how the model serves it shows nowhere."
-    )
+    clients = len(compared.rows)
+    if clients < MIN_CLIENTS:
+        yield (
+            f"Too few clients, {clients}, were scored to show how the gain over a constant varies "
+            "between clients. It was judged by rows taken one by one, so that it is shown, or not, "
+            "for these clients alone."
+        )
+    elif fairness.intervals is not None:
+        share = 100 * (1 - _MISSED ** (1 / clients))
+        yield (
+            f"Intervals of gains know clients like the {clients} that were scored. A kind of "
+            f"client that makes up {share:.2g} % of all is missing among these with a chance of "
+            f"{_MISSED:.1%}, a rarer one with a larger chance: how the model serves it shows "
+            "nowhere."
+        )
 
 
 UTILITY = Section[ReportMaterial, RunEvidence](

@@ -53,14 +53,14 @@ _WORTH_TRYING = 2.0
 _ENOUGH = 0.7
 _STILL_FALLING = "the loss was still falling in the last rounds"
 _STILL = 1e-3
-"""Of the loss at the start: who moved it less has hardly begun; of a constant's, who is this near
-has come as far."""
+"""Share of the loss at the start: a run that moved it less has hardly begun; and of a constant's: a
+model this near to it has come as far."""
 _LATE = 0.9
-"""Of the rounds: a best one after it says that training had not ended."""
+"""Share of the rounds: a best round after it shows that training had not ended."""
 _LEARNT = 0.05
-"""Of the constant's loss: a model that saves more has learnt something."""
+"""Share of the constant's loss: a model that saves more has learnt something."""
 _HALF, _MOST_HELD_OUT = 0.5, 0.4
-"""Of the clients or rows: half of them are hardly more than the second."""
+"""Shares of the clients or rows: half of them are hardly more than the second."""
 _LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
 """Times the clip: longer updates are no use. Where features are of order 1, as the expected length
 of an update assumes, or may be far smaller."""
@@ -76,8 +76,8 @@ class _Run:
     spec: ExperimentSpec
 
     def changed(self, **changes: Any) -> "_Run | None":
-        """With other values, by pointers whose slashes are two underscores; None where the spec
-        would be refused."""
+        """The run with other values, keyed by pointers whose slashes are two underscores; None
+        where the spec would be refused."""
         document = with_changes(self.spec.model_dump(mode="json"), spec_changes(changes))
         try:
             return _Run(self.report, parse_spec(document))
@@ -104,7 +104,7 @@ class _Run:
 
     @property
     def rows(self) -> float:
-        """Of a client, on average."""
+        """Rows of a client, on average."""
         return float(self.report["data"]["rows"] / max(1, self.report["data"]["clients"]))
 
     @property
@@ -171,7 +171,7 @@ def _about(value: float) -> str:
 
 
 def better_model(report: Mapping[str, Any]) -> Advice:
-    """For a run whose model is no better than a constant, or is not shown to be."""
+    """Advice for a run whose model is no better than a constant, or is not shown to be."""
     run = _Run(report, parse_admitted(report["spec"]))
     budget = getattr(run.spec.privacy, "client_budget", None)
     if budget is not None and not report["privacy"]["participations_max"]:
@@ -194,14 +194,14 @@ def _affordable(run: _Run, budget: float) -> Advice:
 
 
 def longer_training(report: Mapping[str, Any]) -> Advice | None:
-    """For a useful model that was still getting better."""
+    """Advice for a useful model that was still getting better."""
     run = _Run(report, parse_admitted(report["spec"]))
     last = run.utility["best_round"] == run.utility["rounds"]
     return _more_rounds(run, _STILL_FALLING) if last and _falls(run) else None
 
 
 def better_threshold(report: Mapping[str, Any]) -> Advice:
-    """For a model that ranks people and gives nearly all of them one answer."""
+    """Advice for a model that ranks people and gives nearly all of them one answer."""
     source = parse_admitted(report["spec"]).federation
     outcome = "the positive class"
     if isinstance(source, Table) and source.positive is not None:
@@ -369,7 +369,7 @@ def _by_outcome(run: _Run) -> Advice | None:
 
 
 def _seeming_gain(run: _Run) -> tuple[float, float | None]:
-    """By how much the model seems better and is not shown to be, otherwise 0; and how many times as
+    """How much better the model seems without being shown to be, otherwise 0; and how many times as
     many held-out rows would show it, where that is known."""
     utility = run.utility
     weighted = utility.get("weighted_accuracy_over_baseline")
@@ -522,8 +522,8 @@ def _nothing_helps(run: _Run, now: _Run, long: str) -> Advice:
 
 
 def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str = "") -> Advice:
-    """For a run whose bound is too large to protect, or fails a gate: noise that is enough in
-    the worst case, and what to expect of it. `goal`: of the `figure`, or of whatever bounds it."""
+    """Advice for a run whose bound is too large to protect, or fails a gate: enough noise for the
+    worst case, and what to expect of it. `goal`: for the `figure`, or whichever bounds it."""
     run = _Run(report, parse_admitted(report["spec"]))
     needed = _needed_noise(run, goal, figure)
     known = report["privacy"].get("noise_multiplier")

@@ -118,7 +118,7 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
 
 
 def _broken_when_planned(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
-    """Of gates that an earlier version passed by the rounds that were played."""
+    """Reasons of gates that an earlier version passed by the rounds that were played."""
     for gate in report["gates"]:
         if gate["figure"] == "epsilon_max":
             why = planned_doubt(gate["figure"], gate["op"], gate["bound"], report)

@@ -81,7 +81,7 @@ CONCERN_WORDS: dict[Concern, str] = {
     "guarantee-bounds-nothing": "its guarantee bounds too little to protect anyone",
     "guarantee-not-proven": "its guarantee is not proven for all datasets",
 }
-"""In the order in which a sign-off states them."""
+"""Concerns in the order in which a sign-off states them."""
 _REASON_WORDS = CONCERN_WORDS | {
     "training-diverged": "its training diverged",
     "threshold-misplaced": "at its threshold it gives nearly everyone the same answer",

@@ -47,8 +47,8 @@ def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
 
 
 def counted_gap_size(report: Mapping[str, Any]) -> float | None:
-    """From where on a gap that no gate judges counts: as in the report's answer, where it has one,
-    so that an answer that was signed stays the same."""
+    """The size from which a gap that no gate judges counts: that of the report's answer, where it
+    has one, so that a signed answer stays the same."""
     answer: Mapping[str, Any] = report.get("answer") or {"gap_size": WIDE}
     return answer.get("gap_size")
 
@@ -272,7 +272,7 @@ def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any]) -> str:
 
 
 def _counted(rate: str, favourable: str | None) -> tuple[str, str]:
-    """Of whom a rate is a share, and what was predicted of these."""
+    """The people of whom a rate is a share, and what was predicted for these."""
     if rate == "selection_rate":
         return "", "are predicted to have it"
     if rate == "false_positive_rate":
@@ -344,7 +344,7 @@ def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    """As `69%`; two digits of small shares and of small remainders."""
+    """Such as `69%`; two digits for small shares and for small remainders."""
     if 0 < share < 0.01 or 0.99 < share < 1:
         return f"{share:.2%}"
     return f"{share:.0%}"
