@@ -185,7 +185,8 @@ _SEVERAL = 20
 """Rows from which on a different value in each is no accident."""
 _DATE = re.compile(r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})([ T].*)?")
 _OTHER_NUMBER = re.compile(r"[-+]?[\d.,' ]*\d[\d.,' ]*([€$£%]|EUR|USD|GBP|CHF)?")
-_GAPS = frozenset("?|na|n/a|#n/a|nan|null|none|-|.|missing|k.a.|k. a.|keine angabe".split("|"))
+_GAPS = {"?", "na", "n/a", "#n/a", "nan", "null", "none", "-", ".", "missing"}
+_GAPS |= {"k.a.", "k. a.", "keine angabe"}
 
 
 @dataclass
