@@ -423,6 +423,16 @@ def good_class(column: Column) -> tuple[str, str]:
     return yes, "nothing in the name sounds bad for people"
 
 
+def alike(classes: Sequence[str]) -> str:
+    """A remark on classes that seem to be one, written in several ways."""
+    first = {one.strip().casefold(): one for one in reversed(classes)}
+    others = [one for one in classes if first[one.strip().casefold()] != one]
+    if not others:
+        return ""
+    pairs = ", ".join(f"{first[one.strip().casefold()]!r} and {one!r}" for one in others[:5])
+    return f"; {pairs} differ in capitals or spaces alone: if they are one, correct the file"
+
+
 def _names_clients(column: Column) -> bool:
     """At least two, and on average two rows to each, of those that are kept."""
     kept = [column.values[value] for value in column.distinct]

@@ -22,6 +22,7 @@ from fedaudit.federations.proposals.column_survey import (
     MAX_GROUP_VALUES,
     Column,
     Survey,
+    alike,
     client_candidates,
     good_class,
     named,
@@ -369,7 +370,7 @@ def _put_target(draft: Proposal, target: Column) -> None:
         draft.suggested = {"op": "ge", "value": float(f"{target.quantile(0.5):.1g}")}
         draft.guesses["/fairness/favourable"] = "say so, or otherwise, which numbers are good"
     else:
-        draft.guesses["/federation/target"] = f"{why}: {len(classes)} classes{_alike(classes)}"
+        draft.guesses["/federation/target"] = f"{why}: {len(classes)} classes{alike(classes)}"
         if target.numeric:
             draft.codes[target.name] = classes
     _put_rule(draft, target, "missing_target")
@@ -383,16 +384,6 @@ def _put_target(draft: Proposal, target: Column) -> None:
         good = spelled("yes", classes) or classes[-1]
         draft.suggested = {"op": "in", "value": [good]}
         draft.guesses["/fairness/favourable"] = "say so, or otherwise, which classes are good"
-
-
-def _alike(classes: Sequence[str]) -> str:
-    """A remark on classes that seem to be one, written in several ways."""
-    first = {one.strip().casefold(): one for one in reversed(classes)}
-    others = [one for one in classes if first[one.strip().casefold()] != one]
-    if not others:
-        return ""
-    pairs = ", ".join(f"{first[one.strip().casefold()]!r} and {one!r}" for one in others[:5])
-    return f"; {pairs} differ in capitals or spaces alone: if they are one, correct the file"
 
 
 def _put_rule(draft: Proposal, column: Column, field_name: str) -> None:
