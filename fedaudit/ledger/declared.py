@@ -245,8 +245,8 @@ def changed_beside(
         if one.reservations is not None and one.reservations != reservations_hash(mine, secret):
             yield f"what was reserved before round {one.round}"
         before = one.round
-    said = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
-    if said is not None and said != drawn_hash(drawn, secret):
+    stated = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
+    if stated is not None and stated != drawn_hash(drawn, secret):
         yield "those who were drawn"
 
 

@@ -40,8 +40,8 @@ _ADVICE = 2
 
 
 def verdict_parts(report: Mapping[str, Any]) -> VerdictParts:
-    """The four parts, from an otherwise complete report. What to do next is what weighs most, and
-    what follows it."""
+    """The four parts, from an otherwise complete report. The next step is the most important one,
+    and what follows it."""
     first, *others = (one.text for one in islice(_suggestions(report), _ADVICE))
     # Signing off comes after what has still to be done.
     following = [first, *(one for one in others if one != _SIGN_OFF)]
