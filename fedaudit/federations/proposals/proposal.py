@@ -381,8 +381,7 @@ def _put_target(draft: Proposal, target: Column) -> None:
             f"a guess at the class that is good for people, whose rates are compared: {reason}"
         )
     elif "/fairness/favourable" not in draft.guesses:
-        good = spelled("yes", classes) or classes[-1]
-        draft.suggested = {"op": "in", "value": [good]}
+        draft.suggested = {"op": "in", "value": [spelled("yes", classes) or classes[-1]]}
         draft.guesses["/fairness/favourable"] = "say so, or otherwise, which classes are good"
 
 
