@@ -28,6 +28,8 @@ class Gained:
     gain: float
     shown: bool
     """Whether that it is above 0 is shown, at 95 %."""
+    too_uneven: bool = False
+    """Whether clients are of so uneven sizes that nothing can show it."""
 
 
 def judge_model(
@@ -70,15 +72,15 @@ def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
         if not one.gain > 0:
             return f"by {name} the model is no better than always giving the same answer"
         if not one.shown and name != _LOSS:
-            return _not_shown(name)
-    return None if any(one.shown for one in first) else _not_shown(next(iter(known)))
+            return _not_shown(name, one)
+    return None if any(one.shown for one in first) else _not_shown(*next(iter(known.items())))
 
 
-def _not_shown(name: str) -> str:
-    return (
-        "the model may be no better than always giving the same answer: the 95% interval of its "
-        f"gain in {name} reaches 0"
-    )
+def _not_shown(name: str, one: Gained) -> str:
+    why = f"the 95% interval of its gain in {name} reaches 0"
+    if one.too_uneven:
+        why = f"clients of so uneven sizes allow no interval of its gain in {name}"
+    return f"the model may be no better than always giving the same answer: {why}"
 
 
 def _is_nearly_constant(prediction_share: float | None, outcome_share: float | None) -> bool:

@@ -471,8 +471,14 @@ def over_constant(found: ConstantComparison, *, level: float | None) -> OverCons
     )
 
 
-def judge_comparison(found: ConstantComparison) -> Judgement:
-    """Whether the model is degenerate, at 95 % whatever level a spec asks for."""
+def judge_comparison(found: ConstantComparison, *, clients_trained: bool) -> Judgement:
+    """Whether the model is degenerate, at 95 % whatever level a spec asks for.
+
+    Rows decide one by one, and for these clients alone, where too few were scored for an interval.
+    Enough clients without one are of very uneven sizes: rows of the largest say nothing of other
+    clients, and decide only if the same `clients_trained`.
+    """
+    by_rows = clients_trained or len(found.rows) < MIN_CLIENTS
     intervals = _intervals(found, _JUDGED_AT, decisions=found.decision_gain)
     saved = np.average(found.constant_loss - found.loss, weights=found.weights)
     right, outcome = found.decision_gain, found.outcome_gain
@@ -484,10 +490,9 @@ def judge_comparison(found: ConstantComparison) -> Judgement:
     gained: dict[Gain, Gained | None] = dict.fromkeys(kinds)
     for (kind, gain), name in zip(kinds.items(), _GAINS, strict=True):
         if gain is not None:
-            # By clients where there are enough for an interval, otherwise by rows one by one.
             low = intervals[name].low
-            shown = found.gains[kind].shown if low is None else low > 0
-            gained[kind] = Gained(gain, shown)
+            shown = by_rows and found.gains[kind].shown if low is None else low > 0
+            gained[kind] = Gained(gain, shown, too_uneven=low is None and not by_rows)
     return judge_model(
         accuracy=gained["accuracy"],
         loss=gained["loss"],

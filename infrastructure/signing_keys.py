@@ -92,7 +92,8 @@ def rotate_key_file(path: Path) -> Path:
         # First the public half: a process that is killed here leaves a key that nobody has.
         write_through(aside, new.public.pem.encode() + known, mode=0o644)
         aside.replace(public)
-        write_through(aside, new.pem() + old.derived_pem(ROUNDING), mode=0o600)
+        # The key comes last: a file that was cut off anywhere holds none.
+        write_through(aside, old.derived_pem(ROUNDING) + new.pem(), mode=0o600)
         aside.replace(path)
     except OSError as error:
         raise SigningKeyError(f"cannot exchange the key {path}: {error.strerror}") from None

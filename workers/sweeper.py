@@ -20,6 +20,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.audit_log import AuditChain
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.spec.disclosure import DisclosureFloor
@@ -186,6 +187,7 @@ class Sweeper:
         self._key_file = SigningKeyFile(settings)
         self._storage = Storage(settings.storage_url)
         self._expiry = Expiry(settings, database, self._storage)
+        self._signed_logs: dict[str, AuditChain] = {}
         self._sign_with(self._key_file.current())
         self._refused: set[str] = set()
         """Ids of units that could not be reclaimed, and of experiments whose ledgers refused their
@@ -225,7 +227,7 @@ class Sweeper:
             key,
             floor=DisclosureFloor(minimum_group_size=self._settings.min_group_size),
         )
-        self._audit_logs = AuditLogSigner(self._database, key)
+        self._audit_logs = AuditLogSigner(self._database, key, signed=self._signed_logs)
         self._eraser = Eraser(self._database, self._storage, key)
 
     def resign(self) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, assert_never
+
+import numpy as np
 
 from api.http.problems import ProblemError
 from api.schemas.federations import BudgetBody
@@ -11,21 +12,13 @@ from api.services.lookups import find_federation
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import REPORT, observer_words
 from fedaudit.privacy.count_release import BOOKED_DELTA
-from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import theorem_sum
-from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.stored import CostFigure
 from models.repositories import Budgets
-from models.repositories.budgets.counting import (
-    EpsilonCost,
-    EpsilonRefusal,
-    Shortage,
-    counts_report,
-)
+from models.repositories.budgets.counting import Cost, Refusal, counts_report
 from models.repositories.budgets.reading import with_gaps
 from models.values import Budget, LeakageTerms
 
@@ -56,58 +49,42 @@ _EITHER = (
 )
 
 
-def _not_composable(
-    refusal: EpsilonRefusal,
-    federation_id: str,
-    *,
-    adjacency: str,
-    unit: PrivacyUnit,
-    spec: ExperimentSpec,
-) -> ProblemError:
-    """An epsilon that a budget has no room for, or cannot compose with what it counts."""
-    budget = refusal.budget
-    if refusal.requested is not None and refusal.composed_total is not None:
-        remedy = "ask for fewer rounds or more noise, set privacy.epsilon_budget"
-        if budget.observer == REPORT:
-            remedy = "ask for a smaller fairness.noise.epsilon"
-        return _problem(
-            budget,
-            federation_id,
-            f"in the worst case the experiment by itself spends an epsilon of "
-            f"{refusal.requested:.6g}, and composed with all that {_name(budget)} counts it would "
-            f"be {refusal.composed_total:.6g} of {budget.total:.6g}, with {budget.remaining:.6g} "
-            f"left; {remedy}, or {_raise(budget)}",
-            requested=refusal.requested,
-            composed_total=refusal.composed_total,
-        )
+def _refused(refusal: Refusal, federation_id: str, cost: Cost) -> ProblemError:
+    """A budget that has no room, or that cannot compose the cost with what it counts."""
+    budget, requested, in_all = refusal.budget, refusal.requested, refusal.composed_total
     if refusal.shortage == "other-clients":
-        return _other_clients(budget, federation_id, unit_key(spec, unit))
+        return _other_clients(budget, federation_id, cost.unit_key)
+    if requested is not None and in_all is not None:
+        if budget.figure == "epsilon":
+            remedy = "ask for fewer rounds or more noise, set privacy.epsilon_budget"
+            if budget.observer == REPORT:
+                remedy = "ask for a smaller fairness.noise.epsilon"
+            detail = (
+                f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, "
+                f"and composed with all that {_name(budget)} counts it would be {in_all:.6g} of "
+                f"{budget.total:.6g}, with {budget.remaining:.6g} left; {remedy}, or "
+            )
+        else:
+            detail = (
+                f"in the worst case the experiment costs {_FIGURES[budget.figure]} of "
+                f"{requested:.6g}, and {_name(budget)} has {budget.remaining:.6g} left; ask for "
+                "fewer rounds or more noise, set privacy.client_budget, or "
+            )
+        detail += _raise(budget)
+        return _problem(budget, federation_id, detail, requested=requested, composed_total=in_all)
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
-        f"adjacency {adjacency}",
+        f"adjacency {cost.adjacency}",
         "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
         "experiment's guarantee does not cover",
         "other-unit": "with figures of another unit in it, and the experiment's figures are for "
-        f"a {unit}",
+        f"a {cost.unit}",
     }
     return _problem(
         budget,
         federation_id,
         f"{_name(budget)} has a total for an epsilon {why.get(refusal.shortage, '')}: the two "
         f"cannot be composed; use a mechanism that fits, or {_take_back(budget, federation_id)}",
-    )
-
-
-def _exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
-    """A sum that a budget has no room for."""
-    return _problem(
-        budget,
-        federation_id,
-        f"in the worst case the experiment costs {_FIGURES[budget.figure]} of {requested:.6g}, and "
-        f"{_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or more noise, "
-        f"set privacy.client_budget, or {_raise(budget)}",
-        requested=requested,
-        composed_total=budget.reserved + budget.spent + requested,
     )
 
 
@@ -255,8 +232,8 @@ def reserve(
     ]
     of_report = [one for one in bounded if counts_report(one.observer)]
     totals = [one for one in bounded if not counts_report(one.observer)]
-    place = federation_id, experiment_id
-    _reserve_report(budgets, place, planned, of_report)
+    costs = _report_costs(budgets, federation_id, planned, of_report)
+    _reserve(budgets, federation_id, experiment_id, planned, costs)
     match cost_kind:
         case "unbounded":
             if totals:
@@ -272,20 +249,35 @@ def reserve(
                     "privacy.mechanism a mechanism whose cost is counted, or "
                     f"{_take_back(budget, federation_id)}",
                 )
+            return
         case "epsilon":
-            _reserve_epsilon(budgets, place, planned, totals)
+            counted, costs = _epsilon_costs(planned)
         case "leakage":
-            _reserve_leakage(budgets, place, planned, totals)
+            counted, costs = _sum_costs(planned)
         case other:
             assert_never(other)
+    _refuse_uncountable(budgets, federation_id, totals, counted)
+    _reserve(budgets, federation_id, experiment_id, planned, costs)
 
 
-def _reserve_report(
-    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
+def _reserve(
+    budgets: Budgets,
+    federation_id: str,
+    experiment_id: str,
+    planned: ExperimentPlan,
+    costs: Sequence[Cost],
 ) -> None:
+    book = planned.spec.privacy.noise
+    refusal = budgets.reserve(federation_id, experiment_id=experiment_id, book=book, costs=costs)
+    if refusal is not None:
+        raise _refused(refusal, federation_id, costs[0])
+
+
+def _report_costs(
+    budgets: Budgets, federation_id: str, planned: ExperimentPlan, totals: Sequence[Budget]
+) -> list[Cost]:
     """The epsilon of the fairness counts, against the people held out of training. `totals`: the
     budgets of the experiment's book that have a total against readers of the report."""
-    federation_id, experiment_id = place
     held_out = planned.ledger_context.held_out
     if held_out is None:
         if totals:
@@ -298,112 +290,66 @@ def _reserve_report(
                 "without fairness.noise nothing bounds what the experiment's report reveals of the "
                 f"people held out; set fairness.noise, or {_take_back(budget, federation_id)}",
             )
-        return
+        return []
     release = held_out.release
-    cost = EpsilonCost(
-        observer=release.observer,
-        adjacency=release.adjacency,
-        unit=release.unit,
-        unit_key=unit_key(planned.spec, release.unit),
-        delta=release.delta or BOOKED_DELTA,
-        epsilon=release.epsilon(1),
-        curve=release.curve,
-        step=release.curve,
-        compositions=1,
-    )
-    book, spec = planned.spec.privacy.noise, planned.spec
-    refusal = budgets.reserve_epsilon(
-        federation_id, experiment_id=experiment_id, book=book, costs=[cost]
-    )
-    if refusal is not None:
-        adjacency, unit = release.adjacency, release.unit
-        raise _not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
+    return [
+        Cost(
+            figure="epsilon",
+            observer=release.observer,
+            adjacency=release.adjacency,
+            unit=release.unit,
+            unit_key=unit_key(planned.spec, release.unit),
+            delta=release.delta or BOOKED_DELTA,
+            amount=release.epsilon(1),
+            curve=release.curve,
+            step=release.curve,
+            planned=1,
+        )
+    ]
 
 
-def _reserve_epsilon(
-    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
-) -> None:
-    federation_id, experiment_id = place
+def _epsilon_costs(planned: ExperimentPlan) -> tuple[CountedCost, list[Cost]]:
+    """The worst case of a run, against each observer."""
     plan, mechanism = planned.ledger_context.plan, mechanism_of(planned.spec)
     if plan is None:
         raise ValueError(f"{mechanism.facts.name} counts an epsilon and has no spending plan")
-    _refuse_uncountable(
-        budgets, federation_id, totals, CountedCost("the experiment", counts_epsilon=True)
-    )
-    unit, spec = mechanism.facts.unit, planned.spec
-    refusal = budgets.reserve_epsilon(
-        federation_id,
-        experiment_id=experiment_id,
-        book=spec.privacy.noise,
-        costs=_epsilon_costs(mechanism, plan, unit_key=unit_key(spec, unit)),
-    )
-    if refusal is not None:
-        adjacency = plan.adjacency
-        raise _not_composable(refusal, federation_id, adjacency=adjacency, unit=unit, spec=spec)
-
-
-def _reserve_leakage(
-    budgets: Budgets, place: tuple[str, str], planned: ExperimentPlan, totals: Sequence[Budget]
-) -> None:
-    """Leakage under its radius and clip; and, where there is one, the theorem's own sum."""
-    federation_id, experiment_id = place
-    inputs, projection = planned.ledger_context.inputs, planned.projection
-    leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
-    of_one_release = theorem_sum(inputs, 1)
-    if leakage is None:
-        raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
-    terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    no_theorem = None
-    if isinstance(of_one_release, str):
-        no_theorem = f"{of_one_release}; give privacy.radius a number and privacy.clip a bound"
-    cost = CountedCost("the experiment", counts_epsilon=False, terms=terms, no_theorem=no_theorem)
-    _refuse_uncountable(budgets, federation_id, totals, cost)
-    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
-    reserve_sum = partial(
-        budgets.reserve,
-        federation_id,
-        experiment_id=experiment_id,
-        book=planned.spec.privacy.noise,
-        unit_key=whose,
-    )
-    _check_room(reserve_sum(amount=leakage, terms=terms), federation_id, leakage, whose)
-    if log_ratio is None or isinstance(of_one_release, str):
-        return
-    short = reserve_sum(amount=log_ratio, terms=None, of_one_release=of_one_release)
-    _check_room(short, federation_id, log_ratio, whose)
-
-
-def _check_room(
-    found: tuple[Budget, Shortage] | None, federation_id: str, requested: float, whose: str
-) -> None:
-    """Raises ProblemError where a total cannot bear what is requested, or counts other clients."""
-    if found is None:
-        return
-    budget, shortage = found
-    if shortage == "other-clients":
-        raise _other_clients(budget, federation_id, whose)
-    raise _exhausted(budget, federation_id, requested)
-
-
-def _epsilon_costs(
-    mechanism: PrivacyMechanism, plan: SpendingPlan, *, unit_key: str
-) -> list[EpsilonCost]:
-    """The worst case of a run, against each observer; `unit_key` says whose it is."""
-    costs = []
+    unit, costs = mechanism.facts.unit, []
     for observer in plan.observers:
         allowed = mechanism.compositions_within_budget(plan, observer)
         steps = plan.steps if allowed is None else allowed
         costs.append(
-            EpsilonCost(
+            Cost(
+                figure="epsilon",
                 observer=observer,
                 adjacency=plan.adjacency,
-                unit=mechanism.facts.unit,
-                unit_key=unit_key,
+                unit=unit,
+                unit_key=unit_key(planned.spec, unit),
                 delta=plan.delta,
-                epsilon=plan.largest(observer, steps),
+                amount=plan.largest(observer, steps),
                 curve=plan.curve(observer, steps),
                 step=plan.curve(observer, 1),
-                compositions=plan.events_within(observer, steps),
+                planned=plan.events_within(observer, steps),
             )
         )
-    return costs
+    return CountedCost("the experiment", counts_epsilon=True), costs
+
+
+def _sum_costs(planned: ExperimentPlan) -> tuple[CountedCost, list[Cost]]:
+    """Leakage under its radius and clip; and, where there is one, the theorem's own sum."""
+    inputs, projection = planned.ledger_context.inputs, planned.projection
+    leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
+    of_one_release, no_theorem = theorem_sum(inputs, 1), None
+    if leakage is None:
+        raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
+    terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
+    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
+    costs = [Cost(figure="leakage", adjacency=terms.key, unit_key=whose, amount=leakage)]
+    if isinstance(of_one_release, str):
+        no_theorem = f"{of_one_release}; give privacy.radius a number and privacy.clip a bound"
+    elif log_ratio is not None:
+        step = np.array([of_one_release])
+        costs.append(Cost(figure="log_ratio", unit_key=whose, amount=log_ratio, step=step))
+    counted = CountedCost(
+        "the experiment", counts_epsilon=False, terms=terms, no_theorem=no_theorem
+    )
+    return counted, costs

@@ -36,11 +36,11 @@ from fedaudit.fairness.gaps import NO_OUTCOME, GroupScores, scored_rows
 from fedaudit.spec.metrics import COUNTS, FAMILIES, METRICS, RATES, Count, Kind, Rate
 
 METHOD = "score-pairs"
-"""Of a gap between groups."""
+"""Method for a gap between groups."""
 GROUP_METHOD = "score-clustered"
-"""Of the rate of one group."""
+"""Method for the rate of one group."""
 GAIN_METHOD = "clustered-mean"
-"""Of what a model gains over a constant."""
+"""Method for what a model gains over a constant."""
 MIN_WORTH = 2.0
 """Equally large clients that a group must be worth for how they vary to be estimated."""
 MIN_WORTH_OF_GAIN = 5.0
@@ -94,14 +94,14 @@ class Clustered:
         return _over(cubes, np.maximum(0.0, self.squares(weights)) ** 1.5)
 
     def worth(self, whole: Floats) -> Floats:
-        """How many clients with equally many of the kinds in `whole` [kinds] a group's are worth:
-        [groups] (Kish)."""
+        """How many equally large clients a group's clients are worth, by the kinds in `whole`
+        [kinds]: [groups] (Kish)."""
         rows = self.totals @ whole
         return _over(rows**2, self.squares(np.broadcast_to(whole, self.totals.shape)))
 
     def variance(self, part: Floats, whole: Floats) -> Floats:
-        """Of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups]. NaN
-        where clients are worth fewer than MIN_WORTH."""
+        """Variance of the ratio of the kinds in `part` to those in `whole`, [kinds] each: [groups].
+        NaN where clients are worth fewer than MIN_WORTH."""
         rows, worth = self.totals @ whole, self.worth(whole)
         ratio = _over(self.totals @ part, rows)
         residuals = self.squares(part - ratio[:, np.newaxis] * whole)
@@ -109,7 +109,7 @@ class Clustered:
         return np.where(worth >= MIN_WORTH, np.maximum(found, 0.0), np.nan)
 
     def correlations(self, part: Floats, whole: Floats) -> Floats:
-        """Of the ratios of two groups over clients: [groups, groups], rounded down to tenths. 0
+        """Correlations of groups' ratios over clients [groups, groups], rounded down to tenths; 0
         where nothing can be estimated, and between groups that have no client in common."""
         groups = len(self.totals)
         if not (np.count_nonzero(self._own @ whole, axis=1) > 1).any():
@@ -150,9 +150,9 @@ def intervals_by_group(
     client_counts: Ints, disclosure: Disclosure, *, level: float, published: Ints | None = None
 ) -> dict[str, tuple[Floats, Floats]]:
     """The ends of the interval of each of RATES, [groups] each, for one group at a time; NaN where
-    a group is not shown or lacks the rate, and no rates where no two groups are compared.
-    Parameters as in `rate_intervals`, whose design effects these have: they are wide enough for
-    all pairs, and so nothing further of clients is disclosed."""
+    a group is hidden or lacks the rate. No rates where no two groups are compared. Takes the
+    parameters of `rate_intervals` and uses its design effects, which are wide enough for all pairs:
+    so these intervals disclose nothing more about clients."""
     pairs = compared_pairs(disclosure)
     if not disclosure.rule.has_favourable_outcome or not pairs.any():
         return {}
@@ -171,7 +171,7 @@ def intervals_by_group(
 def _shown_counts(
     client_counts: Ints, disclosure: Disclosure, published: Ints | None
 ) -> tuple[Clustered, Floats]:
-    """Of the groups shown, by client and as they are published."""
+    """Counts of the groups shown, by client and as they are published."""
     counts = client_counts.sum(axis=0)
     disclosure.check(scored_rows(counts))
     totals = (counts if published is None else published)[disclosure.shown]
@@ -203,8 +203,8 @@ def accuracy_interval(
     level: float,
     published: tuple[Ints, Ints] | None = None,
 ) -> Interval:
-    """That of the accuracy difference. `published`: right and scored rows [groups] that accuracies
-    are computed from, where these are not the clients' sums."""
+    """The interval of the accuracy difference. `published`: right and scored rows [groups] that
+    accuracies are computed from, where these are not the clients' sums."""
     if scores.correct is None:
         return Interval(None, None, _UNDEFINED)
     pairs = compared_pairs(disclosure)
@@ -245,9 +245,10 @@ def share_limits(
     share: float,
     alone: float | None = None,
 ) -> Limits:
-    """The score interval of the share that the kinds in `part` [kinds] are of those in `whole`. It
-    misses in a `share` of cases, or with the design effect for these in a share `alone`. `totals`
-    [groups, kinds]: what the share is computed from; the design effect is that of `clustered`."""
+    """The score interval of the share of the kinds in `part` [kinds] among those in `whole`. It
+    misses the truth in a `share` of cases, or in a share `alone` with the design effect for one
+    group. `totals` [groups, kinds]: what the share is computed from; `clustered` gives the design
+    effect."""
     rows = totals @ whole
     value = np.minimum(1.0, _over(totals @ part, rows))
     own, worth = clustered.totals @ whole, clustered.worth(whole)
@@ -276,11 +277,9 @@ def score_ends(value: Floats, size: Floats, *, share: float) -> tuple[Floats, Fl
 def design_effects(
     value: Floats, rows: Floats, *, variance: Floats, worth: Floats, share: float
 ) -> Floats:
-    """How many times the variance of rows drawn one by one that of a share is: [...].
-
-    `value` [...] of `rows` [...], with the `variance` that clients show, which are worth so many of
-    equal size; see the module's text.
-    """
+    """The design effect [...]: a share's variance over that of rows drawn one by one. `value`
+    [...]: shares of `rows` [...], with the `variance` that clients show; `worth`: that of the
+    clients, in equally large ones. See the module's text."""
     ratio = _over(variance * rows, value * (1 - value))
     ratio *= (_student(worth, share) / NormalDist().inv_cdf(share / 2)) ** 2
     all_alike = _over(rows, worth)
@@ -298,13 +297,13 @@ def mean_limits(clustered: Clustered, part: Floats, whole: Floats, *, share: flo
 
 
 def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> list[Interval]:
-    """Of what each group's rows gained, from `clustered` with the kinds gain and rows, by Student's
-    t. `are_shares`: whether a row gains 1, 0 or -1. Two are then added, of which one gains and one
-    loses (Bonett and Price 2012), so that rows which were never decided differently leave something
-    uncertain: two clients of average size for the end away from 0, and for the end towards it two
-    that have as many rows as one independent row is worth. Of losses, which have no such bounds,
-    the end towards clients that lie far from the others is moved by what their skewness moves the
-    quantile of t (Johnson 1978)."""
+    """Intervals of what each group's rows gained, from `clustered` with the kinds gain and rows, by
+    Student's t. `are_shares`: whether a row gains 1, 0 or -1. Two are then added, of which one
+    gains and one loses (Bonett and Price 2012), so that rows which were never decided differently
+    leave something uncertain: two clients of average size for the end away from 0, and for the end
+    towards it two that have as many rows as one independent row is worth. Of losses, which have no
+    such bounds, the end towards clients that lie far from the others is moved by what their
+    skewness moves the quantile of t (Johnson 1978)."""
     gained, rows = clustered.totals.T
     worth = clustered.worth(np.array([0.0, 1.0]))
     far = near = np.zeros_like(rows)
@@ -328,8 +327,8 @@ def gain_intervals(clustered: Clustered, *, level: float, are_shares: bool) -> l
 
 
 def _gain_squares(clustered: Clustered, added: Floats) -> tuple[Floats, Floats]:
-    """The gain of a row, and the sum of squares of what clients gain beyond it, when two clients
-    with so many rows each are added."""
+    """The gain of a row, and the sum of squares of clients' gains beyond it, after adding two
+    clients with so many rows each."""
     gained, rows = clustered.totals.T
     value = _over(gained, rows + 2 * added)
     squares = clustered.squares(np.stack([np.ones_like(value), -value], axis=-1))
@@ -403,8 +402,8 @@ def _share_of_each(pairs: Bools, level: float, rates: int) -> float:
 def gap_interval(
     rates: Sequence[Limits], pairs: Bools, kind: Kind, *, otherwise: str = _UNDEFINED
 ) -> Interval:
-    """What the pairs' intervals allow of the widest gap; `otherwise`: why there is none. `pairs`
-    [groups, groups]: those compared, both ways."""
+    """The range of the widest gap that the pairs' intervals allow; `otherwise`: why there is none.
+    `pairs` [groups, groups]: the pairs compared, in both directions."""
     found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
     if not len(found) or np.isnan(found).any():
         return Interval(None, None, otherwise)
@@ -443,8 +442,8 @@ _LOWER_ENDS: Mapping[Kind, Callable[[Limits], Floats]] = {
 
 
 def _distances(limits: Limits) -> tuple[Floats, Floats, Floats]:
-    """Of each pair, one figure, how far its lower end is below it, and how far the upper end of the
-    other figure is above that: [groups, groups] each."""
+    """For each pair: one figure, how far its lower end is below it, and how far the other figure's
+    upper end is above that figure: [groups, groups] each."""
     value = np.broadcast_to(limits.value[:, np.newaxis], limits.correlations.shape)
     below = np.broadcast_to((limits.value - limits.low)[:, np.newaxis], value.shape)
     return value, below, np.broadcast_to(limits.high - limits.value, value.shape)

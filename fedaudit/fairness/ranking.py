@@ -18,9 +18,9 @@ from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.intervals import MIN_WORTH, design_effects, score_ends
 
 METHOD = "clustered-auc"
-"""Of the interval of an AUC."""
+"""Method for the interval of an AUC."""
 LEAST_OF_AN_OUTCOME = 5
-"""With fewer rows of one of the outcomes an AUC would be where few people are in the order."""
+"""With fewer rows of one outcome an AUC would show where few people are in the order."""
 TOO_FEW = f"fewer than {LEAST_OF_AN_OUTCOME} scored rows have one of the two outcomes"
 BINS = 10
 
@@ -32,12 +32,12 @@ class ScoredOutcomes:
     score: NDArray[np.floating]
     """The higher, the likelier the outcome."""
     probability: Floats | None
-    """Of the outcome; None where scores are no probabilities."""
+    """The outcome's; None where scores are no probabilities."""
     outcome: Bools
     """Whether it came about."""
 
     def only(self, which: Bools) -> "ScoredOutcomes":
-        """Of some rows, `which` [rows]."""
+        """The same for some rows, `which` [rows]."""
         probability = None if self.probability is None else self.probability[which]
         return ScoredOutcomes(
             score=self.score[which], probability=probability, outcome=self.outcome[which]
@@ -57,7 +57,7 @@ class Ordering:
     """How many clients of equal size they are worth, of the outcome that has fewer (Kish)."""
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Of the AUC. `level`: coverage, such as 0.95."""
+        """The AUC's interval. `level`: coverage, such as 0.95."""
         worth, value = np.array([self.worth]), np.array([self.auc])
         rows = np.array([max(self.rows, self.worth)])
         variance = np.full(1, np.nan)
@@ -97,7 +97,7 @@ def order_by_score(
 
 
 def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
-    """Of how many rows of its stratum with the other outcome each row is on the right side: [rows].
+    """How many rows with the other outcome in its stratum each row is on the right side of: [rows].
     Equal scores count half."""
     order = np.lexsort((score, stratum))
     scores, strata, positive = score[order], stratum[order], outcome[order]
@@ -120,8 +120,8 @@ def _won(score: NDArray[np.floating], outcome: Ints, stratum: Ints) -> Floats:
 
 
 def expected_calibration_error(probability: Floats, outcome: Bools) -> float:
-    """How far probabilities are from frequencies on average, over BINS bins of equal width, each
-    counted by its rows (Naeini et al. 2015)."""
+    """Mean distance of probabilities from frequencies over BINS bins of equal width, each weighted
+    by its rows (Naeini et al. 2015)."""
     place = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
     apart = np.bincount(place, weights=probability - outcome, minlength=BINS)
     return float(np.abs(apart).sum()) / len(probability)
@@ -139,8 +139,8 @@ class Ranking:
     ordering: Ordering | None
     """None with too few rows of either outcome."""
     within: Ordering | None
-    """The same with each hypothesis's rows compared among themselves, so that one answer for each
-    hypothesis orders nothing."""
+    """The same with the rows of each hypothesis compared only with each other, so that a constant
+    answer for each hypothesis ranks nothing."""
     brier: float | None
     """None where scores are no probabilities."""
     expected_calibration_error: float | None

@@ -32,7 +32,7 @@ class RowSet:
     """Some rows of the data, by their numbers. Confidential."""
 
     places: Ints
-    """Of the words of 64 rows that have some of its rows, ascending."""
+    """Places of the words of 64 rows that have some of its rows, ascending."""
     words: NDArray[np.uint64]
     """[places]: a bit for each of the 64."""
     digest: str
@@ -51,8 +51,8 @@ class RowSet:
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, digest: str) -> "RowSet":
-        """What `as_bytes` made, opened when its rows are asked for, which raises zlib.error for
-        anything else."""
+        """Read what `as_bytes` made, lazily: asking for its rows raises zlib.error for anything
+        else."""
         return _StoredRows(stored, digest)
 
     @staticmethod
@@ -70,8 +70,8 @@ class RowSet:
         return cls.of_words(words)
 
     def as_bytes(self) -> bytes:
-        """To be stored. Zeros are all that repeats: to look for anything else takes up to three
-        times as long, and finds less."""
+        """The form in which it is stored. Only zeros repeat: looking for anything else takes up to
+        three times as long, and finds less."""
         runs = zlib.compressobj(level=1, strategy=zlib.Z_RLE)
         return runs.compress(self.packed()) + runs.flush()
 
@@ -166,7 +166,7 @@ class RememberedSets:
 
     def __init__(self, sets: Iterable[DisclosedRows] = ()) -> None:
         self.sets: dict[tuple[str, str], DisclosedRows] = {}
-        """By their keys."""
+        """Sets by their keys."""
         self.lines: list[JoinedSets] = []
         self.add(sets)
 
@@ -199,8 +199,8 @@ class SetsBeside:
         return len(self.sets)
 
     def shared(self, ones: Sequence[RowSet], *, among: RowSet) -> tuple[Ints, Ints]:
-        """How many rows of each of these each of the sets has, and how many of those are `among`
-        some: [ones, sets] each."""
+        """How many rows each of `ones` shares with each of the sets, and how many of those are
+        `among` some: [ones, sets] each."""
         # Few of them have rows in one word: each turn of the loop checks one more.
         line = JoinedSets(ones)
         order = np.argsort(line.places, kind="stable")
@@ -290,8 +290,8 @@ class RowClients:
     """The clients of all rows of the data, held out or not, by the numbers of the rows."""
 
     numbered: Ints
-    """[row numbers]: the client of each; -1 for rows that a spec leaves out, and for numbers of no
-    row or of several clients'."""
+    """[row numbers]: the client of each row; -1 for rows that a spec leaves out, and for numbers
+    that no row or several clients have."""
     _known_rows: dict[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -321,8 +321,8 @@ class Neighbourhood:
         """Rows of known clients that fewer than so many clients can have."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
-        """Whether they differ, and only in few rows; or are the same rows, judged alike but for
-        few. The clients of rows that this spec leaves out are unknown, and taken to be none."""
+        """Whether two sets differ in few rows only, or are the same rows judged differently for few
+        of them. The clients of rows that this spec leaves out are unknown, and counted as none."""
         if one.rows.digest != other.rows.digest:
             return self._differ_in_few(one.rows, other.rows)
         if one.favourable.digest == other.favourable.digest:
@@ -339,8 +339,8 @@ class Neighbourhood:
         return whole.rows > parts.rows and self._differ_in_few(whole, parts)
 
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
-        """Of two sets that are not equal, even if all rows that differ share their numbers with
-        rows of both."""
+        """Whether two unequal sets differ in few rows, even if all rows that differ share their
+        numbers with rows of both."""
         differing = one.differing(other)
         if differing.rows == 0 or differing.rows < self._rows:
             return True
@@ -355,7 +355,7 @@ def disclosed_sets(
     *,
     ordered: Collection[str] = (),
 ) -> dict[str, list[DisclosedRows]]:
-    """By attribute, the rows of every group whose figures are disclosed, and all of its rows.
+    """Each attribute's rows of every group whose figures are disclosed, and all of its rows.
 
     `favourable` [rows]: whether the true outcome is. `ordered`: attributes that were cut at edges,
     of which every group and those beside it add up to another cut: their sums are disclosed too, as
@@ -443,7 +443,7 @@ Numbered = Sequence[NumberedRows]
 
 @dataclass(frozen=True)
 class DisclosureDecision:
-    """Which attributes a report says nothing of, and what it discloses of the others."""
+    """Which attributes a report leaves out, and what it discloses of the others."""
 
     withheld: frozenset[str]
     """Attributes whose groups are too near to those of earlier reports."""
@@ -504,7 +504,7 @@ class ScoredGroups:
             }
 
     def totals_near(self, earlier: Sequence[tuple[Numbered, SetsBeside]]) -> bool:
-        """Whether all rows are together too near to a set that was disclosed before: their totals
+        """Whether the set of all rows is too near to a set that was disclosed before: its totals
         are published whichever groups are. `earlier` as in `decide_beside`."""
         everybody = np.ones(len(self.favourable), dtype=np.bool_)
         return any(

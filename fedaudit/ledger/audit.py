@@ -33,7 +33,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.stored import Key, LedgerRow
 
 STANDS_FOR_ALL = "everyone"
-"""Of a ledger that charges all alike: a name that is no client's."""
+"""The one subject of a ledger that charges all clients alike: no client's name."""
 _NO_DIGEST = bytes(hashlib.sha256().digest_size)
 _NOBODY = np.zeros(0, np.int64)
 _NOT_AN_ENTRY = (ValueError, TypeError, ArithmeticError, AttributeError, IndexError, struct.error)
@@ -290,7 +290,7 @@ class ErasingLedger:
 
 
 def made_up_names(names: Sequence[str]) -> list[str]:
-    """As many names that say nothing but a number, in the same places."""
+    """Names that contain nothing but a number, in the same places."""
     width = len(str(len(names)))
     return [
         name if name == STANDS_FOR_ALL else f"erased-{place:0{width}d}"

@@ -28,7 +28,7 @@ class AuditChain:
     project_id: str
     entries: int = 0
     link: str = ""
-    """In hexadecimal; by default that before the first entry."""
+    """Hexadecimal; by default the link before the first entry."""
 
     def __post_init__(self) -> None:
         if not self.link:

@@ -63,7 +63,7 @@ class Evidence:
     erased: Any = None
     """The DSSE envelope of the statement that stands for erased names; None where they are real."""
     compromised: Mapping[str, str] = field(default_factory=dict)
-    """By the ids of keys that the service says have leaked, since when."""
+    """When each leaked key was leaked, by key id, as the service states it."""
     faults: list[Fault] = field(default_factory=list)
     """Grows while the rows are read."""
 
@@ -228,7 +228,7 @@ _LINES = {
   log.json          the log of the runs on these data, with its signed head: hashes alone
 """,
 }
-"""Of bundles that have these members; others are as they were before there were any."""
+"""Texts for bundles that have these members; other bundles stay as they were."""
 
 
 def _readme_with(members: Iterable[str]) -> bytes:
@@ -401,7 +401,7 @@ class Sink(io.RawIOBase):
         self._parts: list[bytes] = []
         self._position = 0
         self.size = 0
-        """Of what was not taken yet."""
+        """How many bytes were not taken yet."""
 
     def writable(self) -> bool:
         """It is."""

@@ -27,7 +27,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _PURPOSES = (b"fedaudit-claims-key-1-a", b"fedaudit-claims-key-1-b")
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Of P-256."""
+"""The order of the curve P-256."""
 
 
 class ClaimsKey:

@@ -299,7 +299,7 @@ class LedgerColumns:
     """The lines of some entries, column by column; a figure that does not exist is not finite."""
 
     columns: Mapping[str, Column]
-    """By name, [lines] each."""
+    """Columns by name, [lines] each."""
     counts: Ints
     """[entries], how many lines each of them has."""
 

@@ -43,7 +43,7 @@ from fedaudit.stored import KeyedDigest, LedgerRow
 
 _EVERYONE = np.zeros(1, dtype=np.int32)
 _ACCOUNTANT = "rdp"
-"""Of entries, whatever the ledger's: an upper bound that is known after every round."""
+"""The accountant of entries in every ledger: its upper bound is known after every round."""
 
 
 def declared_inputs(terms: LedgerTerms, charge: Charge, *, steps: int) -> MechanismParameters:
@@ -245,8 +245,8 @@ def changed_beside(
         if one.reservations is not None and one.reservations != reservations_hash(mine, secret):
             yield f"what was reserved before round {one.round}"
         before = one.round
-    said = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
-    if said is not None and said != drawn_hash(drawn, secret):
+    stated = next((one.drawn for one in reversed(rounds) if one.drawn is not None), None)
+    if stated is not None and stated != drawn_hash(drawn, secret):
         yield "those who were drawn"
 
 
@@ -279,7 +279,7 @@ class RoundsSoFar:
         self._ledger.add(entry)
 
     def state_hash(self, tallies: Iterable[Tally]) -> str:
-        """Of the rounds so far, their entries and these tallies, in hexadecimal."""
+        """Hash of the rounds so far, their entries and these tallies, in hexadecimal."""
         hashed = hashlib.sha256()
         for one in tallies:
             charged = json.dumps(one.charge.as_dict(), sort_keys=True).encode("ascii")
@@ -340,9 +340,9 @@ class Replay:
         self.head = genesis(ledger_id)
         self.entries = 0
         self.heads = {0: self.head}
-        """By number of entries, the head after each of those read."""
+        """The head after each number of entries read."""
         self.rounds: dict[int, tuple[bytes, bytes | None]] = {}
-        """By number, the head after a round and its declaration; None where the chain has none."""
+        """The head after each round, by its number, and its declaration, or None if it has none."""
         self._encoder = EntryEncoder(())
 
     def name(self, names: Sequence[str]) -> None:

@@ -182,7 +182,7 @@ class EntryEncoder:
             return None
         order = np.argsort(ranks, kind="stable")
         if (np.diff(ranks[order]) == 0).any():
-            raise ValueError("a subject stands twice in one entry; merge or remove it")
+            raise ValueError("a subject is twice in one entry; merge or remove it")
         return order
 
 
@@ -357,7 +357,7 @@ def placed_of(entries: EntryColumns) -> list[bytes]:
 def link_of_bytes(
     previous: bytes, digest: bytes, placed: bytes, *, declaration: bytes | None = None
 ) -> bytes:
-    """As `link`, of clusters as `placed_bytes` gives them, for many entries at once."""
+    """Like `link`, with clusters in the form of `placed_bytes`, for many entries at once."""
     version = _LINK if declaration is None else _LINK_OF_DECLARED
     hashed = {"previous": previous, "digest": digest}
     if declaration is not None:

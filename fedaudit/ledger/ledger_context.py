@@ -49,7 +49,7 @@ class LedgerContext:
     subjects: tuple[str, ...]
     """Names by index."""
     observers: tuple[Observer, ...]
-    """In the order of their names; each has an entry of its own."""
+    """In the order of their names; each has its own entry."""
     plan: SpendingPlan | None = None
     """None where nothing is counted as an epsilon with a delta."""
     held_out: HeldOutContext | None = None

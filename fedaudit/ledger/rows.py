@@ -51,7 +51,7 @@ class LedgerEntry:
     """
 
     round: int
-    """From 1."""
+    """The first is 1."""
     release: int
     """0 unless the round was repeated by a run with `release` noise."""
     subject_kind: str
@@ -94,7 +94,7 @@ SUBJECT_KINDS: Mapping[HeldOutUnit, str] = {
     "client": "validation_client",
     "record": "validation_record",
 }
-"""By the unit that the noise covers."""
+"""Keyed by the unit that the noise covers."""
 _NAMES = {
     "validation_client": ("every validation client",),
     "validation_record": ("every held-out record",),
@@ -288,7 +288,7 @@ class LineReader:
         return LedgerRow(**{**value, **arrays, **hashes, "inputs": self._shared(value["inputs"])})
 
     def _shared(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """By their text: numbers of different types may be equal, and have other bytes."""
+        """Compared by their text: numbers of different types may be equal, with different bytes."""
         text = _as_json(inputs)
         if text != self._text:
             self._text, self._inputs = text, inputs

@@ -30,14 +30,14 @@ class LogEntry:
     kind: str
     """BEGUN, or the status in a signed checkpoint."""
     digest: str
-    """Of what was begun, or of the checkpoint's payload: SHA-256, in hexadecimal."""
+    """SHA-256 of what was begun, or of the checkpoint's payload, in hexadecimal."""
 
     def encoded(self) -> bytes:
-        """As it is in the log: canonical JSON."""
+        """Canonical JSON, as in the log."""
         return json.dumps(self.fields(), sort_keys=True, separators=(",", ":")).encode("ascii")
 
     def fields(self) -> dict[str, Any]:
-        """As JSON."""
+        """Fields of its JSON."""
         return {"run": self.run, "kind": self.kind, "digest": self.digest}
 
 
@@ -58,7 +58,7 @@ class LogTree:
 
     size: int = 0
     subtrees: tuple[bytes, ...] = ()
-    """From the largest, on the left, to the smallest."""
+    """From the largest, on the left, to the smallest one."""
 
     @classmethod
     def of(cls, entries: Iterable[bytes]) -> Self:
@@ -106,7 +106,7 @@ class LogHead:
     root: bytes
 
     def signed(self, key: SigningKey) -> str:
-        """As a signed note."""
+        """A signed note of it."""
         stamp = _key_hash(self.origin, key.public) + key.sign(self._body().encode())
         return f"{self._body()}\n\u2014 {self.origin} {b64encode(stamp).decode()}\n"
 

@@ -36,7 +36,7 @@ from fedaudit.spec.canonical import canonical_json, read_canonical
 
 ALGORITHM = "ed25519"
 CLAIMS_ALGORITHM = "ecdsa-p256-sha256"
-"""Of claims, which other people's verifiers read: few of them know Ed25519."""
+"""Algorithm of claims, which other verifiers read: few of them know Ed25519."""
 
 _PUBLIC_BLOCK = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
 _PRIVATE_BLOCK = re.compile(
@@ -129,7 +129,7 @@ class SigningKey:
         """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key, or
         is damaged.
 
-        Secrets that were derived from the key before it may follow it.
+        Secrets that were derived from the key before it may be beside it.
         """
         found = _PRIVATE_BLOCK.search(pem)
         try:
@@ -142,7 +142,9 @@ class SigningKey:
             purpose: base64.b64decode(secret) for purpose, secret in _DERIVED_BLOCK.findall(pem)
         }
         whole = all(len(secret) == hashlib.sha256().digest_size for secret in derived.values())
-        if not whole or len(derived) != pem.count(_DERIVED_BEGINS):
+        begun = b"" if found is None else pem[found.end() :].strip()
+        cut_off = begun != b"" and _DERIVED_BEGINS.startswith(begun)
+        if not whole or cut_off or len(derived) != pem.count(_DERIVED_BEGINS):
             # Another secret would round counts anew, and the mean of both discloses them.
             raise ValueError("a secret that an earlier key gave is damaged")
         return cls(key, derived=derived)
@@ -302,7 +304,7 @@ class Statement:
     """A signed statement; its subclasses are dataclasses whose fields are what is stated."""
 
     NAME: ClassVar[str]
-    """As the payload type and the version's field have it."""
+    """Its name in the payload type and in the version's field."""
 
     def fields(self) -> dict[str, Any]:
         """What is stated, as JSON."""
@@ -318,7 +320,7 @@ class Statement:
 
     @classmethod
     def payload_type(cls) -> str:
-        """Of its envelopes."""
+        """Payload type of its envelopes."""
         return f"application/vnd.fedaudit.{cls.NAME}+json"
 
     @classmethod
@@ -389,10 +391,10 @@ class Checkpoint(Statement):
     witness: Annotated[str, Field(pattern="^(worker|database|trainer)$")] | None = WORKER
     """Which witness it was signed from; None in older checkpoints."""
     state_hash: str | None = None
-    """Of a declared ledger, what its figures were made from (`fedaudit.ledger.declared`); None in
-    older checkpoints and of runs."""
+    """Hash of what a declared ledger's figures were made from (`fedaudit.ledger.declared`); None in
+    older checkpoints and for runs."""
     salt_hash: str | None = None
-    """Of the salt that the entries' digests are keyed with; None where they are not."""
+    """Hash of the salt that keys the entries' digests; None where they have no key."""
 
     def fields(self) -> dict[str, Any]:
         """What is stated; a field that is None is left out."""
@@ -481,7 +483,7 @@ class SignOff(Chained):
     number: Number
     """Within the report."""
     report_hash: str
-    """Of the whole document, as it is stored."""
+    """Hash of the whole stored document."""
     decision: Decision
     note: str
     role: str | None
@@ -489,9 +491,9 @@ class SignOff(Chained):
     concerns: tuple[Concern, ...]
     """What the report had against it."""
     person: str
-    """As the key's administrator named them."""
+    """The name that the key's administrator gave them."""
     key_id: str
-    """Of the API key that was used."""
+    """Id of the API key that was used."""
     key_name: str
     by_submitter: bool | None
     """Whether the same key or name submitted the experiment; None where no name was recorded."""
@@ -515,7 +517,7 @@ class ErasedNames(Statement):
     ledger_hash: str
     """Both as recomputed with the names."""
     subjects_hash: str
-    """Of the names that were there, as the checkpoints have it."""
+    """Hash of the names before the erasure, the same as in the checkpoints."""
     erased_hash: str
     """The ledger hash of the same entries under the made-up names."""
     agreed: bool
@@ -532,11 +534,11 @@ _REMAINS = {
     "reports": "signed reports and sign-offs, with figures of groups that are large enough to be "
     "shown, and the specs that they are about: names of columns, groups and labels",
     "content-hash": "the SHA-256 of the data, by which the same content is recognised",
-    "disclosure-memory": "which rows, by their number, reports have told something of together, "
-    "and how profiles cut them: so that no later report gives away what these kept back",
+    "disclosure-memory": "which rows, by their number, reports have disclosed something about "
+    "together, and how profiles cut them: so that no later report gives away what these kept back",
     "settings": "who set which budget and disclosure policy, the names that people gave to the "
     "federation and its experiments, and the audit log",
-    "source-file": "the file of the data, where it lies below the sources folder: it is not the "
+    "source-file": "the file of the data, where it is below the sources folder: it is not the "
     "service's to remove",
     "other-projects": "what other projects of this service hold of the same content: their files, "
     "names, models and reports are theirs to erase, and their audit logs say that this one did",

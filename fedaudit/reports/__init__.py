@@ -1,1 +1,1 @@
-"""From a finished run to a report: figures, gates, verdict and page."""
+"""Makes a report of a finished run: figures, gates, verdict and page."""

@@ -62,8 +62,8 @@ def types_of(report: Document) -> list[str]:
 
 
 def subjects_of(report: Document, hashed: str) -> dict[str, list[dict[str, Any]]]:
-    """By their types, in their order, what claims are about: the report with this hash. The model's
-    signature is about the hash of its files' hashes, as model-signing names a model of one file."""
+    """What claims are about, by the claims' types in order: the report with this hash. A model's
+    signature is about the hash of its files' hashes, as in model-signing for one file."""
     model, files = report.get("model"), {"report.json": hashed}
     if model is not None:
         files[_MODEL_FILE] = model["sha256"]

@@ -105,8 +105,8 @@ def _of_trained(figures: Floats, trains: Bools) -> list[float | None]:
 def _accuracies(
     material: ReportMaterial, scores: ClientScores, decide: Callable[[], Disclosure]
 ) -> dict[int, tuple[float, dict[str, float]] | str]:
-    """By client, its accuracy and the interval of that, its rows taken for drawn one by one, or why
-    neither is stated."""
+    """Each client's accuracy and its interval, as if its rows were drawn one by one, or why neither
+    is stated."""
     fairness, sample = material.spec.fairness, material.spec.training.stopping.validation_clients
     why = None
     if scores.correct is None:

@@ -42,7 +42,7 @@ UTILITY: Mapping[str, Direction | None] = {
     "rounds": None,
     "collapsed_rounds": None,
 }
-"""By figure, which way it is better; None where neither is."""
+"""Which way each figure is better; None where neither is."""
 FAIRNESS = FAIRNESS_FIGURES
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
 """All names; a fairness figure belongs to an attribute, an epsilon may belong to an observer."""
@@ -64,8 +64,7 @@ class ReportFigure:
     figure: str
     attribute: str | None = None
     observer: str | None = None
-    """Against whom an epsilon holds; None for the largest of all observers, and for other figures.
-    """
+    """The observer that an epsilon holds against; None for the largest, and for other figures."""
     delta: float | None = None
     adjacency: str | None = None
     value: float | None

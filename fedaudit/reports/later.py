@@ -41,7 +41,7 @@ class LaterStatement(Chained):
 
     experiment_id: str
     number: Number
-    """Of the request, from 1; one that is missing was not tried."""
+    """Number of the request, from 1; a number that is missing was not tried."""
     report_hash: str
     ledger_hash: str
     basis: Basis
@@ -53,6 +53,6 @@ class LaterStatement(Chained):
     """Key and person, as they were then."""
     asked_at: str
     finished_at: str
-    """By the clocks of the service and of the worker, in UTC."""
+    """Times by the clocks of the service and of the worker, in UTC."""
     code_version: str
     backend: Mapping[str, str]

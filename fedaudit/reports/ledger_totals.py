@@ -52,7 +52,7 @@ class LedgerTotals:
         self.rounds: set[int] = set()
         """Rounds with an entry whose results were stored."""
         self.compositions: dict[str, Ints] = {}
-        """By observer, the largest running count of each subject: its compositions against that
+        """The largest running count of each subject, by observer: its compositions against that
         observer."""
         self.best_radii: Floats | None = None
         """[releases, parts] of the best round, None without one."""

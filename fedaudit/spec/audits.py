@@ -84,9 +84,9 @@ class AuditSpec(SpecPart):
     edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
     """Where a numeric attribute is cut into groups."""
     groups: Annotated[JoinedGroups, WHERE_USED] = {}
-    """By attribute: the name of a group, and the values that are compared as that one group."""
+    """For each attribute: the name of a group, and the values that are compared as that group."""
     exclude: Annotated[LeftOutGroups, WHERE_USED] = {}
-    """By attribute: values whose rows no figure counts."""
+    """For each attribute: values whose rows no figure counts."""
     favourable: Annotated[Favourable, BeforeValidator(_as_rule, json_schema_input_type=_Favourable)]
     """A value of the truth, a list of them, or a rule as in specs."""
     client_key: Text | None = None
@@ -105,10 +105,10 @@ class AuditSpec(SpecPart):
     """What a row without truth, prediction, score or client means: a fault, or a row that is left
     out and counted."""
     labels: CodeLabels = {}
-    """By column, words for the codes of groups and outcomes."""
+    """For each column: words for the codes of groups and outcomes."""
     gates: Annotated[list[Gate], Field(max_length=100)] = []
     seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
-    """Of the intervals and nulls."""
+    """Seed of the intervals and nulls."""
 
     def faults(self) -> Refusals:
         yield from check_one_place("/path", self.path, self.id)

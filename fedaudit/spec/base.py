@@ -30,7 +30,7 @@ MAX_INTEGER = 2**53 - 1
 
 @cache
 def _texts_of(module: str) -> dict[str, dict[str, str]]:
-    """By class and field, the texts below the fields of a module's classes."""
+    """The texts below the fields of a module's classes, by class and field."""
     classes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
     return {
         one.name: {

@@ -10,14 +10,14 @@ from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import Refusals, refuse, refuse_at
 
 NoiseMultiplier = Annotated[float, Field(ge=1e-3, le=1e6)]
-"""Beyond these bounds figures leave what floating-point numbers hold, and below them an epsilon
+"""Larger ones give figures that floating-point numbers cannot hold. Below the bound an epsilon
 means nothing: declare the kind none."""
 Steps = Annotated[int, Field(ge=1, le=10_000_000)]
 Count = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 Parameters = Annotated[int, Field(ge=1, le=10**12)]
 Rate = Annotated[float, Field(ge=1e-12, le=1)]
 Length = Annotated[float, Field(ge=1e-9, le=1e9)]
-"""Of an update, in the Euclidean norm."""
+"""Euclidean norm of an update."""
 
 
 class GaussianRelease(SpecPart):
@@ -31,14 +31,14 @@ class GaussianRelease(SpecPart):
 
 
 class PoissonRelease(SpecPart):
-    """The same of a Poisson sample: every unit entered by a coin of its own, and the coins are
+    """The same of a Poisson sample: every unit entered by its own coin, and the coins are
     secret."""
 
     kind: Literal["poisson-gaussian"]
     rate: Rate
     noise_multiplier: NoiseMultiplier
     steps: Steps = 1
-    """Each draws a sample of its own."""
+    """Each draws its own sample."""
 
 
 class FixedSizeRelease(SpecPart):
@@ -48,7 +48,7 @@ class FixedSizeRelease(SpecPart):
     clients: Count
     """How many were drawn."""
     population: Count
-    """From how many."""
+    """How many they were drawn from."""
     noise_multiplier: NoiseMultiplier
     steps: Steps = 1
 
@@ -148,7 +148,7 @@ class LedgerTerms(SpecPart):
     name: Text
     mechanism: DeclaredMechanism
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Of every epsilon; left out where the cost is not an epsilon."""
+    """Delta of every epsilon; left out where the cost is not an epsilon."""
     accountant: Literal["rdp", "pld"] | None = None
     adjacency: Literal["add-or-remove-one", "replace-one"] | None = None
     observer: Literal["final_model", "server"]
@@ -164,11 +164,11 @@ class LedgerTerms(SpecPart):
     subjects: Annotated[list[Text], Field(min_length=1, max_length=MAX_SUBJECTS)] | None = None
     """Every client by name; rounds may then name no other."""
     budget: ClientBudget | None = None
-    """Of each client; reservations keep it."""
+    """Budget of each client; reservations keep within it."""
     federation_id: Annotated[str, Field(max_length=36)] | None = None
     """A federation whose budget is charged: the training used its data."""
     metric: Annotated[MetricTerms | None, Field(exclude_if=lambda value: value is None)] = None
-    """Of laplace-l2: the radius and clip that every round has. A federation's budget keeps
+    """For laplace-l2: the radius and clip that every round has. A federation's budget keeps
     leakages of different ones apart, and so needs them before the first round."""
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
     """Groups with fewer rows are suppressed in the report."""
@@ -358,15 +358,15 @@ class CanaryScores(SpecPart):
     present: Annotated[str, Field(pattern="^[01]+$", min_length=2, max_length=MAX_CANARIES)]
     """The coin of each canary: 1 where it is there."""
     scores: Annotated[list[Finite], Field(min_length=2, max_length=MAX_CANARIES)]
-    """Of each, how far the releases together reach along what it sends if it is there."""
+    """How far the releases together reach along what each canary sends if it is there."""
     releases: Steps
     """That each canary was in: at most the steps of the round."""
     product: Finite
-    """Of y and x, summed over all numbers."""
+    """Product of y and x, summed over all numbers."""
     weight: Squared
-    """Of x and x."""
+    """Product of x and x."""
     squares: Squared
-    """Of y and y."""
+    """Product of y and y."""
     numbers: _NUMBERS
     """How many were released."""
     passes: Annotated[int, Field(ge=1, le=MAX_PASSES, exclude_if=lambda value: value == 1)] = 1
@@ -390,7 +390,7 @@ class DeclaredRound(SpecPart):
     failures: Names = []
     """Who was asked and is not among them, whatever went wrong: charged as if it had sent one."""
     groups: GroupTallies = {}
-    """By sensitive attribute and group, how the model of this round predicted."""
+    """How the model of this round predicted, by sensitive attribute and group."""
     canaries: Annotated[CanaryScores | None, Field(exclude_if=lambda value: value is None)] = None
     """What canaries in its releases show, if there were any."""
 

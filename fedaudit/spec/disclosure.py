@@ -130,7 +130,7 @@ _FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable)
 
 
 def floor_faults(floor: DisclosureFloor, groups: Groups) -> list[FieldError]:
-    """By which minimum a spec or a registration lies below the floor of the service."""
+    """Faults for each minimum of a spec or registration that is below the service's floor."""
     return [
         _fault(
             pointer("fairness", name),

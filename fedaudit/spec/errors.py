@@ -92,7 +92,7 @@ def of_spec(found: Refusals) -> list[FieldError]:
 
 
 def refuse_all(found: Iterable[PydanticCustomError]) -> None:
-    """For a validator: raises all that was found as one error, the first fault of each field."""
+    """Raise all that a validator found as one error, with the first fault of each field."""
     by_field: dict[str, PydanticCustomError] = {}
     for one in found:
         by_field.setdefault((one.context or {}).get("pointer", ""), one)

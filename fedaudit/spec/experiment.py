@@ -182,7 +182,7 @@ class ExperimentSpec(SpecPart):
             yield from attack.retired(pointer("attacks", position))
 
     def retired_training(self) -> Refusals:
-        """Of these, what would make a run another one (`Cell`)."""
+        """Those faults that would make a run another one (`Cell`)."""
         if isinstance(self.training.cohort, RotationCohort):
             yield refuse_at(
                 "/training/cohort/sampling",

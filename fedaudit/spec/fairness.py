@@ -193,7 +193,7 @@ class Groups(SpecPart):
             "then be shown together, and hide no large one.",
         ),
     ] = {}
-    """By attribute: the name of a group, and the values that are compared as that one group, as
+    """For each attribute: the name of a group, and the values that are compared as that group, as
     {sex: {other: [divers, unknown]}}."""
     exclude: Annotated[
         LeftOutGroups,
@@ -204,8 +204,8 @@ class Groups(SpecPart):
             "accuracy neither: how the model treats these people stays unknown.",
         ),
     ] = {}
-    """By attribute: values whose rows are compared with no others and count in no figure, so that
-    no total less the groups gives them away. Rows of clients that train are trained on as ever."""
+    """For each attribute: values whose rows are compared with none and count in no figure, so that
+    no total minus the groups gives them away. Their rows of clients that train are trained on."""
     favourable: Favourable | None = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
     minimum_group_size: Annotated[
@@ -283,7 +283,7 @@ class Fairness(Groups):
     reference_group: Text | None = None
     intervals: Intervals | None = Intervals()
     noise: Annotated[CountNoise | None, _LATER] = None
-    """Noise on the counts of held-out rows, with an epsilon of its own. Nothing else is then
+    """Noise on the counts of held-out rows, with its own epsilon. Nothing else is then
     published of these rows; null publishes what follows from the counts as they are, or rounded."""
     rounding: Annotated[CountRounding | None, _LATER] = None
     """Random rounding of the counts. Left out it is `{base: 5}` where `privacy.noise` is `release`

@@ -27,7 +27,7 @@ class Rotate(SpecPart):
     """
 
     probability: Annotated[float, Field(ge=0, le=1)]
-    """Of a client, drawn with the experiment's seed; the attribute `rotated` is `yes` or `no`."""
+    """Drawn for each client with the experiment's seed; attribute `rotated` is `yes` or `no`."""
 
 
 ClassCount = Annotated[int, Field(ge=2, le=1000)]

@@ -75,7 +75,7 @@ CodeLabels = Annotated[
     Field(max_length=30),
     AfterValidator(_told_apart),
 ]
-"""By column, the label of each code. A code without one is shown as it is."""
+"""The label of each code, by column. A code without one is shown unchanged."""
 
 
 def label_of(words: Mapping[str, str], value: str) -> str | None:

@@ -15,7 +15,7 @@ Kind = Literal["difference", "ratio"]
 """How a gap compares groups."""
 
 COUNTS: tuple[Count, ...] = get_args(Count)
-"""In the order in which arrays of counts have them."""
+"""In the order of arrays of counts."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 IDEALS: Mapping[Kind, int] = MappingProxyType({"difference": 0, "ratio": 1})
 """The gap of each kind between groups that fare alike."""
@@ -25,8 +25,8 @@ _TP, _FP, _TN, _FN = COUNTS
 
 @dataclass(frozen=True)
 class Rate:
-    """Of a group, the rows of some counts over those of others: a share of the rows of its
-    denominator, or a ratio of two kinds of rows that have none in common.
+    """A group's rows of some counts over those of others: a share of the rows of its denominator,
+    or a ratio of two kinds of rows that have none in common.
 
     Raises ValueError for a numerator that is only partly in its denominator.
     """
@@ -55,12 +55,12 @@ class Rate:
 
     @property
     def words(self) -> str:
-        """As `true positive rate`."""
+        """Such as `true positive rate`."""
         return self.name.replace("_", " ")
 
     @property
     def label(self) -> str:
-        """As `True positive rate`."""
+        """Such as `True positive rate`."""
         return self.words.capitalize()
 
 
@@ -79,7 +79,7 @@ class Family:
 
     @property
     def words(self) -> str:
-        """As `equalized odds`."""
+        """Such as `equalized odds`."""
         return self.name.replace("_", " ")
 
     @property
@@ -97,7 +97,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """As `equalized_odds_difference`."""
+        """Such as `equalized_odds_difference`."""
         return f"{self.family.name}_{self.kind}"
 
     @property
@@ -151,7 +151,7 @@ SHARES = frozenset(
 """Figures that lie between 0 and 1, whatever the model."""
 
 HEADLINE = "equalized_odds_difference"
-"""The gap that stands for an attribute where one is named."""
+"""The gap that represents an attribute where only one is named."""
 HEADLINE_WITHOUT_OUTCOME = "loss_difference"
 """And where no outcome is favourable."""
 
@@ -160,7 +160,7 @@ ROUND_METRICS = (
     "equalized_odds_difference",
     "equal_opportunity_difference",
 )
-"""Those for which rounds and experiments have columns of their own."""
+"""The gaps for which rounds and experiments have columns."""
 
 NOT_IN_REPORT = "the report does not have this figure"
 """Why a figure is missing where the report itself gives no reason."""

@@ -17,7 +17,7 @@ Optimiser = Literal["sgd", "adam", "rmsprop"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 """How much of what it was a mean over steps or rounds keeps."""
 _DIGITS = 12
-"""Of a share of the step size: cosines of different libraries agree so far."""
+"""Digits of a share of the step size: cosines of different libraries agree in these."""
 
 
 class Schedule(SpecPart):
@@ -100,7 +100,7 @@ class Convolution(SpecPart):
     kind: Literal["convolution"]
     filters: Annotated[int, Field(ge=1, le=1024)]
     size: Annotated[int, Field(ge=1, le=31)]
-    """Of the kernel."""
+    """Width and height of the kernel."""
     stride: Annotated[int, Field(ge=1, le=16)] = 1
     padding: Annotated[int, Field(ge=0, le=15)] = 0
     """Zeros around the maps, on each side."""
@@ -163,7 +163,7 @@ class Maps:
 
     @property
     def words(self) -> str:
-        """For messages."""
+        """Words for messages."""
         return f"maps of {self.height} by {self.width} with {self.channels} channels"
 
 
@@ -325,7 +325,7 @@ class Model(SpecPart):
     output: ClassVar[TargetKind]
     """What it predicts; `either` where the loss decides."""
     has_hidden_layers: ClassVar[bool]
-    """Whether anything lies between inputs and outputs."""
+    """Whether anything is between inputs and outputs."""
     start: Start
     """What training starts from; `with_default_start` says what a spec has that names none."""
 
@@ -341,7 +341,7 @@ class Model(SpecPart):
                 if self.has_hidden_layers:
                     yield refuse_at(
                         "/model/start",
-                        "zeros give the hidden units of a network nothing to tell them apart by, "
+                        "zeros give the hidden units of a network nothing to distinguish them by, "
                         "and no gradient; use `uniform`",
                     )
                 elif hypotheses > 1:

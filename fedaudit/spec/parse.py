@@ -1,4 +1,4 @@
-"""From what a caller sent to a spec."""
+"""Parse what a caller sent as a spec."""
 
 import json
 import re

@@ -70,8 +70,8 @@ Noise = Literal["simulation", "release"]
 Clip = Annotated[float, Field(gt=0, le=1e12)]
 """Bound on the Euclidean norm of what one unit adds to a sum."""
 LEAST_CLIP = 1e-30
-"""Of a run. Below it, many components of a clipped update are so small that float32 holds them with
-a few bits only (subnormal numbers below 1.2e-38), and rounded to these they may pass the clip."""
+"""Smallest clip of a run. Below it, many components of a clipped update are so small that float32
+holds them with a few bits only (subnormal below 1.2e-38), and rounded they may pass the clip."""
 Delta = Annotated[float, Field(gt=0, lt=1)]
 Epsilon = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(gt=0, le=1)]
@@ -200,7 +200,7 @@ class LaplaceL2(NoisedUpdates):
     clip: Annotated[Clip | None, CLIP] = None
     """Bound on the norm of a whole update before noise."""
     per_layer: Annotated[bool, InForm("Each layer by itself")] = False
-    """Whether each layer of the network has noise of its own, of its own dimension and radius: an
+    """Whether each layer of the network has its own noise, with its dimension and radius: an
     adaptive radius is the norm of the layer's update, a number holds for every layer."""
     client_budget: Annotated[
         Annotated[float, Field(gt=0, le=1e15)] | None,
@@ -436,8 +436,8 @@ class RecordPersonalised(MechanismPart):
     client_rate: Rate | None = None
     """The rate of the training cohort: either is filled in from the other."""
     inversion: Literal["exact", "curve-fit"] = "exact"
-    """From a budget to a rate: by the accountant itself, or by the authors' fit, which lets small
-    budgets be passed."""
+    """How a budget becomes a rate: by the accountant itself, or by the authors' fit, which lets
+    small budgets be exceeded."""
     baseline: Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"] | None = (
         None
     )

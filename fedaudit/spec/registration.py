@@ -43,7 +43,7 @@ class Registration(SpecPart):
 
 
 def parse_registration(value: object) -> Registration:
-    """The registration of a file that lies below the sources folder.
+    """The registration of a file below the sources folder.
 
     Raises InvalidInputError naming the fields.
     """
@@ -179,7 +179,7 @@ _OF_THE_EXPERIMENT = frozenset(
 """What each experiment chooses for itself, whatever the registration says, and what decides
 nothing."""
 CHOSEN_PARAMETERS = (
-    "starts from parameters that were chosen, which can be made to tell single rows apart by the "
+    "starts from parameters that were chosen, which can be made to distinguish single rows by the "
     "model's losses"
 )
 _REMEDY = (

@@ -156,8 +156,8 @@ class Source(SpecPart):
     """How a hypothesis is chosen for a held-out client without the rows that it is scored on."""
     # Specs came before this field: where it is empty it is left out of what is hashed.
     labels: Annotated[CodeLabels, Field(exclude_if=lambda labels: not labels)] = {}
-    """By column, words for the codes of groups and of the target's classes: what reports call them.
-    They decide neither rows nor figures."""
+    """For each column: words for the codes of groups and of the target's classes, as in reports.
+    They change neither rows nor figures."""
 
     @property
     def holds_out_rows(self) -> bool:

@@ -48,7 +48,7 @@ class SweepRange(SpecPart):
 
     @property
     def values(self) -> list[float | int]:
-        """From `start` to `stop`; whole numbers as such, as a spec's integers need them."""
+        """The values from `start` to `stop`; whole numbers are int, as a spec's integers need."""
         shares = [step / (self.count - 1) for step in range(self.count)]
         match self.scale:
             case "linear":
@@ -74,9 +74,9 @@ class SweepSpec(SpecPart):
     base: dict[str, Any]
     """The spec of every cell, but for what varies."""
     grid: dict[Path, Values] = {}
-    """By field, its values: every combination is a cell."""
+    """The values of each field: every combination is a cell."""
     zip: dict[Path, Values] = {}
-    """By field, its values: the first ones belong together, and so on; as many for each field."""
+    """The values of each field, equally many: the first ones belong together, and so on."""
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)] = 1
     """How many seeds of each combination: that of the base and the next ones."""
 
@@ -151,7 +151,7 @@ class SweepCell:
     """One cell: what varies, and the document of its spec."""
 
     values: Mapping[str, Any]
-    """By field; the seed is among them where it varies or is repeated."""
+    """Keyed by field, with the seed where it varies or is repeated."""
     document: dict[str, Any]
 
 
@@ -257,4 +257,4 @@ def _index(part: Any, step: str, path: str, sweep: SweepSpec) -> int:
         return int(step)
     where = "grid" if path in sweep.grid else "zip"
     has = f"a list of {len(part)}" if isinstance(part, list) else "neither an object nor a list"
-    raise error_at(pointer(where, path), f"has no place in the base: {step!r} stands in {has}")
+    raise error_at(pointer(where, path), f"has no place in the base: {step!r} is in {has}")

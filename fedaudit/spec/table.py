@@ -45,7 +45,7 @@ class Feature(SpecPart):
     name: Text
     kind: FeatureKind = "numeric"
     categories: Annotated[list[Text], Field(min_length=1, max_length=1000)] | None = None
-    """For a categorical feature: its values, declared and public; any other is an error."""
+    """Values of a categorical feature, declared and public; any other value is an error."""
     encoding: Encoding = "one-hot"
     """A column per category, or the category's position in the list."""
     missing: Missing = "reject"
@@ -83,7 +83,7 @@ class OneHot(SpecPart):
     """Columns of 0 and 1 that are one attribute: each the members of one group."""
 
     columns: Annotated[dict[Text, Text], Field(min_length=1, max_length=1000)]
-    """By column, the name of its group."""
+    """The name of each column's group."""
     none: Text | None = None
     """The group of rows in which no column is set; null leaves them without a group."""
 
@@ -205,7 +205,7 @@ class Table(FileSource):
     `fairness.sensitive`; these columns are no features unless `features` names them. Specs came
     before this field: where it is empty it is left out of what is hashed."""
     positive: Text | None = None
-    """For a two-class target: the value that counts as the positive class."""
+    """The value of a two-class target that counts as the positive class."""
     missing_values: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=20)] = [
         ""
     ]
@@ -213,7 +213,7 @@ class Table(FileSource):
     scale: Scales = {}
     """Public constants per column, never taken from the data: a divisor, the range {low, high},
     whose ends become 0 and 1 (values outside are brought to its ends), or {mean, deviation}, which
-    become 0 and 1. The target takes a divisor. "*" stands for every numeric feature that is not
+    become 0 and 1. The target takes a divisor. "*" means every numeric feature that is not
     named."""
     standardise: Annotated[
         Standardise | None,

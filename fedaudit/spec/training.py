@@ -1,6 +1,6 @@
 """How the model is trained: the arguments of Algorithm 1 (Galli et al., section 4), and the method.
 
-A method says what clients send in a round, and whether a held-out client makes a model of its own
+A method says what clients send in a round, and whether a held-out client makes its own model
 before it is scored. No method changes what a mechanism covers: where it would, it is refused.
 """
 
@@ -29,7 +29,7 @@ class MethodPart(SpecPart):
     """A method; its class answers every question here."""
 
     personalises: ClassVar[bool]
-    """Whether a held-out client is scored by a model of its own, made from some of its rows."""
+    """Whether a held-out client is scored by its own model, made from some of its rows."""
     releases: ClassVar[bool]
     """Whether anything leaves a client that trains."""
     offers_hypotheses: ClassVar[bool]
@@ -82,7 +82,7 @@ class Hypotheses(MethodPart):
 
 
 class FineTuning(MethodPart):
-    """As `hypotheses`; then each client takes steps from its hypothesis on its own rows."""
+    """Like `hypotheses`; then each client takes steps from its hypothesis on its own rows."""
 
     personalises, releases, offers_hypotheses = True, True, True
     kind: Literal["fine-tuning"]
@@ -96,7 +96,7 @@ class FineTuning(MethodPart):
 
 
 class Ditto(MethodPart):
-    """A model by FedAvg, and for each client one of its own that is held near it (Li et al. 2021).
+    """A model by FedAvg, and for each client its own model that is held near it (Li et al. 2021).
 
     The personal model descends its client's loss plus `proximal`/2 times the squared distance from
     the common model.
@@ -110,7 +110,7 @@ class Ditto(MethodPart):
     ] = 0.1
     """lambda."""
     steps: Annotated[PersonalStepCount, PERSONAL_STEPS] = 10
-    """As in `fine-tuning`."""
+    """The same as in `fine-tuning`."""
     step_size: Annotated[StepSize | None, PERSONAL_STEP_SIZE] = None
     """Null takes the step size of `local`."""
 
@@ -158,7 +158,7 @@ class QFfl(MethodPart):
 
 
 class LocalOnly(MethodPart):
-    """Every client trains a model of its own on its own rows, and nothing is sent.
+    """Every client trains its own model on its own rows, and nothing is sent.
 
     No round is played: of `rounds`, `cohort`, `server`, `stopping` and `local` nothing has an
     effect but the step size and the optimiser.
@@ -196,7 +196,7 @@ TrainingMethod = Annotated[
     Field(discriminator="kind"),
     BeforeValidator(lambda method: {"kind": method} if isinstance(method, str) else method),
 ]
-"""By its fields, or by its kind alone."""
+"""Given by its fields, or by its kind alone."""
 DEFAULT_METHOD = Hypotheses(kind="hypotheses")
 METHOD_WORDS = {
     "hypotheses": "hypotheses: clients choose among k models",
@@ -269,7 +269,7 @@ Cohort = Annotated[
     BeforeValidator(_fixed_unless_said),
 ]
 DrawnCohort = FixedCohort | PoissonCohort | AllocationCohort
-"""Of runs that can be trained."""
+"""Cohorts of runs that can be trained."""
 
 
 StoppedBy = Literal["rounds", "patience", "budget", "audit", "diverged"]
@@ -307,11 +307,11 @@ class Local(SpecPart):
         Field(exclude_if=lambda momentum: momentum == 0),
         InForm("Momentum", hint="Of sgd, below 1. Empty: none."),
     ] = 0.0
-    """Of `sgd`: how much of the last step's direction is kept (heavy ball, not Nesterov's)."""
+    """How much of the last step's direction `sgd` keeps (heavy ball, not Nesterov's)."""
     schedule: Annotated[
         Schedule, Field(exclude_if=lambda schedule: schedule == DEFAULT_SCHEDULE)
     ] = DEFAULT_SCHEDULE
-    """Of the step size over rounds. Steps of models that clients keep do not follow it."""
+    """How the step size changes over rounds. Steps of models that clients keep do not follow it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -386,7 +386,7 @@ class Training(SpecPart):
             METHOD_WORDS,
         ),
     ] = DEFAULT_METHOD
-    """What clients send, and whether those held out make models of their own."""
+    """What clients send, and whether those held out make their own models."""
     hypotheses: Annotated[
         int,
         Field(ge=1, le=1000),

@@ -1,4 +1,11 @@
-"""All SQL: statements within the caller's transaction, grouped by what they are about."""
+"""All SQL: statements within the caller's transaction, grouped by what they are about.
+
+Rows are locked in one order, so that no two transactions wait for each other: units, declared
+ledgers, sweeps, federations, contents, artifacts, experiments, webhook endpoints, ends of audit
+logs, projects; of one kind by their keys; logs of runs last. A reservation may be locked anywhere:
+who does so has its unit or declared ledger. Federations that one transaction reserves of are locked
+in the order of its experiments: of two such that wait for each other Postgres ends one.
+"""
 
 from models.repositories.accounts import (
     ApiKeyRepository,

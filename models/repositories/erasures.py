@@ -98,8 +98,11 @@ class ErasureRepository(ScopedRepository):
         return not self._exists(Content.fingerprint == federation.fingerprint)
 
     def lock_ledgers(self, federation_id: str) -> Sequence[DeclaredLedger]:
-        """Its declared ledgers, locked against new rounds until the transaction ends. Call before
-        the federation is locked, in the order of those who add rounds."""
+        """Its declared ledgers, locked against new rounds until the transaction ends, as is the
+        unit that profiles it. Call before the federation is locked."""
+        profiled = select(Federation.unit_id).where(Federation.id == federation_id)
+        unit = select(Unit.id).where(Unit.id == profiled.scalar_subquery())
+        self.session.execute(unit.with_for_update(key_share=True))
         mine = self._select(DeclaredLedger).where(DeclaredLedger.federation_id == federation_id)
         return self._all(mine.order_by(DeclaredLedger.id).with_for_update(key_share=True))
 

@@ -148,8 +148,7 @@ class ExperimentRepository(RowRepository[Experiment]):
 
     def request_cancel_each(self, ids: Collection[str], *, cancelled_by: Actor) -> None:
         """`request_cancel` of many. Those that wait and never started, as a rule nearly all, end by
-        a few statements, whatever their number. Locks are taken in the order in which workers take
-        theirs: units, experiments, budgets, each of them by its key."""
+        a few statements, whatever their number."""
         asked = self._select(Experiment).where(Experiment.id.in_(ids))
         unit_ids = self.session.scalars(asked.with_only_columns(Experiment.unit_id).distinct())
         units = UnitRepository(self.session)

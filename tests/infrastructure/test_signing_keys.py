@@ -103,9 +103,18 @@ def test_a_damaged_secret_of_an_earlier_key_is_no_new_secret(tmp_path: Path) -> 
     create_key_file(path)
     rotate_key_file(path)
     content = path.read_bytes()
-    for damaged in (content[:-20], content.replace(b"=\n", b"\n"), content[:-70] + content[-60:]):
+    secret, begins, key = content.partition(b"-----BEGIN PRIVATE")
+    before = begins + key + secret  # as earlier versions wrote it
+    read_key_file(path)
+    cut_off = [before[:size] for size in range(len(before) - len(secret) + 1, len(before) - 1)]
+    other = [one.replace(b"=\n-----END FED", b"\n-----END FED") for one in (content, before)]
+    for damaged in [*cut_off, *other, before[:-70] + before[-60:]]:
         path.write_bytes(damaged)
         with pytest.raises(SigningKeyError, match="damaged; put a copy of the file back"):
+            read_key_file(path)
+    for size in range(len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(SigningKeyError):
             read_key_file(path)
 
 

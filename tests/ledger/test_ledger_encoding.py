@@ -426,7 +426,7 @@ def test_an_epsilon_too_large_for_a_number_is_encoded_as_infinite():
 def test_what_cannot_be_encoded_is_refused():
     with pytest.raises(ValueError, match="subject names must be distinct"):
         EntryEncoder(["a", "a"])
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="is twice"):
         encode(an_entry(subjects=np.array([1, 1, 3], dtype=np.int32)), NAMES)
     for beyond in (5, 6, 1000, -1):
         with pytest.raises(ValueError, match="between 0 and 4"):

@@ -17,9 +17,13 @@ from models.repositories import (
     SubjectSetRepository,
     UnitRepository,
 )
+from models.repositories.budgets.counting import Cost
 from models.tables.experiments import Experiment
+from models.values import LeakageTerms
 
 T = TypeVar("T")
+
+TERMS = LeakageTerms("adaptive", None)
 
 NAMES = ("07001", "07002", "07003", "07004")
 """Subject keys; the ledger rows below name them by index."""
@@ -47,6 +51,11 @@ def at_once(call: Callable[[int], T], times: int) -> list[T]:
 
     with ThreadPoolExecutor(times) as pool:
         return list(pool.map(called, range(times)))
+
+
+def of_leakage(amount: float, terms: LeakageTerms = TERMS) -> list[Cost]:
+    """What a run that leaks so much asks for."""
+    return [Cost(figure="leakage", adjacency=terms.key, amount=amount)]
 
 
 def add_project(session: Session, name: str = "hospital") -> str:

@@ -2,18 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.database import Database
 from models.repositories import Budgets, FederationRepository
+from models.repositories.budgets.counting import Cost
 from models.tables.ledger import FederationBudget, Reservation
 from models.values import Budget, LeakageTerms
-from tests.models.rows import add_federation, add_project, at_once
+from tests.models.rows import TERMS, add_federation, add_project, at_once, of_leakage
 
-_TERMS = LeakageTerms("adaptive", None)
-_LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": _TERMS}
+_LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": TERMS}
 
 
 def _federation(database: Database, *, total: float | None) -> tuple[str, str]:
@@ -29,7 +30,7 @@ def _federation(database: Database, *, total: float | None) -> tuple[str, str]:
 def _reserve(database: Database, owner: tuple[str, str], experiment_id: str, amount: float) -> bool:
     with database.write() as session:
         refusal = Budgets(session, owner[0]).reserve(
-            owner[1], experiment_id=experiment_id, book="simulation", amount=amount, terms=_TERMS
+            owner[1], experiment_id=experiment_id, book="simulation", costs=of_leakage(amount)
         )
         return refusal is None
 
@@ -143,8 +144,8 @@ def test_books_and_figures_are_apart(database: Database) -> None:
         budgets = Budgets(session, owner[0])
         epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "replace-one"}
         budgets.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
-        mine = {"experiment_id": "e1", "book": "release", "terms": _TERMS}
-        assert budgets.reserve(owner[1], **mine, amount=2.0) is None
+        mine = {"experiment_id": "e1", "book": "release"}
+        assert budgets.reserve(owner[1], **mine, costs=of_leakage(2.0)) is None
         books = {(one.book, one.figure): one for one in budgets.budgets(owner[1])}
     assert books["simulation", "leakage"].total == 1.0
     assert books["simulation", "leakage"].reserved == 0.0
@@ -158,12 +159,12 @@ def test_leakages_of_different_radii_are_different_budgets(database: Database) -
     fixed = LeakageTerms(0.5, 0.25)
     with database.write() as session:
         budgets = Budgets(session, owner[0])
-        one = {"book": "simulation", "amount": 9.0}
-        assert budgets.reserve(owner[1], experiment_id="e1", **one, terms=fixed) is None
-        assert budgets.reserve(owner[1], experiment_id="e2", **one, terms=_TERMS)
+        one = {"experiment_id": "e1", "book": "simulation"}
+        assert budgets.reserve(owner[1], **one, costs=of_leakage(9.0, fixed)) is None
+        assert budgets.reserve(owner[1], **one, costs=of_leakage(9.0))
         found = {budget.terms: budget for budget in budgets.budgets(owner[1])}
     assert (found[fixed].total, found[fixed].reserved) == (None, 9.0)
-    assert (found[_TERMS].total, found[_TERMS].reserved) == (1.0, 0.0)
+    assert (found[TERMS].total, found[TERMS].reserved) == (1.0, 0.0)
 
 
 def _hold_both(database: Database, owner: tuple[str, str], *, log_ratio: float | None) -> None:
@@ -171,13 +172,12 @@ def _hold_both(database: Database, owner: tuple[str, str], *, log_ratio: float |
     with database.write() as session:
         budgets = Budgets(session, owner[0])
         mine = {"experiment_id": "e1", "book": "simulation"}
-        fixed = LeakageTerms(0.5, 0.25)
-        assert budgets.reserve(owner[1], **mine, amount=6.0, terms=fixed) is None
+        costs = of_leakage(6.0, LeakageTerms(0.5, 0.25))
         if log_ratio is not None:
             bound = {"book": "simulation", "figure": "log_ratio", "total": log_ratio}
             budgets.set_budget(owner[1], **bound)
-        sums = {"amount": 12.0, "of_one_release": 2.0}
-        assert budgets.reserve(owner[1], **mine, **sums, terms=None) is None
+        costs.append(Cost(figure="log_ratio", amount=12.0, step=np.array([2.0])))
+        assert budgets.reserve(owner[1], **mine, costs=costs) is None
 
 
 def _sums(database: Database, owner: tuple[str, str]) -> dict[str, tuple[float, float]]:
@@ -232,12 +232,12 @@ def test_a_total_of_unknown_radius_ends_with_the_next_one_that_is_set(database: 
         assert (budget.terms, budget.total) == (None, 5.0)
         budgets.set_budget(owner[1], **_LEAKAGE, total=2.0)
         found = {one.terms: (one.total, one.spent) for one in budgets.budgets(owner[1])}
-    assert found == {None: (None, 3.0), _TERMS: (2.0, 0.0)}
+    assert found == {None: (None, 3.0), TERMS: (2.0, 0.0)}
 
 
 def test_leakage_and_nothing_else_has_a_radius_and_a_clip(database: Database) -> None:
     owner = _federation(database, total=None)
-    for setting in ({"figure": "leakage"}, {"figure": "log_ratio", "terms": _TERMS}):
+    for setting in ({"figure": "leakage"}, {"figure": "log_ratio", "terms": TERMS}):
         with database.write() as session, pytest.raises(ValueError, match="terms"):
             Budgets(session, owner[0]).set_budget(owner[1], book="release", total=1.0, **setting)
 
@@ -252,9 +252,7 @@ def test_a_federation_belongs_to_its_project(database: Database) -> None:
         stranger = Budgets(session, project_id)
         assert stranger.budgets(owner[1]) == []
         with pytest.raises(LookupError, match=owner[1]):
-            stranger.reserve(
-                owner[1], experiment_id="e", book="simulation", amount=0.1, terms=_TERMS
-            )
+            stranger.reserve(owner[1], experiment_id="e", book="simulation", costs=of_leakage(0.1))
         with pytest.raises(LookupError, match=owner[1]):
             stranger.set_budget(owner[1], **_LEAKAGE, total=100.0)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from models.database import Database
 from models.repositories import Budgets
-from models.repositories.budgets.counting import EpsilonCost, EpsilonRefusal
+from models.repositories.budgets.counting import Cost, Refusal
 from models.values import Budget
 from tests.models.rows import add_federation, add_project, at_once
 
@@ -22,18 +22,19 @@ def price(curve: NDArray[np.float64], delta: float) -> float:
     return float((curve + np.log(1 / delta) / (ORDERS - 1)).min()) if curve.any() else 0.0
 
 
-def cost(rounds: int = 4, **changes: Any) -> EpsilonCost:
+def cost(rounds: int = 4, **changes: Any) -> Cost:
     values = {
+        "figure": "epsilon",
         "observer": "final_model",
         "adjacency": "add-or-remove-one",
         "unit": "client",
         "delta": 1e-6,
-        "epsilon": price(rounds * ONE, 1e-6),
+        "amount": price(rounds * ONE, 1e-6),
         "curve": rounds * ONE,
         "step": ONE,
-        "compositions": rounds,
+        "planned": rounds,
     }
-    return EpsilonCost(**{**values, **changes})
+    return Cost(**{**values, **changes})
 
 
 @pytest.fixture
@@ -52,10 +53,10 @@ def set_total(database: Database, owner: tuple[str, str], total: float, **change
 
 
 def reserve(
-    database: Database, owner: tuple[str, str], experiment_id: str, *costs: EpsilonCost
-) -> EpsilonRefusal | None:
+    database: Database, owner: tuple[str, str], experiment_id: str, *costs: Cost
+) -> Refusal | None:
     with database.write() as session:
-        return Budgets(session, owner[0], price=price).reserve_epsilon(
+        return Budgets(session, owner[0], price=price).reserve(
             owner[1], experiment_id=experiment_id, book="simulation", costs=costs or [cost()]
         )
 
@@ -148,7 +149,5 @@ def test_books_are_apart(database: Database, owner: tuple[str, str]) -> None:
     set_total(database, owner, 0.0)
     with database.write() as session:
         epsilons = Budgets(session, owner[0], price=price)
-        refusal = epsilons.reserve_epsilon(
-            owner[1], experiment_id="e", book="release", costs=[cost()]
-        )
+        refusal = epsilons.reserve(owner[1], experiment_id="e", book="release", costs=[cost()])
     assert refusal is None

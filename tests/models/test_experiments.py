@@ -18,8 +18,8 @@ from models.repositories import (
     fail_unit,
 )
 from models.tables.experiments import Event, Experiment
-from models.values import Claim, LeakageTerms
-from tests.models.rows import add_experiment, add_project, at_once, ledger_row, queued
+from models.values import Claim
+from tests.models.rows import add_experiment, add_project, at_once, ledger_row, of_leakage, queued
 
 
 def _get(database: Database, project_id: str, experiment_id: str) -> Experiment:
@@ -69,11 +69,7 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
         unit_id = UnitRepository(session).create(project_id, "auto", max_attempts=1).id
         new = add_experiment(session, project_id, unit_id=unit_id)
         Budgets(session, project_id).reserve(
-            new.federation_id,
-            experiment_id=new.id,
-            book="simulation",
-            amount=90.0,
-            terms=LeakageTerms("adaptive", None),
+            new.federation_id, experiment_id=new.id, book="simulation", costs=of_leakage(90.0)
         )
     claim = _claim(database, unit_id, lease_seconds=-1)
     with database.write() as session:

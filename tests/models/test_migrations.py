@@ -17,8 +17,7 @@ from models.database import HEAD, Database, schema_state
 from models.repositories import Budgets, LedgerRepository
 from models.tables.accounts import ApiKey
 from models.tables.base import Base
-from models.values import LeakageTerms
-from tests.models.rows import add_federation, add_project, at_once, ledger_row, queued
+from tests.models.rows import add_federation, add_project, at_once, ledger_row, of_leakage, queued
 from tests.processes import completed
 
 
@@ -128,9 +127,9 @@ def test_what_only_a_budgets_sums_know_stays_spent_without_them(empty_database_u
     with database.write() as session:
         budgets = Budgets(session, add_project(session))
         id_ = add_federation(session, budgets.project_id)
-        run = {"book": "release", "terms": LeakageTerms("adaptive", None)}
         for name, amount in (("held", 4.0), ("settled", 8.0)):
-            assert budgets.reserve(id_, experiment_id=name, amount=amount, **run) is None
+            run = {"experiment_id": name, "book": "release"}
+            assert budgets.reserve(id_, **run, costs=of_leakage(amount)) is None
             assert budgets.draw(name, spent=1.0, releases=1)
         budgets.settle("settled", spent=2.0, releases=2)
 

@@ -62,6 +62,7 @@ def played(cell: Cell) -> tuple[list[bytes], FinalResult]:
     return left, stack.result(0)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize(("engine", "name"), EVERY)
 def test_what_is_released_does_not_depend_on_them(engine: str, name: str) -> None:
     cell = rows_cell(ENGINES[engine](), **MECHANISMS[name])

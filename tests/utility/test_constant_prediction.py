@@ -146,11 +146,11 @@ def test_a_model_of_one_constant_a_hypothesis_is_no_better_than_the_constants(cl
     values = (target - predicted) ** 2
     rows = rows_of(client, target, predicted, values, hypothesis=kind)
     compared = compare_with_constant(rows, shape)
-    judged = judge_comparison(compared)
+    judged = judge_comparison(compared, clients_trained=False)
     assert judged.degenerate is not False
     # One constant for all would have been beaten easily.
     alone = rows_of(client, target, predicted, values)
-    over = judge_comparison(compare_with_constant(alone, shape))
+    over = judge_comparison(compare_with_constant(alone, shape), clients_trained=False)
     assert over.degenerate is False
 
 
@@ -163,11 +163,29 @@ def test_luck_on_few_clients_is_not_shown_and_a_gain_is(clients: int) -> None:
         values = np.where(predicted == target, 0.6, 0.8)
         rows = rows_of(np.repeat(np.arange(clients), 130), target, predicted, values)
         shape = LossShape(row="log", classes=2, root_mean=False, by_client=True)
-        return judge_comparison(compare_with_constant(rows, shape)).degenerate is False
+        compared = compare_with_constant(rows, shape)
+        return judge_comparison(compared, clients_trained=False).degenerate is False
 
     # At 2.5 %, 15 or more of 200 come about in fewer than one of a thousand repetitions.
     assert sum(shown(0.5, seed) for seed in range(200)) < 15
     assert sum(shown(0.58, seed) for seed in range(20)) > 15
+
+
+@pytest.mark.parametrize("clients_trained", [False, True])
+def test_rows_of_one_large_client_show_no_gain_for_others(clients_trained: bool) -> None:
+    """One client has most rows, and the model fits it: a gain for the clients that trained."""
+    sizes = [5_000, *[20] * 24]
+    client = np.repeat(np.arange(25), sizes)
+    random = np.random.default_rng(3)
+    target = (random.random(len(client)) < 0.5).astype(float)
+    right = random.random(len(client)) < np.where(client == 0, 0.7, 0.5)
+    predicted = np.where(right, target, 1 - target)
+    rows = rows_of(client, target, predicted, np.where(right, 0.6, 0.8))
+    shape = LossShape(row="log", classes=2, root_mean=False, by_client=False)
+    compared = compare_with_constant(rows, shape)
+    judged = judge_comparison(compared, clients_trained=clients_trained)
+    assert judged.degenerate is (False if clients_trained else None)
+    assert clients_trained or "of so uneven sizes" in str(judged.reason)
 
 
 # -- which models decide nothing ------------------------------------------------------------------

@@ -1,22 +1,24 @@
 """Erasing a federation: what tells of people goes, what was spent and signed stays."""
 
 import json
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.reports.verification.verification import verify
 from infrastructure.storage import Storage, StorageError
-from models.repositories import ServiceStateRepository
+from models.repositories import FederationRepository, ServiceStateRepository
 from models.tables.base import Base
-from models.tables.federations import ErasedLedger
+from models.tables.federations import ErasedLedger, Federation
 from models.tables.ledger import Ledger
 from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
 from tests.api.service import Api
+from tests.waiting import wait_until
 from tests.workers.epsilon_specs import by_record, central, local
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -37,8 +39,8 @@ def sweeper(api: Api, served: WorkerContext) -> Sweeper:
     return Sweeper(api.settings, api.database, served.queue)
 
 
-def register(api: Api, served: WorkerContext) -> str:
-    """The id of the federation, uploaded and profiled."""
+def uploaded(api: Api) -> tuple[str, str]:
+    """The ids of the federation, and of the unit that is to profile it."""
     described = json.dumps({"name": "clinics", "federation": FEDERATION, "fairness": FAIRNESS})
     answer = api.post(
         "/v1/federations",
@@ -50,12 +52,14 @@ def register(api: Api, served: WorkerContext) -> str:
     assert answer.status_code in (200, 202), answer.text
     id_ = str(answer.json()["id"])
     with api.database.read() as session:
-        unit_id = session.scalar(
-            select(Base.metadata.tables["federations"].c.unit_id).where(
-                Base.metadata.tables["federations"].c.id == id_
-            )
-        )
-    run_unit(served, str(unit_id))
+        unit_id = session.scalar(select(Federation.unit_id).where(Federation.id == id_))
+    return id_, str(unit_id)
+
+
+def register(api: Api, served: WorkerContext) -> str:
+    """The id of the federation, uploaded and profiled."""
+    id_, unit_id = uploaded(api)
+    run_unit(served, unit_id)
     assert api.get(f"/v1/federations/{id_}").json()["status"] == "ready"
     return id_
 
@@ -306,3 +310,29 @@ def reserve_status(api: Api, ledger: str) -> int:
     body = {"event": GAUSSIAN, "participants": NAMES[:2]}
     answer = api.post(f"/v1/ledgers/{ledger}/rounds/9/reservation", json=body)
     return int(answer.status_code)
+
+
+# SQLite has one writer, so that nothing comes between.
+@pytest.mark.both_databases
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_an_erasure_waits_for_the_profile_that_is_being_stored(api, served, monkeypatch):
+    federation, unit_id = uploaded(api)
+    set_ready, answers = FederationRepository.set_ready, list[Future[Any]]()
+    waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+
+    def waiting() -> bool:
+        with api.database.read() as session:
+            return bool(session.scalar(waits))
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def ready(*arguments: Any, **options: Any) -> bool:
+            # The worker has locked its unit, and not yet the federation.
+            answers.append(pool.submit(erase, api, federation))
+            wait_until(waiting, "the erasure to wait")
+            return set_ready(*arguments, **options)
+
+        monkeypatch.setattr(FederationRepository, "set_ready", ready)
+        run_unit(served, unit_id)
+        assert [one.result().status_code for one in answers] == [202]
+    assert api.get(f"/v1/federations/{federation}").json()["status"] == "erased"

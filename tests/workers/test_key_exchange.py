@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.statements import PublicKey, SigningKey, public_keys_in
@@ -14,7 +15,9 @@ from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
 from models.keys import create_key
 from models.keys import main as mark
+from models.tables.accounts import AuditHead
 from tests.api.answers import body_of
+from tests.api.people.keys import key_of
 from tests.api.service import Api
 from tests.workers.admission import spec_with
 from workers.context import WorkerContext
@@ -70,6 +73,23 @@ def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
     assert sorted(listed.values(), key=str).count(None) == 2, "a key of each algorithm is in use"
     rotate_key_file(signing_key_file)
     assert served.signing_key.derived_secret(ROUNDING) == rounding, "of the third key"
+
+
+@pytest.mark.parametrize("exchange", [rotate_key_file, Path.touch])
+def test_a_sweeper_remembers_audit_logs_over_an_exchange(api, served, signing_key_file, exchange):
+    sweeper, heads = Sweeper(api.settings, api.database, served.queue), []
+    for name in ("Ada", "Bob"):
+        key_of(api, name)
+        sweeper.tick()
+        heads.append(api.get("/v1/audit-log/verification").json()["signed_head"])
+    assert heads[0] != heads[1]
+    back = {"signed_entries": 1, "envelope": heads[0]}
+    with api.database.write() as session:
+        session.execute(update(AuditHead).values(**back))
+    exchange(signing_key_file)
+    sweeper.tick()
+    now = api.get("/v1/audit-log/verification").json()
+    assert (now["signed_entries"], now["signed_head"]) == (1, heads[0])
 
 
 def test_what_a_leaked_key_signed_is_never_valid_again(

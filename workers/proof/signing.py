@@ -430,10 +430,13 @@ class AuditLogSigner(WaitingSigner):
     what = "audit log"
     key_names = ("project_id",)
 
-    def __init__(self, database: Database, key: SigningKey) -> None:
+    def __init__(
+        self, database: Database, key: SigningKey, *, signed: dict[str, AuditChain]
+    ) -> None:
+        """`signed`: by project, how far each log reached when it was signed last, which outlives an
+        exchange of the key."""
         super().__init__(database, key)
-        self._signed: dict[str, AuditChain] = {}
-        """By project, how far each log reached when it was signed last."""
+        self._signed = signed
 
     def _waiting(self, session: Session, limit: int) -> Sequence[tuple[str]]:
         return [(one,) for one in UnsignedAuditRepository(session).projects(limit)]

@@ -10,7 +10,6 @@ set later.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -28,7 +27,7 @@ from fedaudit.privacy.declared.histories import (
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.stored import CostFigure
 from models.repositories import Budgets
-from models.repositories.budgets.counting import EpsilonCost, Shortage, counts_for, counts_report
+from models.repositories.budgets.counting import Cost, Shortage, counts_for, counts_report
 from models.repositories.webhooks import announcing_low
 from models.tables.ledger import DeclaredLedger
 from models.values import Budget, LeakageTerms
@@ -162,24 +161,21 @@ def _hold_nothing(
         assert terms.adjacency is not None
         assert terms.delta is not None
         nothing = np.zeros(len(RDP_ORDERS))
-        cost = EpsilonCost(
+        cost = Cost(
+            figure="epsilon",
             observer=terms.observer,
             adjacency=terms.adjacency,
             unit=terms.unit,
             delta=terms.delta,
-            epsilon=0.0,
+            amount=0.0,
             curve=nothing,
             step=nothing,
-            compositions=1,
+            planned=1,
         )
-        refusal = budgets.reserve_epsilon(
-            federation_id, experiment_id=ledger_id, book=BOOK, costs=[cost]
-        )
-        return None if refusal is None else refusal.shortage
-    reserve = partial(
-        budgets.reserve, federation_id, experiment_id=ledger_id, book=BOOK, amount=0.0
-    )
-    short = reserve(terms=stated)
-    if short is None and terms.metric is not None and terms.metric.has_theorem:
-        short = reserve(terms=None, of_one_release=0.0)
-    return None if short is None else short[1]
+    else:
+        cost = Cost(figure="leakage", adjacency=stated.key, amount=0.0)
+    costs = [cost]
+    if terms.metric is not None and terms.metric.has_theorem:
+        costs.append(Cost(figure="log_ratio", amount=0.0, step=np.zeros(1)))
+    refusal = budgets.reserve(federation_id, experiment_id=ledger_id, book=BOOK, costs=costs)
+    return None if refusal is None else refusal.shortage

@@ -62,7 +62,7 @@ _BETTER = {
     "loss": "less is better",
 }
 _NO_TABLE = FigureTable((), ())
-"""Of a picture whose caption, or the table of its section, has all its figures."""
+"""The table of a picture whose caption or section has all its figures already."""
 
 
 def answer_pictures(report: Report) -> list[Chart]:
@@ -237,7 +237,7 @@ _SPENT = {name for name, row in PLAIN_FIGURES.items() if row.rests_on_guarantee}
 def _budget_words(report: Report, exponent: float) -> str:
     budget, spent = _budget(report), report["privacy"].get("leakage_max") or exponent
     if budget is None:
-        # Records then have budgets of their own, noise was made for a goal, or a gate judges what
+        # Records then have their own budgets, noise was made for a goal, or a gate judges what
         # was spent: none ends a run.
         gated = any(gate["figure"] in _SPENT for gate in report.get("gates", ()))
         if gated or report["privacy"].get("records") or report["privacy"].get("target"):

@@ -51,9 +51,9 @@ class Point:
     """One run, or one combination of a sweep."""
 
     number: int
-    """By which tables call it."""
+    """Its number in tables."""
     fields: Mapping[str, str]
-    """Of its spec, as far as they differ among the points; '' for what its spec lacks."""
+    """Fields of its spec that differ among the points; '' for what its spec lacks."""
     figures: Mapping[str, Measured]
     front: bool
     """Whether no other is better in all that the front weighs."""
@@ -68,7 +68,7 @@ class Choice:
     lines: str = ""
     """The field whose values have a colour each; '' for one colour."""
     only: str = ""
-    """As `name = value`: the points that are drawn; '' for all."""
+    """The points that are drawn, in the form `name = value`; '' for all."""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class Scale:
     ticks: tuple[float, ...]
     logarithmic: bool = False
     names: tuple[str, ...] = ()
-    """Of the ticks, where they are no numbers."""
+    """Labels of the ticks, where they are no numbers."""
 
     def __call__(self, value: float) -> float:
         """The position of a value; a value outside the axis is drawn on its edge."""
@@ -244,7 +244,7 @@ _CORNERS = (
     "0,5 5,-4 -5,-4",
     "-5,-2 5,-2 5,2 -5,2",
 )
-"""Of the mark of each series around (0, 0); None for a circle."""
+"""Corners of each series' mark around (0, 0); None for a circle."""
 
 
 def line_sample(kind: str) -> Markup:
@@ -325,7 +325,7 @@ class Ground:
 
     width: float = WIDTH
     ticks: tuple[float, ...] = ()
-    """Of a logarithmic axis that begins and ends with them; none where the values give the axis."""
+    """Ticks of a logarithmic axis, including both ends; none where the values give the axis."""
     behind: Callable[[Scale, float, float], Markup] | None = None
     """Draws what is behind the rows, between two heights."""
     above: float = 0.0

@@ -187,7 +187,7 @@ def _may_win(row: FigureRow, report: Report) -> bool:
 
 
 def _range(row: FigureRow, cell: Cell) -> tuple[float, float] | None:
-    """From the best to the worst that the figure may be, less being better; None if not known."""
+    """The best and the worst value that the figure may have; lower is better. None if unknown."""
     match row.section:
         case "privacy":
             exact = cell.value if row.figure in _TOTALS else None

@@ -88,7 +88,7 @@ class FigureMeaning(Part):
     figure: str
     attribute: str | None
     observer: str | None
-    """Against whom an epsilon holds; None for the largest of all observers."""
+    """The observer that an epsilon holds against; None for the largest of all observers."""
     delta: float | None
     adjacency: str | None
     unit: str | None
@@ -104,7 +104,7 @@ class FigureMeaning(Part):
 class FigureRow(FigureMeaning):
     """One figure of all experiments.
 
-    Figures that mean different things have rows of their own: epsilons by observer, delta,
+    Figures that mean different things have their own rows: epsilons by observer, delta,
     adjacency, unit and guarantee, leakages by guarantee, losses by the training's loss.
     """
 
@@ -355,7 +355,7 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
 
 
 def dominated_by(points: Sequence[Sequence[float]]) -> list[list[int]]:
-    """For each point the indices of those that dominate it; empty for a point on the front. Points
+    """The indices of the points that dominate each point; none for a point on the front. Points
     have one finite value per axis; lower is better. A point dominates another if it is nowhere
     worse and somewhere better, so equal points do not dominate each other."""
 

@@ -56,7 +56,7 @@ class DeclaredReport(Part):
     """What is known of the noise besides the trainer's word; null in earlier versions' reports."""
     utility: DeclaredUtility
     fairness: list[FairnessSection]
-    """By the counts of the newest round that declared any."""
+    """Computed from the counts of the newest round that declared any."""
     fairness_round: int | None
     contradictions: list[str]
     """Where what was declared contradicts itself; gates then have no evidence."""

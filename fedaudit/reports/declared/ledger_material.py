@@ -30,7 +30,7 @@ Tallies = Mapping[str, Mapping[str, Mapping[str, int]]]
 _AS_DECLARED = "as the trainer counts it"
 _NO_CLIENTS = "the counts are declared of all clients together, so no client can be drawn anew"
 _NO_SCORES = "only counts are declared"
-_NO_ACCURACY = "declared counts tell whether an outcome was favourable, not whether it was right"
+_NO_ACCURACY = "declared counts show whether an outcome was favourable, not whether it was right"
 _SIZES_CONFIDENTIAL = "sizes of groups are confidential, also where the trainer declares them"
 
 
@@ -112,7 +112,7 @@ class DeclaredMaterial:
     chain_head: str
     entries: int
     witness: str | None = None
-    """Of the checkpoint that is signed with the report; None without a signature."""
+    """Witness of the checkpoint that is signed with the report; None without a signature."""
     key_id: str | None = None
 
     @property
@@ -139,7 +139,7 @@ class DeclaredMaterial:
 
     @property
     def groups(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
-        """By attribute and group, the counts of that round."""
+        """The counts of that round, by attribute and group."""
         found: Mapping[str, Mapping[str, Mapping[str, int]]]
         found = {} if self.groups_round is None else self.groups_round.groups
         return found
@@ -165,6 +165,10 @@ class DeclaredEvidence:
     terms: LedgerTerms
     histories: Histories | None
     """What the entries charged; None where they have too many distinct events."""
+    rounds: Sequence[int]
+    """The numbers of the rounds that have entries."""
+    asked: tuple[int, int] | None
+    """Participations and failures in them; None where entries hide who took part."""
 
 
 _MAX_GAPS = 100

@@ -60,8 +60,8 @@ class TestedNoise(Part):
     """What is known of the declared noise besides the trainer's word."""
 
     status: FigureStatus
-    """Of the declared figures: `tested` where every round has canaries and noise half as large
-    would likely have raised an alarm; `contradicted` where what was declared is refuted."""
+    """Status of the declared figures: `tested` where every round has canaries and noise half as
+    large would likely have raised an alarm; `contradicted` where what was declared is refuted."""
     reason: str
     test: Literal["canaries"] | None = None
     """None where nothing was tested."""

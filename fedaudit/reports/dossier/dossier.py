@@ -50,7 +50,7 @@ AS_OF = date(2026, 11, 26)
 """The day on which the template was compared with the controls, which may have changed since."""
 CONTROL_SET, _PUBLISHED = "SATRE 2.0.1", "2026-07-23"
 SCHEMA: dict[str, Any] = json.loads(Path(__file__).with_name("dossier.schema.json").read_text())
-"""Of `dossier.json`."""
+"""JSON schema of `dossier.json`."""
 NOTICE = (
     "Statements of one audit report, put beside the controls. It is no approval: questions that "
     "are open are for an output checker to decide by hand. Each statement is bound to what it is "
@@ -65,7 +65,7 @@ _PARTS = (
     *("answer", "guarantee", "privacy", "utility", "fairness", "attacks", "gates", "model"),
     *("data", "spec", "provenance", "integrity", "limits"),
 )
-"""Of a report, that statements are bound to."""
+"""Sections of a report that statements are bound to."""
 _THEN = "\x1f"
 """Between a figure and what it means; no text of a report has it."""
 

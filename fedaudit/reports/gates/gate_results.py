@@ -28,7 +28,7 @@ _ELEMENTS: dict[GateOutcome, str | None] = {
     "fail": "failure",
     "insufficient_evidence": "error",
 }
-"""In JUnit. Missing evidence is not `skipped`, because skipped cases often count as passed."""
+"""JUnit elements. Missing evidence is not `skipped`: skipped cases often count as passed."""
 _SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
 # Characters that XML 1.0 does not allow, even escaped.
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

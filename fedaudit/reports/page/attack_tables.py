@@ -250,7 +250,7 @@ class LaterAttempts:
     gates: Sequence[Mapping[str, Any]]
     """Those that are judged otherwise than in the report."""
     false_alarm_chance: str | None
-    """Of any alarm, of the report's attacks and of all these."""
+    """The chance of any false alarm, in the report's attacks and all of these."""
 
 
 def later_attempts(

@@ -53,7 +53,7 @@ class FairnessTables:
 
     by_section: list[list[PageTable]]
     notes: Mapping[str, str]
-    """By the mark that rows carry, what they note; each is stated once for all tables."""
+    """Notes by the mark that rows carry; each is stated once for all tables."""
 
 
 def fairness_tables(

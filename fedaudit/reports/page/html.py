@@ -66,9 +66,9 @@ class PageOptions(TypedDict, total=False):
     tail: Markup | None
     """Below it."""
     files: str
-    """The address below which each picture is had as a file."""
+    """The address below which each picture is a file."""
     appendix: bool
-    """With the figures of every round, and on paper with every table."""
+    """Whether the page has the figures of every round, and on paper every table."""
 
 
 def render(
@@ -131,7 +131,7 @@ def report_pictures(document: Mapping[str, Any], series: Series | None = None) -
 
 
 def _rate_pictures(report: Mapping[str, Any]) -> list[Chart | None]:
-    """Of each attribute but that which is below the answer already."""
+    """Pictures of each attribute but the one that is below the answer already."""
     widest = by_unevenness(report["fairness"])[-1:]
     return [
         treated_picture(section, name=f"rates-{place}", least=least_people(report))

@@ -40,8 +40,8 @@ def _as_svg(chart: Chart) -> str:
 
 
 def _as_png(chart: Chart) -> bytes:
-    """With a font that comes with the extra: a machine may have none. Letters that it lacks are of
-    the machine's fonts."""
+    """PNG with a font that comes with the extra, as a machine may have none. Letters that it lacks
+    come from the machine's fonts."""
     try:
         import fontpkg_open_sans
         from resvg_py import svg_to_bytes

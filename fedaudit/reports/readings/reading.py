@@ -124,7 +124,7 @@ class QuestionsReading(Part):
     as_of: str
     """The day on which the questions were compared with the text."""
     topics: list[Topic]
-    """In the order of the text."""
+    """Topics in the order of the text."""
 
 
 def asked(template: str, document: Document) -> list[dict[str, Any]]:

@@ -48,14 +48,14 @@ class AttackSection(Part):
     """What the attacker knows and may do, a sentence each."""
     alarm: Alarm | None = None
     alarm_level: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The chance of an alarm were the claim true, at most; None where no claim was tested. With an
-    `e_value` that of any alarm of the run, however often it is attacked; the levels of earlier
+    """The largest chance of an alarm if the claim is true; None where no claim was tested. With an
+    `e_value` it covers any alarm of the run, however often the run is attacked; levels of earlier
     reports, which have none, add up."""
     e_value: Annotated[float, Field(ge=0)] | None = None
     """Evidence against the claim: at most 1 on average where it holds."""
     e_basis: EvidenceBasis | None = None
     evidence: Annotated[float, Field(ge=0)] | None = None
-    """Of all attacks on the run up to this one (`run_evidence`)."""
+    """Evidence of all attacks on the run up to this one (`run_evidence`)."""
 
 
 class NotDoneSection(AttackSection):
@@ -65,11 +65,9 @@ class NotDoneSection(AttackSection):
 
 
 class ReportedAttack(AttackSection):
-    """What all kinds have in common; the figures of its kind stand beside it.
-
-    Those are checked by the class of the kind when the section is made. A report that is read may
-    be of another version, with other figures or another kind.
-    """
+    """What all kinds have in common, beside the figures of each kind. The class of the kind checks
+    those when the section is made; a report that is read may be of another version, with other
+    figures or kinds."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
@@ -88,10 +86,10 @@ class CanaryBound(Part):
     epsilon_lower_bound: Annotated[float, Field(ge=0)]
     """At the delta of the claim; 0 is no evidence of any loss."""
     significance: Share
-    """The chance that the bound lies above the truth, at most."""
+    """The largest chance that the bound is above the truth."""
     power: Share
-    """The chance of an alarm were the noise half of what is claimed, as the first attack on a run,
-    computed before it."""
+    """The chance of an alarm if the noise is half of what is claimed, in the first attack on a run;
+    computed before the attack."""
     assumption: str
     """What the bound takes for granted."""
     canaries: Annotated[int, Field(ge=0)]
@@ -107,15 +105,15 @@ class MetricAudit(Part):
 
     radius: Literal["fixed", "adaptive"]
     leakage_claim: float
-    """n/nu times the share that the two inputs' distance has of the radius; with an adaptive
-    radius n/nu itself, which no theorem covers."""
+    """n/nu times the two inputs' distance over the radius; with an adaptive radius n/nu itself,
+    which no theorem covers."""
     distance_over_radius: float | None
     """None where nothing was tested."""
     releases: int
     leakage_lower_bound: float | None
-    """From below, at the significance; None where nothing was tested."""
+    """Lower bound at the significance; None where nothing was tested."""
     largest_log_ratio: float | None = None
-    """Of an adaptive radius, in stored reports."""
+    """Only in stored reports of an adaptive radius."""
     median_log_ratio: float | None = None
     significance: Share | None
     power: Share | None
@@ -132,8 +130,8 @@ class CanariesSection(AttackSection):
     included: int | None
     """How many the coins let in; None where nothing was trained."""
     claim: float | None
-    """The epsilon that the canaries' unit is promised, over as many releases as the companion
-    made; None where no epsilon is claimed."""
+    """The epsilon promised to the canaries' unit over as many releases as the companion made; None
+    where no epsilon is claimed."""
     claim_reason: str | None
     delta: float | None
     adjacency: Adjacency | None
@@ -146,7 +144,7 @@ class CanariesSection(AttackSection):
     bounds: list[CanaryBound]
     stopped_in: int | None = None
     """With `stop`: the companion's round in which the evidence was enough to end the run; None
-    where it never was, or nobody asked."""
+    where it never was, or no one asked."""
     metric: MetricAudit | None = None
 
 
@@ -168,7 +166,7 @@ class HypothesisNamed(Part):
 
 
 class ClusterMembershipResult(Part):
-    """What the server told from uploads at one noise multiplier."""
+    """What the server inferred from uploads at one noise multiplier."""
 
     noise_multiplier: float
     nearest: NamedShare
@@ -176,8 +174,8 @@ class ClusterMembershipResult(Part):
     assigned: NamedShare
     """By the cluster that the server puts the upload into, as the run does it."""
     separation: float | None
-    """Median distance of the uploads to the hypothesis of their cluster, over that hypothesis's
-    distance to the nearest other."""
+    """Median distance of uploads to their cluster's hypothesis, over that hypothesis's distance to
+    the nearest other."""
     exponent_median: float | None
     """Between the two nearest hypotheses, over the uploads: the logarithm of the largest factor by
     which what the server receives can be likelier under one than under the other, for the same
@@ -214,15 +212,13 @@ class ShareInterval(Part):
 
 
 class LeakageBaseline(Part):
-    """How near the set's own images come to one that is unknown: medians over attacked images.
-
-    Both know more of the set than an attacker without an update does.
-    """
+    """How near other images of the set come to an unknown one: medians over attacked images. Both
+    baselines know more of the set than an attacker without an update does."""
 
     mean_image_mse: float | None
-    """Of the mean of the other attacked images; null where there is no other."""
+    """Error of the mean of the other attacked images; null where there is no other."""
     nearest_other_mse: float | None
-    """Of whichever other attacked image is nearest."""
+    """Error of the nearest other attacked image."""
     mean_image_ssim: float | None
     nearest_other_ssim: float | None
     reason: str | None
@@ -272,16 +268,16 @@ class GradientLeakageSection(AttackSection):
     """An image counts as recovered at this share of the smaller baseline's error."""
     baseline: LeakageBaseline | None
     results: list[LeakageResult]
-    """In the order of the noise multipliers; empty where the attack was not done."""
+    """Results in the order of the noise multipliers; empty where the attack was not done."""
     recovered_share: float | None
     """That of the smallest noise multiplier tried, in `results`."""
     recovered_share_reason: str | None
     nu_protecting: float | None
-    """The smallest noise multiplier tried from which on no reconstruction was better than its
-    baselines. It speaks of this attacker and these images alone."""
+    """The smallest noise multiplier tried at and above which no reconstruction was better than its
+    baselines. It describes this attacker and these images alone."""
     nu_protecting_reason: str | None
     nu_protecting_interval: ShareInterval | None
-    """Of the share of images that this attacker would better the baselines for at that noise."""
+    """Interval of the share of images where this attacker beats the baselines at that noise."""
 
 
 class RateAtFpr(Part):
@@ -291,8 +287,8 @@ class RateAtFpr(Part):
     """The share of non-members, at most, that may be taken for members."""
     tpr: Share | None
     interval: ConfidenceLimits | None
-    """Of `tpr`, at the section's `confidence`: Clopper and Pearson's, for as many independent rows
-    as the rows of these clients are worth (Korn and Graubard 1998)."""
+    """Interval of `tpr` at the section's `confidence`: Clopper and Pearson's, for as many
+    independent rows as the rows of these clients are worth (Korn and Graubard 1998)."""
     reason: str | None
 
 
@@ -309,7 +305,7 @@ class ClaimSection(Part):
     """The claim that the rates are held against."""
 
     epsilon: float
-    """Of `steps` neighbours in a row."""
+    """Epsilon of `steps` neighbours in a row."""
     delta: float
     claimed_epsilon: float
     claimed_delta: float
@@ -317,13 +313,13 @@ class ClaimSection(Part):
     adjacency: str
     observer: str
     steps: int
-    """How many neighbouring datasets lie between a run that trained on a row and one that did
+    """How many neighbouring datasets are between a run that trained on a row and one that did
     not."""
     rates: list[ClaimedRate]
 
 
 class MembershipRates(Part):
-    """How well one way to score rows tells members from others."""
+    """How well one way to score rows distinguishes members from others."""
 
     variant: ShadowVariant | None
     variance: ScoreVariance | None
@@ -350,12 +346,12 @@ class AttributeMembership(Part):
 
 
 class MembershipSection(AttackSection):
-    """How well the trained hypotheses tell which rows they were trained on."""
+    """How well the trained hypotheses show which rows they were trained on."""
 
     kind: Literal["membership"]
     method: MembershipMethod
     variant: ShadowVariant | None
-    """Of `likelihood-ratio`; None otherwise."""
+    """Variant of `likelihood-ratio`; None otherwise."""
     variance: ScoreVariance | None
     shadows: int | None
     """Shadow runs; None for `threshold`."""
@@ -375,8 +371,8 @@ class MembershipSection(AttackSection):
     """The other ways to make scores of the same shadow runs, for comparison: no alarm rests on
     them."""
     not_normal_share: Share | None
-    """Of `likelihood-ratio`: the share of rows whose scores a Shapiro-Wilk test calls not normal,
-    at a level of 5 % a row; 0.05 is what normal scores give."""
+    """The share of rows whose `likelihood-ratio` scores a Shapiro-Wilk test calls not normal, at a
+    level of 5 % a row; normal scores give 0.05."""
     not_normal_rows: int | None
     claim: ClaimSection | None
     groups: list[AttributeMembership]
@@ -389,7 +385,7 @@ class Advantage(Part):
     value: float
     low: float
     high: float
-    """By exact limits of both shares together, at the section's `confidence`. Without shadow runs
+    """Exact limits of both shares together, at the section's `confidence`. Without shadow runs
     they take the threshold, a mean of these losses, as given, and are approximate."""
 
 
@@ -406,7 +402,7 @@ class ClientInferenceSection(AttackSection):
     did_not: int
     auc: Share
     detectable_auc: Share
-    """Of so many clients it would be noticed with a chance of 80 %, at a one-sided level of 5 %."""
+    """The AUC that would be noticed among these clients with a chance of 80 %, one-sided at 5 %."""
     advantage: Advantage
     tpr_at_fpr: list[RateAtFpr]
     confidence: float

@@ -178,14 +178,14 @@ class SecondFigures:
 
     @cached_property
     def _spreads(self) -> "tuple[pd.Series[float], pd.Series[float]]":
-        """By rate, Fairlearn's difference and ratio between groups."""
+        """Fairlearn's difference and ratio between groups, by rate."""
         found = DisaggregatedResult(overall=self._by_group.mean(), by_group=self._by_group)
         method = "between_groups"
         return found.difference(None, method=method), found.ratio(None, method=method)
 
 
 def _labels(rows: PredictedRows) -> dict[str, Labels]:
-    """By metric, the rows that it is of."""
+    """The rows that each metric counts."""
     found: dict[str, Labels] = {}
     if rows.truth is not None and rows.predicted is not None:
         found = dict.fromkeys(_RATES, (rows.truth.astype(int), rows.predicted.astype(int)))
@@ -205,8 +205,8 @@ def _group_rate(metric: str, truth: NDArray[Any], predicted: NDArray[Any]) -> fl
 
 
 def _check_definitions(labels: Mapping[str, Labels]) -> None:
-    """That a rate is what the function of its name says, on all rows, hidden groups among them; so
-    no number is named."""
+    """Check each rate against Fairlearn's function of that name on all rows, hidden groups
+    included; so no message names a number."""
     for name, (truth, predicted) in labels.items():
         function = accuracy_score if name == _ACCURACY else _RATES[name]
         rate = _group_rate(name, truth, predicted)
@@ -217,7 +217,7 @@ def _check_definitions(labels: Mapping[str, Labels]) -> None:
 
 
 def _against(rates: Floats, base: Floats) -> tuple[Floats, Floats]:
-    """Of rates [groups, rates] the largest distance to base [rates], and the smallest lower over
+    """The largest distance of rates [groups, rates] to base [rates], and the smallest lower over
     higher: [rates] each. Two rates of 0 have no ratio."""
     high, low = np.maximum(rates, base), np.minimum(rates, base)
     with np.errstate(invalid="ignore"):

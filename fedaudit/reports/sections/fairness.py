@@ -42,7 +42,7 @@ class MetricSection(Part):
     interval: IntervalSection | None
     interval_reason: str | None
     last_rounds: LastRounds | None = None
-    """In reports of earlier versions: how far it moved at the end of training."""
+    """How far it moved at the end of training; only in reports of earlier versions."""
     last_rounds_reason: str | None = "the rounds have the gaps of each round"
 
 
@@ -60,11 +60,11 @@ class GroupSection(Part):
     accuracy_over_baseline: float | None = None
     accuracy_over_baseline_interval: IntervalSection | None = None
     auc: Share | None = None
-    """Of the group's rows, as `utility.auc`."""
+    """AUC of the group's rows, as `utility.auc`."""
     rate_intervals: dict[str, IntervalSection] | None = None
-    """Of the rates by their names, each by itself; without those that have none."""
+    """The interval of each rate, by name; rates that have none are absent."""
     loss: Annotated[float, Field(ge=0)] | None = None
-    """With the group's rows taken as those of one client, in the unit of the validation loss."""
+    """Loss of the group's rows taken as those of one client, in the unit of the validation loss."""
     rows: int | None = None
     """The group's size by counts with noise; None where counts have none, since exact sizes are
     confidential."""
@@ -112,8 +112,8 @@ class FiguresDisagreeError(Exception):
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
 NO_GROUP_INTERVALS = "no two groups are compared by client, or no intervals were asked for"
 ENDS = 0.001
-"""Ends of intervals from exact counts are rounded outward to it, so that no size of a group can be
-solved from them."""
+"""Step to which ends of intervals from exact counts are rounded outward, so that no group's size
+can be solved from them."""
 SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
 _NOT_FINITE = "the loss is not finite"
 _SCORES = ("accuracy", "loss")
@@ -272,11 +272,9 @@ def least_people(report: Mapping[str, Any]) -> int | None:
 
 def rests_on_few(group: Mapping[str, Any], rate: str, *, least: int | None) -> bool:
     """Whether the interval of a group's rate is wider than that of `least` rows drawn one by one
-    would be, as it also is where the rows are of few clients that differ; False without one.
-
-    How many people are behind a rate is confidential, and to say that they are fewer than some
-    number would bound it further than an exact rate does. So nothing is counted here.
-    """
+    would be, as for rows of few clients that differ; False without an interval. How many people a
+    rate rests on is confidential, and a statement that they are fewer than some number would bound
+    it further than an exact rate does. So nothing is counted here."""
     interval = (group.get("rate_intervals") or {}).get(rate)
     if interval is None or least is None or not RATES[rate].is_share:
         return False

@@ -27,10 +27,10 @@ class GuaranteeSection(Part):
     label: GuaranteeLabel
     """The kind, with *within the radius* where the proof goes no further."""
     in_force: bool | None
-    """Whether the noise was secret. False for simulated noise, which protects nobody, and where
+    """Whether the noise was secret. False for simulated noise, which protects no one, and where
     there is no guarantee; None where a trainer elsewhere drew it."""
     conditions: dict[str, str]
-    """By figure, why it bounds some datasets only; gates on such a figure ask for
+    """Why a figure bounds some datasets only, by figure; gates on such a figure ask for
     `allow_conditional`."""
     mechanism: str
     unit: str
@@ -48,15 +48,15 @@ _ROUNDING = 1e-12
 
 
 def is_in_force(report: Mapping[str, Any]) -> bool:
-    """Whether the guarantee protects anyone: there is one, and the noise was secret. By the spec,
-    and not by what the report states of itself: a statement of its own cannot make it better."""
+    """Whether the guarantee protects anyone: there is one, and the noise was secret. The spec
+    decides, not what the report states of itself: its own statement cannot make it better."""
     secret = report["spec"]["privacy"].get("noise") == "release"
     return bool(report["guarantee"]["kind"] != "none" and secret)
 
 
 def delta_gives_data_away(report: Mapping[str, Any], *, delta: float | None = None) -> bool:
-    """Whether delta is so large that somebody's data may be handed over whole: one in as many
-    units as train, or more. `delta`: that of the guarantee unless given."""
+    """Whether delta is so large that one person's data may be handed over whole: at least one in as
+    many units as train. `delta`: by default that of the guarantee."""
     guarantee = report["guarantee"]
     if report.get("declared"):
         units = report["terms"]["population"]
@@ -90,8 +90,8 @@ def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
 
 
 def charges_everyone(mechanism: str | None) -> bool:
-    """Whether every client is charged for every round because it is secret who took part. The name
-    is a stored one; one that this version does not know is not said to do so."""
+    """Whether every client is charged for every round because participation is secret. The name is
+    a stored one; False for a name that this version does not know."""
     facts = known_facts(mechanism)
     if facts is None:
         return False
@@ -152,7 +152,7 @@ def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Ch
 
 
 _CHANCE = 2.0**-34
-"""Of one noised number to be another than with real noise that is independent over rounds;
+"""Chance that a noised number differs from one with real noise that is independent over rounds;
 docs/guarantees.md says why."""
 _SHARED_PRODUCTS = (
     "Gradients of records are computed in single precision and added up in double. Of networks "
@@ -186,7 +186,7 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
 
 
 def _of_rounded_doubles(noised: str, numbers: int, law: NoiseLaw) -> str:
-    """Of noise in double precision, rounded to a grid. Normal numbers have series with proven
+    """Words on noise in double precision, rounded to a grid. Normal numbers have series with proven
     errors; the norm of Laplace noise takes the logarithm of a library."""
     condition = ""
     if law == "laplace":
@@ -286,7 +286,7 @@ def _guarantee_checks(found: RunEvidence) -> Iterator[Check]:
 
 
 _EVER_STATED = ("kind", "mechanism", "unit", "delta")
-"""By reports of every version."""
+"""Fields that reports of every version state."""
 
 
 def _checks_of_claim(

@@ -23,7 +23,7 @@ Progressed = Callable[[], None]
 
 
 def unfollowed() -> None:
-    """For reports without a follower."""
+    """Do nothing, for reports without a follower."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class FederationFacts:
     training_clients: int
     rows: int
     not_counted: int = 0
-    """Of these rows, those that `fairness.exclude` leaves out and that do not train either.
+    """How many of these rows `fairness.exclude` leaves out and do not train either.
     Confidential."""
     notes: tuple[str, ...] = ()
     positive_class: str | None = None
-    """Of a target with two classes, the one that is favourable without a rule."""
+    """The class of a two-class target that is favourable without a rule."""
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each sensitive attribute, in the order of the counts."""
 
@@ -80,7 +80,7 @@ class ScoredMaterial:
     federation: FederationFacts
     result: FinalFigures
     disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
-    """By attribute, which groups are disclosed: every attribute that the result has counts of."""
+    """Which groups are disclosed, for every attribute that the result has counts of."""
     progressed: Progressed = unfollowed
     published: PublishedCounts = field(default_factory=ExactCounts)
 
@@ -93,7 +93,7 @@ class ReportMaterial(ScoredMaterial):
     name: str
     status: str
     sweep: SweepSection | None = None
-    """Of which sweep it is a cell; None where it is of none."""
+    """The sweep that it is a cell of; None where there is none."""
     repeats: RepeatsSection | None = None
     """The figures over other seeds; None where it was not repeated."""
     inputs: MechanismParameters
@@ -111,10 +111,10 @@ class ReportMaterial(ScoredMaterial):
     clusters: Ints16 | None = None
     """[clients]: the cluster of each client's last upload, -1 for none; None where unknown."""
     plan: SpendingPlan | None = None
-    """For mechanisms whose cost is an epsilon with a delta; None for the others."""
+    """The plan of mechanisms whose cost is an epsilon with a delta; None for the others."""
     compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
-    """With a plan, the compositions against each of its observers: one number for all of the
-    ledger's subjects, or one each, [subjects]."""
+    """The compositions against each observer of the plan: one number for all of the ledger's
+    subjects, or one each, [subjects]."""
     hypotheses: HypothesesFacts | None = None
     model: ModelFile | str = "the run's model was not handed over"
     """Or the reason why it may not leave."""
@@ -122,13 +122,13 @@ class ReportMaterial(ScoredMaterial):
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
-    none; None where no service admitted it, or that is unknown."""
+    none; None where no service admitted the experiment, or where it is unknown."""
     attacks: Sequence[AttackSection] = ()
     """The results of the attacks of the spec, in their order."""
     report_charges: int = 0
     """How often the ledger charges the held-out people for counts with noise."""
     clients: Mapping[str, Any] | None = None
-    """What each client paid and how it fares (`fedaudit.reports.clients`). Confidential, beside
-    the report; None where the run did not say."""
+    """What each client paid and how good the model is for it (`fedaudit.reports.clients`).
+    Confidential, beside the report; None where the run does not have it."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""

@@ -83,7 +83,7 @@ def noised_section(
 
 
 def noised_gaps(noised: Counts, rule: DisclosureRule) -> tuple[Counts, Bools, list[Figure]]:
-    """From counts with noise [groups, 4]: those that rates are made of, the groups [groups] that
+    """Find in counts with noise [groups, 4] those that rates are made of, the groups [groups] that
     seem large enough for a rate to mean something, and the METRICS between these."""
     counts = plausible(noised)
     rows = scored_rows(counts)
@@ -142,8 +142,8 @@ _EACH_WAY = (("true_negatives", "false_negatives"), ("true_positives", "false_po
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisedGain:
-    """Shares of the noised rows. Intervals are those of the population that the held-out people
-    were drawn from, as intervals of gaps are, and hold the figure itself."""
+    """Shares of the noised rows. Intervals cover the population that the held-out people were drawn
+    from, as intervals of gaps do, and contain the figure itself."""
 
     accuracy_over_baseline: float
     prediction_share: float
@@ -153,13 +153,13 @@ class NoisedGain:
     pooled: Ints
     """[4]: the same as they were drawn."""
     noise: NoisedCounts
-    """With the deviation of each of those."""
+    """The noise, with the deviation of each of those."""
     one_hypothesis: bool
-    """Otherwise the constant of each hypothesis may be better than the one that is known here, and
-    predict what it predicts more evenly: the figures then bound on one side only."""
+    """If False, the constant of each hypothesis may be better than the one known here, and predict
+    what it predicts more evenly: the figures then bound on one side only."""
 
     def gain_interval(self, level: float) -> tuple[float, float]:
-        """Of `accuracy_over_baseline`."""
+        """Interval of `accuracy_over_baseline`."""
         share = (1 - level) / len(_EACH_WAY)
         lows, highs = zip(
             *(
@@ -174,7 +174,7 @@ class NoisedGain:
         return _around(self.accuracy_over_baseline, low, min(highs))
 
     def share_interval(self, level: float) -> tuple[float, float]:
-        """Of `prediction_share`."""
+        """Interval of `prediction_share`."""
         lows, highs = rate_bounds(
             self.pooled[np.newaxis], "selection_rate", self.noise, share=1 - level
         )
@@ -217,5 +217,5 @@ def noised_gain(noised: NoisedCounts, *, hypotheses: int) -> NoisedGain | None:
 
 
 def _around(value: float, low: float, high: float) -> tuple[float, float]:
-    """With the value itself, which counts cut off at 0 may put outside."""
+    """Include the value itself, which counts cut off at 0 may put outside."""
     return min(low, value), max(high, value)

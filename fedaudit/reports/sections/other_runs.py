@@ -21,7 +21,7 @@ class ModelSection(Part):
     """The safetensors file with the trained hypotheses, as it may leave."""
 
     sha256: str
-    """Of the whole file, in hexadecimal."""
+    """Hash of the whole file, in hexadecimal."""
     size_bytes: int
     round: int
     """After which the hypotheses are kept: the best, or the last where losses choose nothing."""
@@ -76,9 +76,9 @@ class SweepEpsilonSection(Part):
 
 
 class SweepSection(Part):
-    """The sweep of which the run is a cell, and what all cells had booked when the report was made.
+    """The sweep of which the run is a cell, and what all cells were charged by then.
 
-    Whoever chose this run among the cells states these costs, not those of the run.
+    Because the run was chosen among the cells, these are its costs, not those of the run alone.
     """
 
     id: str
@@ -88,13 +88,13 @@ class SweepSection(Part):
     tries: Annotated[int | None, WHERE_GIVEN] = None
     """Runs of all cells by then, each as often as it was tried."""
     values: dict[str, Any]
-    """By field, what distinguishes this cell."""
+    """The values of the fields in which cells differ."""
     sweep_epsilon_max: float | None
     sweep_log_ratio_max: float | None
     sweep_leakage: float | None
     epsilon: list[SweepEpsilonSection]
     noises: list[str]
-    """`simulation` where the noise of some cell is, which protects nobody."""
+    """`simulation` where the noise of some cell is, which protects no one."""
     guarantees: list[str]
     conditions: list[str]
     """Why the guarantee of some cell bounds some datasets only."""
@@ -115,11 +115,11 @@ class RepeatsSection(Part):
     """The same spec with other seeds: how far the figures are a matter of chance in training."""
 
     seeds: list[int]
-    """Of the runs that have a report, this one's first."""
+    """Seeds of the runs that have a report, this one's first."""
     asked: int
     experiment_ids: list[str]
     metrics: dict[str, SpreadSection]
-    """By figure; those of an attribute as name[attribute]."""
+    """Keyed by figure; those of an attribute as name[attribute]."""
     reasons: dict[str, str]
 
 

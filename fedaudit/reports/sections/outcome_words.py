@@ -139,7 +139,7 @@ def derived_outcome(report: Mapping[str, Any]) -> str | None:
 
 def outcome_of_spec(spec: Any, *, positive_class: Any = None) -> str | None:
     """The favourable outcome by the parts `federation` and `fairness` of a spec or registration.
-    `positive_class`: of two classes that which is favourable without a rule, where known."""
+    `positive_class`: which of two classes is favourable without a rule, where known."""
     try:
         rule = _FAVOURABLE.validate_python(value_at(spec, "fairness", "favourable"))
     except ValidationError:
@@ -172,7 +172,7 @@ def labels_of_spec(spec: Any) -> Mapping[str, Mapping[str, str]]:
 
 
 def _classifies(report: Mapping[str, Any]) -> bool:
-    """As `ExperimentSpec.classifies`, of a report of any version."""
+    """`ExperimentSpec.classifies` for a report of any version."""
     loss, model = value_at(report, "spec", "training", "loss"), value_at(report, "spec", "model")
     traits = _traits(value_at(report, "spec"))
     return bool(
@@ -183,7 +183,7 @@ def _classifies(report: Mapping[str, Any]) -> bool:
 
 
 def _traits(spec: Any) -> SourceTraits | None:
-    """Of the spec's data; None where this version does not know their source."""
+    """Traits of the spec's data; None where this version does not know their source."""
     try:
         source: Source = _SOURCE.validate_python(value_at(spec, "federation"))
     except ValidationError:

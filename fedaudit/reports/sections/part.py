@@ -126,7 +126,7 @@ class AnswerReason(Part):
     """One reason for the answer."""
 
     code: str
-    """For programs; it stays when the words change."""
+    """Code for programs; it stays when the words change."""
     text: str
 
 
@@ -142,14 +142,14 @@ class Answer(Part):
     reasons: list[AnswerReason]
     """The one that weighs most first."""
     gap_size: Annotated[float | None, WHERE_GIVEN] = None
-    """From where on a gap that no gate judges counts; none of earlier versions, where none did."""
+    """The size from which a gap that no gate judges counts; earlier versions had none."""
     counts_doubts: Annotated[bool | None, WHERE_GIVEN] = None
-    """Whether it counts that the model may be no better than a constant, and names gaps that may be
-    wide; none of earlier versions, which did neither."""
+    """Whether the answer counts a model that may be no better than a constant, and names gaps that
+    may be wide; None in reports of versions that did neither."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:
-    """In words, of a report or an experiment as JSON; empty where an earlier version made it."""
+    """The answer of a report or experiment as JSON, in words; empty in earlier versions."""
     answer = judged.get("answer")
     return "" if answer is None else ANSWER_WORDS[answer["outcome"]]
 
@@ -191,12 +191,12 @@ class Section(Generic[Material, Evidence]):
 
 
 def no_limits(_material: object) -> Iterable[str]:
-    """For a section that shows all that it names."""
+    """No limits, for a section that shows all that it names."""
     return ()
 
 
 def handed_over(name: str, *, missing: str = "") -> Callable[[Any], Part | Sequence[Part] | str]:
-    """For a section that the run makes itself: the field of the material with this name, or
+    """Read a section that the run makes itself: the field of the material with this name, or
     `missing` where that is None."""
 
     def made(material: Any) -> Part | Sequence[Part] | str:

@@ -1,5 +1,5 @@
-"""The sections `experiment`, `data`, `provenance` and `integrity`: what was run, on what, by which
-code, and what binds the report to its ledger and signer."""
+"""The sections `experiment`, `data`, `provenance` and `integrity`: what was run, on which data and
+with which code, and what binds the report to its ledger and signer."""
 
 import platform
 from collections.abc import Iterator, Mapping
@@ -42,9 +42,9 @@ class Integrity(Part):
     """Ed25519, in base64, over the DSSE encoding of the report without this field."""
     key_id: str | None
     claims_key_id: Annotated[str | None, WHERE_GIVEN] = None
-    """Of the key that signs the claims beside the report; absent where there are none."""
+    """Id of the key that signs the claims beside the report; absent where there are none."""
     run: Annotated[int | None, WHERE_GIVEN] = None
-    """The how many-th run on these data, by their log; absent where there is none."""
+    """The number of the run in the log of these data; absent where there is no log."""
     reasons: Reasons
 
 
@@ -131,20 +131,20 @@ def _integrity_checks(found: RunEvidence) -> Iterator[Check]:
     report, audit = found.report, found.audit
     yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
     yield agrees(report, "integrity.chain_head", audit.head.hex())
-    said = value_at(report, "integrity", "entries")
-    bad = f"the report counts {shown(said)} entries, the ledger has {audit.entries}"
-    if type(said) is int and said > audit.entries and audit.unchained is None:
-        bad += f": {numbered(audit.entries + 1, said)} are missing"
+    stated = value_at(report, "integrity", "entries")
+    bad = f"the report counts {shown(stated)} entries, the ledger has {audit.entries}"
+    if type(stated) is int and stated > audit.entries and audit.unchained is None:
+        bad += f": {numbered(audit.entries + 1, stated)} are missing"
     yield check(
         "report.entries",
-        type(said) is int and said == audit.entries,
+        type(stated) is int and stated == audit.entries,
         good=f"the ledger has the {audit.entries} entries that the report counts",
         bad=bad,
     )
 
 
 def unsigned(material: Any, why: str = "the report is not signed") -> Integrity:
-    """Without the signature, which `sign_report` adds. `material`: of a report with a ledger."""
+    """The section without its signature, which `sign_report` adds, for a report with a ledger."""
     missing = ("signature", "key_id") if material.key_id is None else ("signature",)
     return Integrity(
         ledger_hash=material.ledger_hash,
@@ -191,7 +191,7 @@ class Data(Part):
     rows: int
     parameters: int
     positive_class: Annotated[str | None, WHERE_GIVEN] = None
-    """Of a target with two classes the one that is favourable without a rule; absent otherwise."""
+    """The class of a two-class target that is favourable without a rule; absent otherwise."""
     notes: list[str]
 
 
@@ -227,7 +227,7 @@ def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime)
 
 @cache
 def _versions() -> dict[str, str]:
-    """Of the libraries that are installed."""
+    """Versions of the libraries that are installed."""
     found = {}
     for name in _LIBRARIES:
         try:
@@ -253,7 +253,7 @@ def comparison_limits(fairness: Fairness) -> list[str]:
     for name, groups in fairness.groups.items():
         joined = "; ".join(f"{group} is {', '.join(own)}" for group, own in groups.items())
         found.append(
-            f"Values of {name} were joined ({joined}): no figure tells how these fare beside each "
+            f"Values of {name} were joined ({joined}): no figure shows how these fare beside each "
             "other, and a group that fares well can hide one that does not."
         )
     left_out = [f"{name} {', '.join(values)}" for name, values in fairness.exclude.items()]
@@ -269,7 +269,7 @@ def comparison_limits(fairness: Fairness) -> list[str]:
 
 
 def disclosure_limits(policy: DisclosurePolicy | None, spec: ExperimentSpec) -> list[str]:
-    """What was fixed when the experiment was admitted, and what was left to whoever asked.
+    """What was fixed when the experiment was admitted, and what the submitter could choose.
     `policy`: None where no service admitted it. Data that a spec makes up have no people."""
     made_up = spec.federation.traits.draws_data
     if policy is None or made_up or not spec.fairness.sensitive:

@@ -51,7 +51,7 @@ from fedaudit.spec.metrics import METRICS, RATES, SCORE_METRICS
 
 _ROUNDED_AFTER = (
     "counts were rounded after the exact figures had been computed twice from the rows; how the "
-    "two compare would tell of the exact ones"
+    "two compare would disclose the exact ones"
 )
 
 
@@ -374,7 +374,7 @@ def _limit_counts(material: ReportMaterial) -> str:
         "without bias; the same people are rounded alike in every report of one service, and anew "
         "by each run without one. "
         f"Intervals are given in steps of about {base} rows, "
-        f"losses of groups to two digits. Each rounded count lies within {base - 1} rows of the "
+        f"losses of groups to two digits. Each rounded count is within {base - 1} rows of the "
         "exact one; several figures of one report, or the exact accuracy and loss over all people, "
         "can narrow that down, at times to one number: this is rounding and no noise with an "
         "epsilon."

@@ -69,13 +69,13 @@ def known_ending(name: object) -> StoppedBy | None:
 
 
 def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
-    """Whether losses on held-out rows ended the run before its last round, without noise. What is
-    proven is then the epsilon of all rounds that were planned. None, an ending that this version
-    does not know, is not said to be one."""
+    """Whether losses on held-out rows, without noise, ended the run before its last round. Then
+    only the epsilon of all planned rounds is proven. False for None, an ending that this version
+    does not know."""
     match stopped_by:
         case "patience" | "diverged":
             return True
-        # An audit goes by coins and noise of its own, and what clients sent is taken off before.
+        # An audit uses its own coins and noise, and what clients sent is subtracted before.
         case "rounds" | "budget" | "audit" | None:
             return False
         case _:
@@ -84,7 +84,7 @@ def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
 
 def why_not_useful(report: Mapping[str, Any]) -> str | None:
     """Why the model is degenerate, or not shown to be better than a constant; None where it is
-    shown."""
+    shown to be better."""
     utility = report["utility"]
     if utility["degenerate"] is False:
         return None
@@ -97,7 +97,7 @@ class MethodSection(Part):
 
     kind: str
     personalised: str | None
-    """What models of their own held-out clients made, in words; None where they made none."""
+    """The kind of models that held-out clients made, in words; None where they made none."""
     sent: str | None
     """What left a client that trained, in words; None where nothing did."""
     of_common_model: Annotated[bool | None, WHERE_GIVEN] = None
@@ -143,16 +143,16 @@ class Utility(RankingFigures, Measured):
     prediction_share: Annotated[
         Share | None, Shown("Share of rows with the most frequent prediction", where_given=True)
     ] = None
-    """Share of rows that are predicted the most frequent outcome of the hypothesis that predicts
-    them: favourable or not, where the spec says what is, otherwise the class."""
+    """Share of rows for which the model predicts the most frequent outcome of their hypothesis:
+    favourable or not where the spec defines it, otherwise the class."""
     prediction_share_interval: IntervalSection | None = None
     outcome_share: Share | None = None
     degenerate: bool | None = None
     """Whether the model decides nothing: it is no better than the constant, or predicts one outcome
     for nearly all rows. None where it is not shown to be better."""
     too_good: bool | None = None
-    """Whether it predicts so well that the outcome is probably among the features, and the spec
-    does not state otherwise by `federation.leak_reviewed`. None where that is not known."""
+    """Whether it predicts so well that the features probably contain the outcome, and the spec does
+    not rule that out by `federation.leak_reviewed`. None where that is unknown."""
     start_loss: float | None = None
     """The selection loss of the hypotheses that training started from."""
     improved: bool | None = None
@@ -275,10 +275,10 @@ _NOT_LEARNT = (
 )
 _ONE_HYPOTHESIS = "one hypothesis is trained in every round"
 _TOO_GOOD, _LEFT = 0.99, 0.02
-"""An accuracy or an AUC, and for numbers a share of the constant's squared loss, that real data
+"""An accuracy or an AUC, and for regressions a share of the constant's squared loss, that real data
 rarely allow."""
 _STILL = 1e-12
-"""Of the loss at the start: a difference so small is rounding."""
+"""Share of the loss at the start: a smaller difference is rounding."""
 
 
 def utility_section(material: ScoredMaterial) -> Utility:
@@ -329,7 +329,7 @@ def utility_section(material: ScoredMaterial) -> Utility:
 
 
 def _too_good(spec: ExperimentSpec, found: Mapping[str, Any]) -> bool | None:
-    """From the figures that the report publishes, and nothing else of the held-out people."""
+    """Judged by the figures that the report publishes, and nothing else of the held-out people."""
     source, gain = spec.federation, found["accuracy_over_baseline"]
     if not isinstance(source, Table) or source.answers_leak:
         return False
@@ -401,9 +401,8 @@ def _compared(material: ScoredMaterial) -> ConstantComparison | str:
 
 
 def _coarse(found: dict[str, Any], step: float) -> dict[str, Any]:
-    """The constant's figures in steps as wide as rounded counts make them. A gain is what is
-    published of the model less what is published of the constant, so that it says no more of the
-    rows than the two do."""
+    """The constant's figures in steps that fit rounded counts. A gain is the model's published
+    figure minus the constant's, so that it discloses no more about the rows than these two do."""
     coarse = dict(found)
     for name in ("baseline_accuracy", "baseline_loss", "prediction_share", "outcome_share"):
         if found[name] is not None:
@@ -468,7 +467,7 @@ def _judgement(
     compared = _compared(material)
     if isinstance(compared, str):
         return Judgement(None, compared)
-    judged = judge_comparison(compared)
+    judged = judge_comparison(compared, clients_trained=material.spec.federation.holds_out_rows)
     warm = isinstance(material.spec.model.start, ArtifactStart)
     if judged.degenerate is False and improved is False and not warm:
         return Judgement(None, _NOT_LEARNT)
@@ -477,17 +476,17 @@ def _judgement(
 
 def _utility_checks(found: RunEvidence) -> Iterator[Check]:
     report, totals = found.report, found.totals
-    said = value_at(report, "utility", "rounds")
+    stated = value_at(report, "utility", "rounds")
     # Not by counting up to the last round, whose number an altered row may set arbitrarily.
     expected = set(range(1, len(totals.rounds) + 1))
     missing = expected - totals.rounds
     if missing:
         bad = f"there is no entry of round {min(missing)}"
     else:
-        bad = f"the report gives {shown(said)} rounds, the ledger {len(totals.rounds)}"
+        bad = f"the report gives {shown(stated)} rounds, the ledger {len(totals.rounds)}"
     yield check(
         "report.rounds",
-        not missing and type(said) is int and said == len(totals.rounds),
+        not missing and type(stated) is int and stated == len(totals.rounds),
         good="every round of the report has an entry",
         bad=bad,
     )
@@ -525,17 +524,25 @@ _MISSED = 0.025
 
 
 def _missed_kinds(material: ReportMaterial) -> Iterator[str]:
-    """What no interval of a gain can know."""
+    """What no interval of a gain can know, and what rows that are taken one by one do not say."""
     compared, fairness = material.result.against_constant, material.spec.fairness
-    clients = 0 if compared is None else len(compared.rows)
-    if fairness.intervals is None or fairness.noise is not None or clients < MIN_CLIENTS:
+    if compared is None or fairness.noise is not None:
         return
-    share = 100 * (1 - _MISSED ** (1 / clients))
-    yield (
-        f"Intervals of gains know clients like the {clients} that were scored. A kind of client "
-        f"that makes up {share:.2g} % of all is missing among these with a chance of "
-        f"{_MISSED:.1%}, a rarer one with a larger chance: how the model serves it shows nowhere."
-    )
+    clients = len(compared.rows)
+    if clients < MIN_CLIENTS:
+        yield (
+            f"Too few clients, {clients}, were scored to show how the gain over a constant varies "
+            "between clients. It was judged by rows taken one by one, so that it is shown, or not, "
+            "for these clients alone."
+        )
+    elif fairness.intervals is not None:
+        share = 100 * (1 - _MISSED ** (1 / clients))
+        yield (
+            f"Intervals of gains know clients like the {clients} that were scored. A kind of "
+            f"client that makes up {share:.2g} % of all is missing among these with a chance of "
+            f"{_MISSED:.1%}, a rarer one with a larger chance: how the model serves it shows "
+            "nowhere."
+        )
 
 
 UTILITY = Section[ReportMaterial, RunEvidence](

@@ -39,7 +39,7 @@ def with_changes(spec: Mapping[str, Any], changes: Iterable[SpecChange]) -> dict
 
 
 def spec_changes(values: Mapping[str, Any]) -> list[SpecChange]:
-    """From values by pointers whose slashes are two underscores."""
+    """Changes for values keyed by pointers whose slashes are two underscores."""
     return [
         SpecChange(pointer="/" + path.replace("__", "/"), value=value)
         for path, value in values.items()

@@ -53,7 +53,7 @@ class Signed(Generic[T]):
 
     items: Sequence[T]
     envelopes: Sequence[Envelope]
-    """Of the same items."""
+    """Envelopes of the same items."""
     faults: Sequence[str]
 
     @classmethod
@@ -127,8 +127,8 @@ def _chained_checks(
     faults: Sequence[str] = (),
     gaps: bool = False,
 ) -> Iterator[Check]:
-    """Of signatures and chain. `faults`: what else is wrong with the chain; `gaps`: numbers may be
-    left out."""
+    """Checks of signatures and chain. `faults`: what else is wrong with the chain; `gaps`: numbers
+    may be left out."""
     yield found.signatures(keyring, name, nouns, lambda one: one[0].called)
     faults = list(faults)
     expected, number = None, 0

@@ -1,4 +1,4 @@
-"""Hypothesis membership: which hypothesis a client chose, told from its noised upload."""
+"""Hypothesis membership: which hypothesis a client chose, inferred from its noised upload."""
 
 from typing import Annotated, Literal
 

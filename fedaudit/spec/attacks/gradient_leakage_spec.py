@@ -55,7 +55,7 @@ class GradientLeakageSpec(AttackPart):
     """How the attacker comes by the label: it is searched for with the image (DLG) or read off the
     last layer's update (iDLG); `known` is retired. `first-layer` and `features` need none."""
     per_layer: bool = False
-    """Whether each layer has noise of its own."""
+    """Whether each layer has its own noise."""
     layer_weights: LayerWeights = "even"
     """Every parameter counts alike; `by-noise` is retired."""
     restarts: Annotated[int, Field(ge=1, le=100)] = 1

@@ -1,4 +1,4 @@
-"""Membership: who was in the training data, told from the trained hypotheses."""
+"""Membership: who was in the training data, inferred from the trained hypotheses."""
 
 from typing import Annotated, Literal, assert_never
 
@@ -37,7 +37,7 @@ class MembershipSpec(AttackPart):
     """`threshold`: by the loss alone; `likelihood-ratio`: LiRA (Carlini et al. 2022); `relative` is
     retired."""
     shadows: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Models trained alike on random halves of all clients, that tell what a loss means; none for
+    """Models trained alike on random halves of all clients, that show what a loss means; none for
     `threshold`. Each costs about what the run costs."""
     variant: ShadowVariant = "online"
     """`online` compares shadow runs with and without the record; `offline` is retired."""

@@ -25,18 +25,18 @@ from models.repositories.budgets.counting import (
     UNBOUNDED,
     BookedBudget,
     BookedEpsilon,
+    Cost,
     CountedEpsilons,
     Counts,
     Curve,
-    EpsilonCost,
-    EpsilonRefusal,
     Pool,
+    Refusal,
     Sharing,
-    Shortage,
     after,
     after_releases,
     agree,
     amounts,
+    budget_key,
     check_amount,
     comparable,
     counts_for,
@@ -48,7 +48,7 @@ from models.repositories.budgets.counting import (
 )
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
-from models.tables.ledger import BUDGET_KEY, FederationBudget, Reservation
+from models.tables.ledger import FederationBudget, Reservation
 from models.values import Budget, LeakageTerms
 
 Price = Callable[[Curve, float], float]
@@ -185,15 +185,16 @@ class Budgets(ScopedRepository):
         if total is not None:
             check_amount("total", total)
         self.hold(federation_id)
-        key = self._key(
-            federation_id,
-            book=book,
-            figure=figure,
-            delta=delta or 0.0,
-            adjacency=(adjacency or "") if terms is None else terms.key,
-            observer=observer or "",
-            unit_key=unit_key or "",
-        )
+        key: dict[str, object] = {
+            "federation_id": federation_id,
+            "book": book,
+            "figure": figure,
+            "delta": delta or 0.0,
+            "adjacency": (adjacency or "") if terms is None else terms.key,
+            "observer": observer or "",
+            "unit_key": unit_key or "",
+        }
+        self._enter(key)
         if total is not None:
             self.claim(federation_id)
         if terms is not None:
@@ -222,45 +223,28 @@ class Budgets(ScopedRepository):
         )
 
     def reserve(
-        self,
-        federation_id: str,
-        *,
-        experiment_id: str,
-        book: str,
-        amount: float,
-        terms: LeakageTerms | None,
-        of_one_release: float | None = None,
-        unit_key: str = "",
-    ) -> tuple[Budget, Shortage] | None:
-        """Reserves for an experiment; the first total that cannot bear it and why, and nothing
-        reserved, where one cannot. `terms`: of leakage; None for the theorem's sum, of which each
-        release spends `of_one_release`. The content is locked, so that two experiments cannot both
-        take the last room. Without a bound the amount is reserved all the same. `unit_key`: how its
-        clients are identified; '' counts as the same as any. Raises LookupError where the project
-        has no such federation, ValueError for an amount that is negative or infinite."""
-        check_amount("amount", amount)
-        if of_one_release is not None:
-            check_amount("of_one_release", of_one_release)
+        self, federation_id: str, *, experiment_id: str, book: str, costs: Sequence[Cost]
+    ) -> Refusal | None:
+        """Reserves the worst case, of training or against readers of the report: in each figure,
+        and against every observer. A refusal, and nothing changed, where a total of the book cannot
+        count it or has no room for it; without a bound it is reserved all the same. The content is
+        locked for the rest of the transaction, so that two experiments cannot both take the last
+        room. Raises LookupError where the project has no such federation, ValueError for a sum that
+        is negative or infinite."""
         self.hold(federation_id)
-        key = self._key(
-            federation_id,
-            book=book,
-            figure="log_ratio" if terms is None else "leakage",
-            delta=0.0,
-            adjacency="" if terms is None else terms.key,
-            observer="",
-            unit_key=unit_key,
-        )
-        short = self._pool(key).shortage(unit_key, amount)
-        if short is not None:
-            return short
-        step = None if of_one_release is None else np.array([of_one_release])
-        values = {"experiment_id": experiment_id, "amount": amount, "spent": 0.0, "state": HELD}
-        self._insert(Reservation, [{"step": step, **key, **values}])
-        row = self._reader.known(key)
-        if row is not None:
-            row.reserved += amount
-            row.busy = True
+        refusal = self._refusal(federation_id, book, costs)
+        if refusal is not None:
+            return refusal
+        place = {"experiment_id": experiment_id, "federation_id": federation_id, "book": book}
+        begun = {"compositions": 0, "spent": 0.0, "state": HELD}
+        rows = [{**vars(one), **place, **begun} for one in costs]
+        for row in rows:
+            for name in ("curve", "step"):
+                if row[name] is not None:
+                    row[name] = np.minimum(row[name], UNBOUNDED)
+            self._enter(budget_key(row))
+        self._insert(Reservation, rows)
+        self._reader.reserved(rows)
         return None
 
     def draw(self, experiment_id: str, *, spent: float, releases: int) -> bool:
@@ -334,52 +318,6 @@ class Budgets(ScopedRepository):
             self._set(Reservation, of_epsilon, alike, **unused)
         self._reader.forget()
 
-    def reserve_epsilon(
-        self, federation_id: str, *, experiment_id: str, book: str, costs: Sequence[EpsilonCost]
-    ) -> EpsilonRefusal | None:
-        """Reserves the worst case against every observer; a refusal, and nothing changed,
-        otherwise. `costs`: of training, or those against readers of the report. Every budget of the
-        book with a total for such costs must be able to count the experiment, and have room for it.
-        The content is locked for the rest of the transaction, so that two experiments cannot both
-        take the last room. Raises LookupError where the project has no such federation."""
-        self.hold(federation_id)
-        of_report = any(counts_report(cost.observer) for cost in costs)
-        for budget in self._bounded(federation_id, book):
-            if counts_report(budget.observer) == of_report:
-                refusal = self._refusal(federation_id, budget, costs)
-                if refusal is not None:
-                    return refusal
-        made = []
-        for cost in costs:
-            key = self._key(
-                federation_id,
-                book=book,
-                figure="epsilon",
-                delta=cost.delta,
-                adjacency=cost.adjacency,
-                observer=cost.observer,
-                unit_key=cost.unit_key,
-            )
-            booked = BookedEpsilon(
-                experiment_id=experiment_id,
-                federation_id=federation_id,
-                book=book,
-                adjacency=cost.adjacency,
-                observer=cost.observer,
-                unit_key=cost.unit_key,
-                unit=cost.unit,
-                curve=np.minimum(cost.curve, UNBOUNDED),
-                step=np.minimum(cost.step, UNBOUNDED),
-                compositions=0,
-            )
-            values = {"amount": cost.epsilon, "spent": 0.0, "planned": cost.compositions}
-            self._insert(Reservation, [{**key, **vars(booked), **values, "state": HELD}])
-            made.append(booked)
-            if (known := self._reader.known(key)) is not None:
-                known.busy = True
-        self._reader.reserved(made)
-        return None
-
     def draw_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
         """Books that so many compositions are spent against each observer, before noise is drawn.
         As `draw` otherwise. What is held against other observers stays as it is."""
@@ -428,23 +366,22 @@ class Budgets(ScopedRepository):
         wanted = tuple(key[name] for name in POOL)
         return Pool([row for row in self._reader.rows(sharing) if row.pool == wanted], sharing)
 
-    def _key(self, federation_id: str, **rest: str | float) -> dict[str, object]:
-        """The key of a budget, which exists from now on."""
-        key: dict[str, object] = {"federation_id": federation_id, **rest}
+    def _enter(self, key: Mapping[str, object]) -> None:
+        """The budget of this key exists from now on."""
         if self._reader.known(key) is not None:
-            return key
+            return
+        federation_id = str(key["federation_id"])
         mine = self._select(Federation).where(Federation.id == federation_id)
         if not self._reader.holds(federation_id) and self._one(mine) is None:
             raise LookupError(f"federation {federation_id}: this project has no such federation")
         self._insert_absent(FederationBudget, {**key, "project_id": self.project_id, "total": None})
         self._reader.added(key)
-        return key
 
     def _bears(self, reservation: Reservation, amount: float) -> bool:
         """Whether every total has room if this held reservation has another amount."""
         self.hold(reservation.federation_id)
         more = amount - reservation.amount
-        return not self._pool(_key_of(reservation)).without_room(reservation.unit_key, more)
+        return not self._pool(vars(reservation)).without_room(reservation.unit_key, more)
 
     def _bears_epsilon(self, mine: Reservation, curve: Curve) -> bool:
         """The same of a reservation with another curve."""
@@ -475,12 +412,30 @@ class Budgets(ScopedRepository):
             Counts(ids, budget.book, budget.adjacency, observers, budget.for_clients)
         )
 
-    def _refusal(
-        self, federation_id: str, budget: Budget, costs: Sequence[EpsilonCost]
-    ) -> EpsilonRefusal | None:
+    def _refusal(self, federation_id: str, book: str, costs: Sequence[Cost]) -> Refusal | None:
+        for cost in costs:
+            if cost.figure != "epsilon":
+                check_amount("amount", cost.amount)
+                key = {"federation_id": federation_id, "book": book, **vars(cost)}
+                short = self._pool(key).shortage(cost.unit_key, cost.amount)
+                if short is not None:
+                    budget, in_all = short[0], short[0].reserved + short[0].spent + cost.amount
+                    return Refusal(*short, requested=cost.amount, composed_total=in_all)
+        epsilons = [cost for cost in costs if cost.figure == "epsilon"]
+        of_report = any(counts_report(cost.observer) for cost in epsilons)
+        for budget in self._bounded(federation_id, book) if epsilons else ():
+            if counts_report(budget.observer) == of_report:
+                refusal = self._epsilon_refusal(federation_id, budget, epsilons)
+                if refusal is not None:
+                    return refusal
+        return None
+
+    def _epsilon_refusal(
+        self, federation_id: str, budget: Budget, costs: Sequence[Cost]
+    ) -> Refusal | None:
         seen = comparable(budget, costs)
         if isinstance(seen, str):
-            return EpsilonRefusal(self.composed(federation_id, budget), seen)
+            return Refusal(self.composed(federation_id, budget), seen)
         if not agree(budget.for_clients, seen.unit_key):
             # It is counted under the total that names its clients, or none's, where there is one.
             if any(
@@ -490,19 +445,19 @@ class Budgets(ScopedRepository):
                 for one in self._bounded(federation_id, budget.book)
             ):
                 return None
-            return EpsilonRefusal(self.composed(federation_id, budget), "other-clients")
+            return Refusal(self.composed(federation_id, budget), "other-clients")
         counted = self._counted(federation_id, budget)
         shortage = counted.why_not_with(seen)
         if shortage is not None:
-            return EpsilonRefusal(self.composed(federation_id, budget), shortage)
-        in_all = seen.curve if counted.curve is None else seen.curve + counted.curve
+            return Refusal(self.composed(federation_id, budget), shortage)
+        in_all = curve_of(seen) if counted.curve is None else curve_of(seen) + counted.curve
         if fits(self._price(in_all, budget.delta or 0.0), budget):
             return None
-        together = np.sum([seen.curve, *map(curve_of, counted.rows)], axis=0)
-        return EpsilonRefusal(
+        together = np.sum([curve_of(seen), *map(curve_of, counted.rows)], axis=0)
+        return Refusal(
             self.composed(federation_id, budget),
             "no-room",
-            requested=self._price(seen.curve, budget.delta or 0.0),
+            requested=self._price(curve_of(seen), budget.delta or 0.0),
             composed_total=self._price(together, budget.delta or 0.0),
         )
 
@@ -514,8 +469,8 @@ class Budgets(ScopedRepository):
         return spent, max(0.0, in_all - spent)
 
     def _change(self, reservation: Reservation, **values: object) -> None:
-        key = {**_key_of(reservation), "experiment_id": reservation.experiment_id}
-        is_it = (table_of(Reservation).c[name] == value for name, value in key.items())
+        key = table_of(Reservation).primary_key.columns
+        is_it = (column == getattr(reservation, column.name) for column in key)
         self._set(Reservation, *is_it, **values)
         self._reader.forget()
 
@@ -523,7 +478,3 @@ class Budgets(ScopedRepository):
 def _is_budget(key: Mapping[str, object]) -> ColumnElement[bool]:
     """The condition that a row has these values."""
     return and_(*(_BUDGET.c[name] == value for name, value in key.items()))
-
-
-def _key_of(reservation: Reservation) -> dict[str, object]:
-    return {name: getattr(reservation, name) for name in BUDGET_KEY}

@@ -5,16 +5,16 @@ separate amount. What was charged before keys were recorded has the key '' and c
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Literal, Self, assert_never
+from typing import Any, Literal, Self, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.stored import CostFigure
-from models.tables.ledger import Reservation
+from models.tables.ledger import BUDGET_KEY, Reservation
 from models.values import Budget, BudgetsAcross, LeakageTerms
 
 Curve = NDArray[np.float64]
@@ -204,36 +204,36 @@ def after_releases(reservation: Reservation, *, leakage: float, releases: int) -
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EpsilonCost:
-    """What an experiment may spend, at most, against one observer."""
+class Cost:
+    """What an experiment may spend of one figure, at most; of an epsilon, against one observer. The
+    fields are columns of `Reservation`."""
 
-    observer: str
-    adjacency: str
-    unit: str
-    """`client` or `record`, whom the adjacency is about."""
-    delta: float
+    figure: CostFigure
+    adjacency: str = ""
+    """Of leakage, its `LeakageTerms.key`."""
+    observer: str = ""
+    delta: float = 0.0
     unit_key: str = ""
-    """How these units are identified; '' counts as the same as any."""
-    epsilon: float
-    """Of the experiment by itself, at its own delta."""
-    curve: Curve
-    """Renyi divergences of the whole run, at orders that are the same for all experiments."""
-    step: Curve
-    """The same of one composition, at most."""
-    compositions: int
-    """Of the whole run, if nothing is repeated."""
+    """How its units are identified; '' counts as the same as any."""
+    amount: float
+    """Of the experiment by itself; of an epsilon, at its own delta."""
+    step: Curve | None = None
+    unit: str | None = None
+    curve: Curve | None = None
+    """The orders are the same for all experiments."""
+    planned: int | None = None
 
 
 @dataclass(frozen=True)
-class EpsilonRefusal:
+class Refusal:
     """Why a budget has no place for an experiment."""
 
     budget: Budget
     shortage: Shortage
     requested: float | None = None
-    """Its own epsilon at the budget's delta; None where it cannot be counted, as below."""
+    """Its own cost, of an epsilon at the budget's delta; None where it cannot be counted."""
     composed_total: float | None = None
-    """The epsilon that all would come to with it."""
+    """What all would come to with it; None as `requested`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -262,7 +262,7 @@ BOOKED_COLUMNS = tuple(one.name for one in fields(BookedEpsilon))
 Booked = Reservation | BookedEpsilon
 
 
-def curve_of(one: Booked) -> Curve:
+def curve_of(one: Booked | Cost) -> Curve:
     """All that is booked."""
     assert one.curve is not None
     return one.curve
@@ -348,12 +348,17 @@ class CountedEpsilons:
         known = {unit for unit, key in found if key}
         return sorted((unit, key) for unit, key in found if key or unit not in known)
 
-    def why_not_with(self, cost: EpsilonCost) -> Shortage | None:
+    def why_not_with(self, cost: Cost) -> Shortage | None:
         """Why a cost cannot be composed with what is counted, if it cannot."""
         if any(unit != cost.unit for unit, _ in self.kinds):
             return "other-unit"
         alike = all(agree(unit_key, cost.unit_key) for _, unit_key in self.kinds)
         return None if alike else "other-clients"
+
+
+def budget_key(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of the budget that a reservation is of."""
+    return {name: row[name] for name in BUDGET_KEY}
 
 
 def agree(one: str, other: str) -> bool:
@@ -375,7 +380,7 @@ def counts_for(budget: Budget) -> tuple[str, ...]:
     return (budget.observer or "",)
 
 
-def comparable(budget: Budget, costs: Sequence[EpsilonCost]) -> EpsilonCost | Shortage:
+def comparable(budget: Budget, costs: Sequence[Cost]) -> Cost | Shortage:
     """The cost that a budget can compare with what it counts, or why there is none."""
     fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
     if not fitting:

@@ -27,6 +27,7 @@ from models.repositories.budgets.counting import (
     Counts,
     Sharing,
     agree,
+    budget_key,
     counts_for,
     counts_report,
 )
@@ -123,8 +124,7 @@ class BudgetReader:
 
     def hold(self, project_id: str, **by: str) -> Federation | None:
         """Locks the federation of this `id` or `fingerprint`, and its content, until the
-        transaction ends; None where the project has none. The federation before the content,
-        everywhere, so that no two wait for each other. The row is as it was when the lock was
+        transaction ends; None where the project has none. The row is as it was when the lock was
         granted."""
         [(name, value)] = by.items()
         for one in self._federations.values():
@@ -197,11 +197,19 @@ class BudgetReader:
         if (mine := self._rows.get(key["federation_id"])) is not None:
             mine.append(BookedBudget(**key, total=None, reserved=0.0, spent=0.0, busy=False))
 
-    def reserved(self, of_experiment: Sequence[BookedEpsilon]) -> None:
+    def reserved(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Counts what was reserved for one experiment."""
-        self._made.extend(of_experiment)
+        made = list[BookedEpsilon]()
+        for row in rows:
+            if (known := self.known(budget_key(row))) is not None:
+                known.busy = True
+            if row["figure"] == "epsilon":
+                made.append(BookedEpsilon(**{name: row[name] for name in BOOKED_COLUMNS}))
+            elif known is not None:
+                known.reserved += row["amount"]
+        self._made.extend(made)
         for counts, counted in self._counted.items():
-            counted.add(counts.chosen(of_experiment))
+            counted.add(counts.chosen(made))
 
     def forget(self, *, sharings: bool = False) -> None:
         """Amounts may have changed, and `sharings` too: they are read again. The locks stay."""

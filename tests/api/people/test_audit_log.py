@@ -94,7 +94,7 @@ def _cut_off(api: Api) -> None:
 def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
     for name in ("Ada", "Bob", "Cleo"):
         key_of(api, name)
-    signer = AuditLogSigner(api.database, KEY)
+    signer = AuditLogSigner(api.database, KEY, signed={})
     assert signer.sign_waiting(10) == 1
     assert signer.sign_waiting(10) == 0
     told = _verified(api)
@@ -116,7 +116,7 @@ def test_what_was_signed_cannot_be_changed_unseen(api, tamper, tmp_path):
 
 
 def test_a_sweeper_signs_no_log_that_is_set_back_to_an_earlier_head(api: Api) -> None:
-    signer, heads = AuditLogSigner(api.database, KEY), []
+    signer, heads = AuditLogSigner(api.database, KEY, signed={}), []
     for name in ("Ada", "Bob"):
         key_of(api, name)
         assert signer.sign_waiting(10) == 1
@@ -124,12 +124,14 @@ def test_a_sweeper_signs_no_log_that_is_set_back_to_an_earlier_head(api: Api) ->
     with api.database.write() as session:
         session.execute(update(AuditHead).values(signed_entries=1, envelope=heads[0]))
     assert signer.sign_waiting(10) == 0
-    assert AuditLogSigner(api.database, KEY).sign_waiting(10) == 1, "another has no such memory"
+    assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 1, (
+        "another has no such memory"
+    )
 
 
 def test_a_head_by_a_leaked_key_proves_nothing(api: Api) -> None:
     key_of(api, "Ada")
-    assert AuditLogSigner(api.database, KEY).sign_waiting(10) == 1
+    assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 1
     with api.database.write() as session:
         SigningKeyRepository(session).mark_compromised(KEY.key_id, since=utc_now(), note=None)
     marked = ["the signed head has a key that is marked as compromised"]
@@ -141,7 +143,7 @@ def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
     key_of(api, "Bob")
     with api.database.write() as session:
         session.execute(update(AuditEntry).where(AuditEntry.number == 1).values(person="Eve"))
-    assert AuditLogSigner(api.database, KEY).sign_waiting(10) == 0
+    assert AuditLogSigner(api.database, KEY, signed={}).sign_waiting(10) == 0
     assert _verified(api)["signed_head"] is None
 
 
