@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, StreamingResponse
 
@@ -22,14 +22,24 @@ from api.http.answers import (
 )
 from api.http.bodies import JsonBody
 from api.http.problems import ProblemError
-from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, located, problems, request_body, schema_of
-from api.schemas.base import IdempotencyHeader, PageQuery
+from api.openapi import (
+    BUNDLE,
+    PAGE,
+    PDF_FILE,
+    Router,
+    contents,
+    located,
+    problems,
+    request_body,
+    schema_of,
+)
+from api.schemas.base import PageQuery
 from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
 from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
-from api.services.dispatch import Accepting, IdempotentRequest, Queued
+from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import found_by, list_page, note
 from api.services.report_evidence import (
     checks_of,
@@ -71,25 +81,21 @@ from models.repositories import (
 from models.tables.experiments import PredictionAudit
 from models.tables.federations import Federation
 
-router = APIRouter(prefix="/audits", tags=["audits"])
+router = Router(prefix="/audits", tags=["audits"])
 
-_REPORT = contents("The report.", JSON, schema_of(AuditReport), 404)
-_READING = contents("The reading.", JSON, schema_of(ImpactRatioReading), 404)
+_REPORT = contents("The report.", JSON, schema_of(AuditReport))
+_READING = contents("The reading.", JSON, schema_of(ImpactRatioReading))
 AuditReading = Literal["impact-ratio"]
 
 
 @router.post(
     "",
     status_code=202,
-    responses=problems(409, 415, 429) | located(202, "To be made by a worker.", "audit"),
+    responses=problems(409) | located(202, "To be made by a worker.", "audit"),
     openapi_extra=request_body(AuditSpec),
 )
 async def create_audit(
-    *,
-    call: ExperimentsWriter,
-    value: JsonBody,
-    accepting: Accepting,
-    idempotency_key: IdempotencyHeader = None,
+    *, call: ExperimentsWriter, value: JsonBody, accepting: Accepting, idempotency: Idempotent
 ) -> AuditBody:
     """Ask for an audit of the predictions in a table. Nothing is trained.
 
@@ -98,13 +104,13 @@ async def create_audit(
     """
     # The file is read to its end for its hash, which may take as long as loading it.
     asked = await call.resources.loads.run(
-        call.project_id, partial(_queued, call, value, idempotency_key)
+        call.project_id, partial(_queued, call, value, idempotency)
     )
     row = accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
     return await run_sync(partial(audit_body, row, caller=call.caller))
 
 
-@router.get("", responses=problems())
+@router.get("")
 def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
     """The project's audits, newest first."""
     with call.reading() as session:
@@ -113,7 +119,7 @@ def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
         return list_page(AuditPage, "audits", parameters, rows, bodies)
 
 
-@router.get("/{audit_id}", responses=problems(404))
+@router.get("/{audit_id}")
 def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
     """One audit: how it stands, and what is to be mended where it failed."""
     with call.reading() as session:
@@ -163,7 +169,7 @@ def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = Fa
     return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
 
 
-@router.get("/{audit_id}/report/verification", responses=problems(404))
+@router.get("/{audit_id}/report/verification")
 def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification:
     """Check the report: its signature, and all that follows from its published figures.
 
@@ -234,9 +240,8 @@ def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
         return _find_audited(session, call.caller, audit_id).report or {}
 
 
-def _queued(call: Call, value: Any, idempotency_key: str | None) -> Queued[PredictionAudit]:
+def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/audits", value)
     with call.reading() as session:
         earlier = idempotency.earlier(session, call.caller)
         if earlier is not None:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import TypeAdapter
 from starlette.responses import Response, StreamingResponse
 
@@ -20,7 +20,7 @@ from api.http.answers import (
     preferred,
 )
 from api.http.problems import ProblemError
-from api.openapi import BINARY, TEXT, contents, contents_by, problems
+from api.openapi import BINARY, TEXT, Router, contents, contents_by, problems
 from api.schemas.base import PageParameters, PageQuery, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
@@ -56,7 +56,7 @@ from fedaudit.spec.base import Text
 from infrastructure.storage import record_table_key
 from models.tables.experiments import Experiment
 
-router = APIRouter(prefix="/experiments/{experiment_id}", tags=["records"])
+router = Router(prefix="/experiments/{experiment_id}", tags=["records"])
 
 _FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.items()}
 _NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
@@ -72,12 +72,11 @@ LEDGER_FILE = contents_by(
         form: (media_type, BINARY if form == "parquet" else TEXT)
         for form, media_type in MEDIA_TYPES.items()
     },
-    404,
 )
-_RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT, 404)
+_RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT)
 
 
-@router.get("/rounds", response_model=RoundPage, responses=problems(404))
+@router.get("/rounds", response_model=RoundPage)
 def list_rounds(
     *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, accept: Accept
 ) -> RoundPage | Response:
@@ -105,7 +104,7 @@ def export_rounds(
     return _file(call.resources, RoundTable(call.project_id, found.id), "rounds", form, found)
 
 
-@router.get("/clients", responses=problems(404, 409))
+@router.get("/clients", responses=problems(409))
 def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) -> ClientPage:
     """What each client paid and how the model does on its rows, once there is a report.
 
@@ -127,7 +126,7 @@ def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) 
     )
 
 
-@router.get("/privacy-ledger", response_model=LedgerPage, responses=problems(404))
+@router.get("/privacy-ledger", response_model=LedgerPage)
 def list_ledger(
     *,
     experiment_id: str,
@@ -154,7 +153,7 @@ def export_ledger(
     return export(table, call.resources.database, what="ledger", form=form, file_name=name)
 
 
-@router.get("/fairness", response_model=FairnessPage, responses=problems(404))
+@router.get("/fairness", response_model=FairnessPage)
 def list_fairness(
     *,
     experiment_id: str,

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from starlette.responses import JSONResponse, StreamingResponse
 
 from api.http.answers import HTML, JSON, PDF, ZIP, Accept, Appendix, as_file, preferred
 from api.http.problems import not_found
-from api.openapi import BUNDLE, PAGE, PDF_FILE, contents, problems, schema_of
+from api.openapi import BUNDLE, PAGE, PDF_FILE, Router, contents, schema_of
 from api.routers.ledgers import find_ledger, shown_group_size
 from api.schemas.experiment_tables import Verification
 from api.services.ledgers.round_posting import ledger_before
@@ -42,9 +42,9 @@ from models.repositories import (
 from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger
 
-router = APIRouter(prefix="/ledgers/{ledger_id}", tags=["ledgers"])
+router = Router(prefix="/ledgers/{ledger_id}", tags=["ledgers"])
 
-_REPORT = contents("The report.", JSON, schema_of(DeclaredReport), 404)
+_REPORT = contents("The report.", JSON, schema_of(DeclaredReport))
 
 
 @router.get("/report", response_class=Response, responses=_REPORT)
@@ -76,7 +76,7 @@ def get_ledger_report_pdf(
     return as_file(call.resources.printer.pdf(page), f"{ledger_id}-report.pdf", PDF)
 
 
-@router.get("/report/verification", responses=problems(404))
+@router.get("/report/verification")
 def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored entries: digests, chain, epsilons and hashes anew.
 

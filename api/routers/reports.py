@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -22,7 +22,6 @@ from api.http.answers import (
     preferred,
     sorted_key_type,
 )
-from api.http.bodies import JsonBody, validated
 from api.http.problems import ProblemError, conflict, invalid
 from api.openapi import (
     BINARY,
@@ -30,15 +29,15 @@ from api.openapi import (
     PAGE,
     PDF_FILE,
     TEXT,
+    Router,
     contents,
     contents_by,
     problems,
-    request_body,
     schema_of,
 )
 from api.routers.ledger_reports import report_of
 from api.routers.sweeps import with_costs_of_now
-from api.schemas.base import IdempotencyHeader, UtcTime, of_row
+from api.schemas.base import UtcTime, of_row
 from api.schemas.experiment_tables import ClientBody, Verification
 from api.schemas.people import NewestSignOff, SignOffBody, SignOffList, SignOffRequest
 from api.schemas.reports import (
@@ -53,7 +52,7 @@ from api.schemas.reports import (
 )
 from api.services.artifacts import opened_file
 from api.services.clients import client_lines
-from api.services.dispatch import IdempotentRequest
+from api.services.dispatch import Idempotent, IdempotentRequest
 from api.services.lookups import (
     find_experiment,
     find_judged,
@@ -101,16 +100,13 @@ from models.values import ListedReport
 from models.values import ReportFilters as StoredFilters
 from models.vocabulary import ENDED
 
-gates_router = APIRouter(prefix="/gates", tags=["gates"])
+gates_router = Router(prefix="/gates", tags=["gates"])
 
 
-@gates_router.post(
-    "/evaluations", responses=problems(404, 415), openapi_extra=request_body(GatesRequest)
-)
-def evaluate_gates(call: ReportsReader, value: JsonBody) -> GatesEvaluation:
+@gates_router.post("/evaluations", responses=problems(404))
+def evaluate_gates(call: ReportsReader, asked: GatesRequest) -> GatesEvaluation:
     """Whether the report of an experiment, or of a declared ledger, meets each gate, fails it, or
     lacks the evidence."""
-    asked = validated(GatesRequest, value)
     refuse_percentages(asked.gates or ())
     if asked.ledger_id is None:
         evaluated = _of_experiment(call, asked)
@@ -142,7 +138,7 @@ def _of_experiment(call: Call, asked: GatesRequest) -> list[dict[str, Any]]:
         return evaluate(gates, with_costs_of_now(session, call.caller, experiment.id, document))
 
 
-router = APIRouter(tags=["reports"])
+router = Router(tags=["reports"])
 
 _OF = "/experiments/{experiment_id}"
 _MARKDOWN = "text/markdown"
@@ -154,11 +150,11 @@ def _form_of(one: ReportReading) -> tuple[str, Any]:
     return JSON, schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
 
 
-_REPORT = contents("The report.", JSON, schema_of(ReportDocument), 404)
-_READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()}, 404)
+_REPORT = contents("The report.", JSON, schema_of(ReportDocument))
+_READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()})
 _SAFETENSORS = "application/octet-stream"
 """No media type is registered for the format."""
-_MODEL = contents("The hypotheses.", _SAFETENSORS, BINARY, 404, 409)
+_MODEL = contents("The hypotheses.", _SAFETENSORS, BINARY, 409)
 _BESIDE = {
     "type": "object",
     "required": ["report", "clients", "figure"],
@@ -168,16 +164,16 @@ _BESIDE = {
         "figure": {"type": ["string", "null"], "description": "What clients spent."},
     },
 }
-_DOSSIER = contents("The dossier.", "application/zip", BINARY, 404, 409, 503)
+_DOSSIER = contents("The dossier.", "application/zip", BINARY, 409)
 _DOSSIER_FORMS: dict[str, tuple[str, Any]] = {
     "json": (JSON, DOSSIER_SCHEMA),
     "html": (HTML, TEXT),
     "pdf": ("application/pdf", BINARY),
 }
-_DOSSIER_FILE = contents_by("The dossier.", _DOSSIER_FORMS, 404, 409, 503)
-_WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 404, 409)
+_DOSSIER_FILE = contents_by("The dossier.", _DOSSIER_FORMS, 409)
+_WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 409)
 _JSONL = "application/jsonl"
-_CLAIMS = contents("The claims, a line each.", _JSONL, TEXT, 404)
+_CLAIMS = contents("The claims, a line each.", _JSONL, TEXT)
 
 
 @router.get(f"{_OF}/report", response_class=Response, responses=_REPORT)
@@ -243,7 +239,7 @@ def get_report_pdf(
     return as_file(call.resources.printer.pdf(page), f"{experiment_id}-report.pdf", PDF)
 
 
-@router.get(f"{_OF}/report/verification", responses=problems(404))
+@router.get(f"{_OF}/report/verification")
 def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
     return verification_of(call, experiment_id)
@@ -300,7 +296,7 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     return answer
 
 
-@router.get(f"{_OF}/model-layout", responses=problems(404, 409))
+@router.get(f"{_OF}/model-layout", responses=problems(409))
 def get_model_layout(experiment_id: str, call: FederationsReader) -> dict[str, Any]:
     """The inputs and outputs of the trained model: features, scales and classes, in order.
 
@@ -336,7 +332,7 @@ def _stays(why: str) -> ProblemError:
     return conflict(f"the model of this experiment cannot be had: {why}")
 
 
-@router.get(f"{_OF}/sign-offs", responses=problems(404))
+@router.get(f"{_OF}/sign-offs")
 def list_sign_offs(experiment_id: str, call: ReportsReader) -> SignOffList:
     """The sign-offs of the report, oldest first."""
     with call.reading() as session:
@@ -344,29 +340,18 @@ def list_sign_offs(experiment_id: str, call: ReportsReader) -> SignOffList:
         return SignOffList.of(SignOffRepository(session, call.project_id).list(experiment_id))
 
 
-@router.post(
-    f"{_OF}/sign-offs",
-    status_code=201,
-    responses=problems(404, 409, 415),
-    openapi_extra=request_body(SignOffRequest),
-)
+@router.post(f"{_OF}/sign-offs", status_code=201, responses=problems(409))
 def create_sign_off(
-    experiment_id: str,
-    call: ReportsSigner,
-    value: JsonBody,
-    idempotency_key: IdempotencyHeader = None,
+    experiment_id: str, call: ReportsSigner, asked: SignOffRequest, idempotency: Idempotent
 ) -> SignOffBody:
     """Approve, reject or send back exactly the report that is stored, in the key's person's name.
 
     It cannot be changed or withdrawn; a later one is appended. The service signs it within seconds.
     """
-    asked = validated(SignOffRequest, value)
-    route = f"POST /v1/experiments/{experiment_id}/sign-offs"
-    idempotency = IdempotentRequest.of(idempotency_key, route, value)
     return SignOffBody.of(sign_off_report(call, experiment_id, asked, idempotency))
 
 
-@router.get("/reports", responses=problems())
+@router.get("/reports")
 def list_reports(
     call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
 ) -> ReportPage:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
 import structlog
-from fastapi import BackgroundTasks, Depends, Response
+from fastapi import BackgroundTasks, Depends, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from api.http.bodies import JsonBody
 from api.http.problems import ProblemError
+from api.schemas.base import IdempotencyHeader
 from api.shared.resources import Resources
 from api.shared.security import Call, Caller
 from models.repositories import IdempotencyRepository, UnitRepository
@@ -129,3 +131,19 @@ class IdempotentRequest:
         time. Raises ProblemError where that one had another body."""
         is_first = self.claim(session, caller, resource_id)
         return None if is_first else self.earlier(session, caller)
+
+
+async def _of_path(
+    request: Request, idempotency_key: IdempotencyHeader = None
+) -> IdempotentRequest:
+    return IdempotentRequest.of(idempotency_key, f"{request.method} {request.url.path}", None)
+
+
+async def _of_body(
+    request: Request, value: JsonBody, idempotency_key: IdempotencyHeader = None
+) -> IdempotentRequest:
+    return IdempotentRequest.of(idempotency_key, f"{request.method} {request.url.path}", value)
+
+
+Idempotent = Annotated[IdempotentRequest, Depends(_of_body)]
+IdempotentWithoutBody = Annotated[IdempotentRequest, Depends(_of_path)]

@@ -125,12 +125,12 @@ def agrees(
     digits: float = EXACT,
 ) -> Check:
     """Whether the report says at `path` what was found; `digits` as of `same`."""
-    said = value_at(report, *path.split("."))
+    stated = value_at(report, *path.split("."))
     return check(
         name or f"report.{path.rpartition('.')[2]}",
-        same(said, found, digits=digits),
+        same(stated, found, digits=digits),
         good=f"{path} is equal to what was recomputed",
-        bad=f"{path} is {shown(said)} in the report and {shown(found)} recomputed",
+        bad=f"{path} is {shown(stated)} in the report and {shown(found)} recomputed",
     )
 
 

@@ -165,6 +165,10 @@ class DeclaredEvidence:
     terms: LedgerTerms
     histories: Histories | None
     """What the entries charged; None where they have too many distinct events."""
+    rounds: Sequence[int]
+    """The numbers of the rounds that have entries."""
+    asked: tuple[int, int] | None
+    """Participations and failures in them; None where entries hide who took part."""
 
 
 _MAX_GAPS = 100
