@@ -36,6 +36,7 @@ from api.openapi import (
 from api.schemas.base import PageQuery
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
+from api.services.budgets import refuse_exact_figures
 from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
 from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import found_by, list_page, note
@@ -310,9 +311,10 @@ def _not_registered(audit: AuditSpec) -> InvalidInputError:
 
 def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
     """Raises InvalidInputError where the audit departs from the policy of the project's federation,
-    or of the content's owner, and ProblemError for data that were erased; they are not erased
-    before the audit is queued."""
-    known = call.budgets(session).hold_data(fingerprint)
+    or of the content's owner, and ProblemError for data that were erased, or on which a total
+    bounds what reports reveal; neither changes before the audit is queued."""
+    budgets = call.budgets(session)
+    known = budgets.hold_data(fingerprint)
     if known is not None:
         refuse_erased(known)
     found: list[FieldError] = []
@@ -320,6 +322,7 @@ def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerpri
     for row in (known, owners):
         if row is not None:
             found += policy_faults(policy_of(row), audit, registration=registration_of(row))
+            refuse_exact_figures(budgets.of_project(row.project_id), row.id)
     refuse_faults(list(dict.fromkeys(found)))
 
 

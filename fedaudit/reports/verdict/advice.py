@@ -53,7 +53,8 @@ _WORTH_TRYING = 2.0
 _ENOUGH = 0.7
 _STILL_FALLING = "the loss was still falling in the last rounds"
 _STILL = 1e-3
-"""Share of the loss at the start: a run that moved it less has hardly begun."""
+"""Share of the loss at the start: a run that moved it less has hardly begun; and of a constant's: a
+model this near to it has come as far."""
 _LATE = 0.9
 """Share of the rounds: a best round after it shows that training had not ended."""
 _LEARNT = 0.05
@@ -318,10 +319,11 @@ def _worse_than_constant(run: _Run) -> Advice | None:
     if its losses were known."""
     gain = run.utility.get("loss_under_baseline")
     short = run.reach < _REACH and (run.has_noise or gain is None)
-    if not short and (gain is None or gain >= 0):
+    worse = gain is not None and gain < -_STILL * run.utility["baseline_loss"]
+    if not (short or worse):
         return None
     why = "all rounds together cannot go far"
-    if gain is not None and gain < 0:
+    if worse:
         why = "training did not come as far as a constant"
     if found := _one_scale(run, why):
         return found
@@ -339,6 +341,9 @@ def _longer_steps(run: _Run, why: str) -> Advice | None:
         return _step(run, run.step_size / 10, f"the steps are too long, {why}")
     times = 2 * _REACH / run.reach if run.reach < _REACH else 10.0
     times = min(times, longest / run.length)
+    if of_order_1 and run.spec.training.loss == "mse":
+        # Steps beyond the curvature, twice the length of rows, diverge.
+        times = min(times, 0.5 / run.parameters / run.step_size)
     if _round_number(run.step_size * times) <= run.step_size:
         return None
     return _step(run, run.step_size * times, f"the steps are too short, {why}")
