@@ -108,9 +108,7 @@ async def register_federation(
     else:
         value = await read_value(request)
         # The file is read to its end, which may take as long as loading it.
-        registered = await call.resources.loads.run(
-            call.project_id, partial(register_path, call, value, idempotency_key)
-        )
+        registered = await call.run(partial(register_path, call, value, idempotency_key))
     row = accepting.of(call, registered, f"/v1/federations/{registered.row.id}")
     accepting.response.status_code = 200 if row.status == "ready" else 202
     return await run_sync(partial(registered_body, registered, call=call))
@@ -294,7 +292,7 @@ async def propose_registration(call: FederationsWriter, asked: ProposalRequest) 
             )
         return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @contextmanager
@@ -354,7 +352,7 @@ async def propose_experiment(
             needs=found.needs,
         )
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @router.put(

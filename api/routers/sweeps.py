@@ -103,7 +103,7 @@ async def submit_sweep(
             return JSONResponse(_tried(call, value).model_dump(mode="json"))
         return _accepted(call, _submitted(call, value, idempotency), accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @router.get("")
@@ -134,7 +134,7 @@ def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Respo
     return JSONResponse(table_of(sweep_id, call))
 
 
-@router.get("/{sweep_id}/table.{form}", response_class=Response, responses=_FILE)
+@router.get("/{sweep_id}/table.{form}", responses=_FILE)
 def export_sweep_table(sweep_id: str, form: Literal["csv", "md"], call: ReportsReader) -> Response:
     """Every combination with its figures over seeds, as a file."""
     found = table_of(sweep_id, call)
@@ -180,7 +180,7 @@ async def retry_cells(
     def answer() -> SubmittedSweepBody:
         return _accepted(call, retry_sweep(call, sweep_id, idempotency), accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 def _accepted(call: Call, queued: Queued[Sweep], accepting: Acceptance) -> SubmittedSweepBody:
