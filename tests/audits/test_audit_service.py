@@ -189,9 +189,13 @@ def test_a_total_against_readers_of_reports_refuses_audits(api: Api, sources: Pa
     total = {"book": "release", "figure": "epsilon", "observer": "report", "delta": 1e-6}
     zero_out = {"adjacency": "add-or-remove-one"}
     path = f"/v1/federations/{federation}/budget"
+    made(api, path="owned.csv")
     for amount, expected in ((0.5, 409), (None, 202)):
         set_ = api.request("PUT", path, json={**total, **zero_out, "total": amount})
         assert set_.status_code == 200, set_.text
+        [one] = api.get(path).json()["items"]
+        listed = [(gap["mechanism"], gap["runs"]) for gap in one["uncounted"]]
+        assert listed == ([("audit", 1)] if expected == 409 else [])
         for key in (None, api.key_with("experiments:write", "federations:read", project="lab")):
             answer = api.post("/v1/audits", json=asking(path="owned.csv"), key=key or api.key)
             assert answer.status_code == expected, answer.text
