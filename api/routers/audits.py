@@ -232,10 +232,8 @@ def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
 
 def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    with call.reading() as session:
-        earlier = idempotency.earlier(session, call.caller)
-        if earlier is not None:
-            return Queued(_find_audit(session, call.caller, earlier))
+    if (earlier := idempotency.before(call, _find_audit)) is not None:
+        return earlier
     audit = parse_audit(value)
     refuse_faults(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
@@ -282,13 +280,7 @@ def _fingerprint(call: Call, audit: AuditSpec) -> str:
             refuse_faults(registered_use_faults(audit, registration))
         if audit.id is not None:
             return row.fingerprint
-    # Imported here because this package loads pyarrow.
-    from fedaudit.federations.reading.source_files import Files, open_path
-
-    files = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(str(audit.path), files=files, pointer="/federation/path") as file:
+    with call.resources.open_source(call.project_id, str(audit.path)) as file:
         fingerprint = file.fingerprint
     if not reads_data(call.caller) and fingerprint != row.fingerprint:
         # The registered file was replaced by another one.

@@ -297,7 +297,7 @@ async def propose_registration(call: FederationsWriter, asked: ProposalRequest) 
 
 @contextmanager
 def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["SourceFile", str]]:
-    from fedaudit.federations.reading.source_files import Files, open_path, open_stored
+    from fedaudit.federations.reading.source_files import open_stored
 
     path, pointer = asked.path, "/path"
     name = "" if path is None else path.rpartition("/")[2]
@@ -316,10 +316,7 @@ def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["Source
                 yield file, name
             return
         path = str(row.registration["federation"]["path"])
-    below = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(path, files=below, pointer=pointer) as file:
+    with call.resources.open_source(call.project_id, path, pointer=pointer) as file:
         yield file, name
 
 

@@ -363,10 +363,8 @@ def _plan_sweep(call: Call, value: Any) -> _PlannedSweep:
 
 def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Sweep]:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
-    with call.reading() as session:
-        known = idempotency.earlier(session, call.caller)
-        if known is not None:
-            return Queued(find_sweep(session, call.caller, known))
+    if (earlier := idempotency.before(call, find_sweep)) is not None:
+        return earlier
     planned = _plan_sweep(call, value)
     sweep_id = new_id()
     with call.writing() as session:
