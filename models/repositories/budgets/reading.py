@@ -299,11 +299,8 @@ def with_gaps(
     reported = PredictionAudit.report.is_not(None)
     audits = session.scalar(select(func.count()).where(of_data, reported)) or 0
     # Both are exact: a bound on what is released does not bound them.
-    exact = [
-        Uncounted(name, count, why)
-        for name, count, why in (("audit", audits, "unbounded"), ("profile", profiles, "profile"))
-        if count
-    ]
+    found = (Uncounted("audit", audits, "unbounded"), Uncounted("profile", profiles, "profile"))
+    exact = [one for one in found if one.runs]
     return [replace(one, uncounted=_uncounted(one, runs, exact)) for one in budgets]
 
 
