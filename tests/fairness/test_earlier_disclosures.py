@@ -146,18 +146,28 @@ def test_rows_that_the_spec_leaves_out_belong_to_no_client():
     assert not everybody.is_near(judged(range(10)), judged(range(100)))
 
 
-@given(ROWS, ROWS, st.integers(1, 40), st.integers(1, 4), st.integers(1, 60))
-def test_nearness_is_as_counted_one_by_one(first, second, rows, clients, length):
-    owner = np.arange(180) // length - 1
+@given(
+    first=ROWS,
+    others=st.lists(ROWS, max_size=5),
+    rows=st.integers(1, 40),
+    clients=st.integers(1, 4),
+    lengths=st.lists(st.integers(0, 90), min_size=2, max_size=6),
+)
+def test_nearness_is_as_counted_one_by_one(first, others, rows, clients, lengths):
+    """Of the numbered rows the first are no client's."""
+    owner = np.repeat(np.arange(-1, len(lengths) - 1), lengths)
     near = Neighbourhood(people(owner), rows=rows, clients=clients)
-    differing = first ^ second
-    known = {int(owner[row]) for row in differing if row < 180} - {-1}
-    few_clients = clients > 1 and len(known) < clients
-    few = bool(differing) and (len(differing) < rows or few_clients)
-    assert near.is_near(judged(first), judged(second)) == few
-    beside = [judged(second), judged(first)]
-    assert any_near(near, judged(first), beside) == few
-    assert not any_near(near, judged(first), [])
+
+    def few(second):
+        differing = first ^ second
+        known = {int(owner[row]) for row in differing if row < len(owner)} - {-1}
+        few_clients = clients > 1 and len(known) < clients
+        return bool(differing) and (len(differing) < rows or few_clients)
+
+    for second in others:
+        assert near.is_near(judged(first), judged(second)) == few(second)
+    beside = [*map(judged, others), judged(first)]
+    assert any_near(near, judged(first), beside) == any(map(few, others))
 
 
 def test_an_attribute_with_one_near_set_conflicts():

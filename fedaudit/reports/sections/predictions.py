@@ -51,8 +51,8 @@ from fedaudit.spec.audits import AuditSpec, measuring_spec
 from fedaudit.spec.metrics import METRICS, RATES
 
 _DIGITS = 1e-9
-"""Figures that were made from counts are made anew from quotients of them; what differs by less is
-found by the signature alone."""
+"""Figures from counts are recomputed from quotients of them; only the signature shows a smaller
+difference."""
 _Figures = Mapping[str, Any]
 
 
@@ -74,11 +74,11 @@ def _wrong_gaps(section: _Figures, *, exact: bool) -> Iterator[str]:
     difference = spread(accuracies, visible, reference)[0] if together else np.nan
     found["accuracy_difference"] = difference
     for name, value in found.items():
-        said = section["metrics"][name]["value"]
+        stated = section["metrics"][name]["value"]
         # Rounded counts may define a gap that the exact ones do not, and then it stays undefined.
-        undefined = said is None and (bool(np.isnan(value)) or not exact)
-        if not undefined and not _near(said, float(value)):
-            yield f"{name} is {shown(said)} in the report and {float(value)!r} recomputed"
+        undefined = stated is None and (bool(np.isnan(value)) or not exact)
+        if not undefined and not _near(stated, float(value)):
+            yield f"{name} is {shown(stated)} in the report and {float(value)!r} recomputed"
 
 
 def _column(groups: Sequence[_Figures], name: str) -> Floats:
@@ -88,10 +88,10 @@ def _column(groups: Sequence[_Figures], name: str) -> Floats:
     )
 
 
-def _near(said: Any, found: float) -> bool:
-    if isinstance(said, bool) or not isinstance(said, int | float):
+def _near(stated: Any, found: float) -> bool:
+    if isinstance(stated, bool) or not isinstance(stated, int | float):
         return False
-    return math.isclose(said, found, rel_tol=0.0, abs_tol=_DIGITS)
+    return math.isclose(stated, found, rel_tol=0.0, abs_tol=_DIGITS)
 
 
 class AuditIdentity(Part):

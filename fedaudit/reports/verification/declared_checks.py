@@ -72,11 +72,11 @@ class DeclaredEntries:
         else:
             self._participations += len(entry.subjects)
 
-    def _agrees(self, entry: LedgerEntry, said: Floats, terms: LedgerTerms) -> bool:
+    def _agrees(self, entry: LedgerEntry, stated: Floats, terms: LedgerTerms) -> bool:
         rows = self._histories.of(entry.subjects)
         found = renyi_epsilons(rows, self._histories.charges, terms)
-        unbounded = ~np.isfinite(found) & ~np.isfinite(said)
-        return bool((unbounded | np.isclose(said, found, rtol=_DIGITS, atol=1e-12)).all())
+        unbounded = ~np.isfinite(found) & ~np.isfinite(stated)
+        return bool((unbounded | np.isclose(stated, found, rtol=_DIGITS, atol=1e-12)).all())
 
     def checks(self, evidence: Evidence, audit: LedgerAudit) -> Iterator[Check]:
         """The findings in entries and report, once all entries were read."""
