@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.responses import Response
 
 from api.http.bodies import JsonBody, validated
 from api.http.problems import MEDIA_TYPE, Problem
@@ -125,8 +126,10 @@ class Router(APIRouter):
         endpoint.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
         missing = (404,) if "{" in self.prefix + path else ()
         wrong_type = (415,) if "requestBody" in body else ()
-        implied = problems(*_ALWAYS, *missing, *wrong_type)
-        options |= {"openapi_extra": body, "responses": implied | (options["responses"] or {})}
+        answers = problems(*_ALWAYS, *missing, *wrong_type) | (options["responses"] or {})
+        if {"content", _BY_VALUE} & answers.get(200, {}).keys():
+            options["response_class"] = Response  # it is written by the route
+        options |= {"openapi_extra": body, "responses": answers}
         super().add_api_route(path, endpoint, **options)
 
 

@@ -38,8 +38,8 @@ from workers.proof.signing import CheckpointClock, sign_checkpoint
 
 log = structlog.get_logger()
 _DIVERGED = (
-    "a loss was no longer a number: train with shorter steps, as a tenth of "
-    "`training.local.step_size`, or with features and a target that are scaled to about 1"
+    "training diverged, a loss was no longer a finite number: lower `training.local.step_size` to "
+    "a tenth, scale the features and a target that is a number, or ask for less noise"
 )
 
 

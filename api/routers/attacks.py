@@ -96,9 +96,7 @@ async def attack_experiment(
     Whatever is found counts like an attack of the report, whenever somebody judges the experiment.
     """
     # The run's data are loaded, which may take long.
-    asked = await call.resources.loads.run(
-        call.project_id, partial(_queued, call, experiment_id, value, idempotency)
-    )
+    asked = await call.run(partial(_queued, call, experiment_id, value, idempotency))
     later_id = asked.row.id
     accepting.of(call, asked, f"/v1/experiments/{experiment_id}/attacks/later/{later_id}")
     return await run_sync(get_later_attacks, experiment_id, later_id, call)
@@ -137,7 +135,7 @@ def cancel_later_attacks(
     return get_later_attacks(experiment_id, later_id, call)
 
 
-@router.get("/later/{later_id}/{position}/{name}", response_class=Response, responses=_FILE)
+@router.get("/later/{later_id}/{position}/{name}", responses=_FILE)
 def get_later_attack_file(
     *,
     experiment_id: str,
@@ -164,7 +162,7 @@ def get_attacks(experiment_id: str, call: LedgerReader) -> AttackList:
     )
 
 
-@router.get("/{position}/{name}", response_class=Response, responses=_FILE)
+@router.get("/{position}/{name}", responses=_FILE)
 def get_attack_file(
     experiment_id: str,
     position: Annotated[int, Path(ge=0, le=19)],

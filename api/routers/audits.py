@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from anyio.to_thread import run_sync
 from fastapi import Query, Response
 from sqlalchemy.orm import Session
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse
 
 from api.http.answers import (
     HTML,
@@ -34,17 +34,16 @@ from api.openapi import (
     schema_of,
 )
 from api.schemas.base import PageQuery
-from api.schemas.experiment_tables import Check
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
+from api.services.budgets import refuse_exact_figures
 from api.services.disclosure import floor_of, policy_of, refuse_faults, registration_of
 from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
 from api.services.lookups import found_by, list_page, note
 from api.services.report_evidence import (
-    checks_of,
+    found_in,
     leaked_keys,
     readable_keys,
-    signature_in,
     stored_report_check,
     stored_spec_check,
 )
@@ -54,8 +53,7 @@ from api.shared.federation_data import ready_federation, refuse_erased
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
-from fedaudit.reports.checks import Check as Found
-from fedaudit.reports.checks import check, value_at
+from fedaudit.reports.checks import Check, check, failed, value_at
 from fedaudit.reports.page.html import render_audit
 from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
@@ -102,9 +100,7 @@ async def create_audit(
     `errors` state what does not fit once a worker has read it.
     """
     # The file is read to its end for its hash, which may take as long as loading it.
-    asked = await call.resources.loads.run(
-        call.project_id, partial(_queued, call, value, idempotency)
-    )
+    asked = await call.run(partial(_queued, call, value, idempotency))
     row = accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
     return await run_sync(partial(audit_body, row, caller=call.caller))
 
@@ -125,7 +121,7 @@ def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
         return audit_body(_find_audit(session, call.caller, audit_id), caller=call.caller)
 
 
-@router.get("/{audit_id}/report", response_class=Response, responses=_REPORT)
+@router.get("/{audit_id}/report", responses=_REPORT)
 def get_audit_report(
     audit_id: str,
     call: ReportsReader,
@@ -141,7 +137,7 @@ def get_audit_report(
     return (get_audit_page if as_page else get_audit_document)(audit_id, call)
 
 
-@router.get("/{audit_id}/report/readings/impact-ratio", response_class=Response, responses=_READING)
+@router.get("/{audit_id}/report/readings/impact-ratio", responses=_READING)
 def get_audit_impact_ratios(audit_id: str, call: ReportsReader) -> Response:
     """The report's impact ratios; the other readings are of trainings."""
     report = audit_report(call, audit_id)
@@ -149,19 +145,19 @@ def get_audit_impact_ratios(audit_id: str, call: ReportsReader) -> Response:
     return JSONResponse(reading(as_of_run, "impact-ratio"))
 
 
-@router.get("/{audit_id}/report.json", response_class=Response, include_in_schema=False)
+@router.get("/{audit_id}/report.json", include_in_schema=False)
 def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
     return JSONResponse(audit_report(call, audit_id))
 
 
-@router.get("/{audit_id}/report.html", response_class=Response, responses=PAGE)
+@router.get("/{audit_id}/report.html", responses=PAGE)
 def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     return page_response(render_audit(audit_report(call, audit_id)))
 
 
-@router.get("/{audit_id}/report.pdf", response_class=Response, responses=PDF_FILE)
+@router.get("/{audit_id}/report.pdf", responses=PDF_FILE)
 def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     page = render_audit(audit_report(call, audit_id), appendix=appendix)
@@ -185,7 +181,7 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
             audit_id=audit_id,
             valid=False,
             verdict=ALTERED,
-            checks=[Check(name="report.readable", outcome="fail", detail=why)],
+            checks=[failed("report.readable", why)],
             not_verified=list(NOT_VERIFIED),
             signature=None,
             key_id=None,
@@ -194,16 +190,11 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
     # No key is trusted here: a service that vouches for its own keys proves nothing.
     found = verify(evidence, more=_columns(row))
     return AuditVerification(
-        audit_id=row.id,
-        valid=found.verdict != ALTERED,
-        verdict=found.verdict,
-        checks=checks_of(found),
-        not_verified=list(found.beyond),
-        **signature_in(row.report),
+        audit_id=row.id, not_verified=list(found.beyond), **found_in(row.report, found)
     )
 
 
-@router.get("/{audit_id}/bundle", response_class=StreamingResponse, responses=BUNDLE)
+@router.get("/{audit_id}/bundle", responses=BUNDLE)
 def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
@@ -241,10 +232,8 @@ def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
 
 def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    with call.reading() as session:
-        earlier = idempotency.earlier(session, call.caller)
-        if earlier is not None:
-            return Queued(_find_audit(session, call.caller, earlier))
+    if (earlier := idempotency.before(call, _find_audit)) is not None:
+        return earlier
     audit = parse_audit(value)
     refuse_faults(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
@@ -291,13 +280,7 @@ def _fingerprint(call: Call, audit: AuditSpec) -> str:
             refuse_faults(registered_use_faults(audit, registration))
         if audit.id is not None:
             return row.fingerprint
-    # Imported here because this package loads pyarrow.
-    from fedaudit.federations.reading.source_files import Files, open_path
-
-    files = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(str(audit.path), files=files, pointer="/federation/path") as file:
+    with call.resources.open_source(call.project_id, str(audit.path)) as file:
         fingerprint = file.fingerprint
     if not reads_data(call.caller) and fingerprint != row.fingerprint:
         # The registered file was replaced by another one.
@@ -320,9 +303,10 @@ def _not_registered(audit: AuditSpec) -> InvalidInputError:
 
 def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerprint: str) -> None:
     """Raises InvalidInputError where the audit departs from the policy of the project's federation,
-    or of the content's owner, and ProblemError for data that were erased; they are not erased
-    before the audit is queued."""
-    known = call.budgets(session).hold_data(fingerprint)
+    or of the content's owner, and ProblemError for data that were erased, or on which a total
+    bounds what reports reveal; neither changes before the audit is queued."""
+    budgets = call.budgets(session)
+    known = budgets.hold_data(fingerprint)
     if known is not None:
         refuse_erased(known)
     found: list[FieldError] = []
@@ -330,6 +314,7 @@ def _check_policies(session: Session, call: Call, audit: AuditSpec, *, fingerpri
     for row in (known, owners):
         if row is not None:
             found += policy_faults(policy_of(row), audit, registration=registration_of(row))
+            refuse_exact_figures(budgets.of_project(row.project_id), row.id)
     refuse_faults(list(dict.fromkeys(found)))
 
 
@@ -349,7 +334,7 @@ def _evidence(session: Session, row: PredictionAudit) -> Evidence:
     )
 
 
-def _columns(row: PredictionAudit) -> Iterator[Found]:
+def _columns(row: PredictionAudit) -> Iterator[Check]:
     """The checks that only the database's own columns allow."""
     yield stored_report_check(row.report or {}, row.report_hash)
     yield stored_spec_check("audit", row)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Query
 from pydantic import TypeAdapter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from api.http.answers import (
     JSON,
@@ -92,7 +92,7 @@ def list_rounds(
     return RoundPage.model_validate({"items": page.lines, "next_cursor": following})
 
 
-@router.get("/rounds.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
+@router.get("/rounds.{form}", responses=LEDGER_FILE)
 def export_rounds(
     experiment_id: str,
     form: Form,
@@ -142,7 +142,7 @@ def list_ledger(
     return ledger_page(call.resources, "ledger", parameters, table)
 
 
-@router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
+@router.get("/privacy-ledger.{form}", responses=LEDGER_FILE)
 def export_ledger(
     experiment_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> Response:
@@ -183,7 +183,7 @@ def list_fairness(
     )
 
 
-@router.get("/fairness.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
+@router.get("/fairness.{form}", responses=LEDGER_FILE)
 def export_fairness(
     experiment_id: str,
     form: Form,
@@ -196,7 +196,7 @@ def export_fairness(
     return _file(call.resources, table, "fairness", form, found)
 
 
-@router.get("/record-table", response_class=StreamingResponse, responses=_RECORD_TABLE)
+@router.get("/record-table", responses=_RECORD_TABLE)
 def get_record_table(
     experiment_id: str, call: LedgerReader, _parameters: Annotated[Parameters, Query()]
 ) -> Response:

@@ -84,7 +84,7 @@ async def submit_experiment(
         return _accepted(submit(call, value, idempotency), call, accepting)
 
     answer = validate if parameters.validate_only else queue
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @router.get("", response_model=ExperimentPage, openapi_extra=query_parameters(ExperimentParameters))
@@ -130,7 +130,7 @@ async def retry_experiment(
             row = find_experiment(session, call.caller, experiment_id)
         return _accepted(retry(call, row, idempotency), call, accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 def _accepted(submitted: Submitted, call: Call, accepting: Acceptance) -> Response:

@@ -108,9 +108,7 @@ async def register_federation(
     else:
         value = await read_value(request)
         # The file is read to its end, which may take as long as loading it.
-        registered = await call.resources.loads.run(
-            call.project_id, partial(register_path, call, value, idempotency_key)
-        )
+        registered = await call.run(partial(register_path, call, value, idempotency_key))
     row = accepting.of(call, registered, f"/v1/federations/{registered.row.id}")
     accepting.response.status_code = 200 if row.status == "ready" else 202
     return await run_sync(partial(registered_body, registered, call=call))
@@ -294,12 +292,12 @@ async def propose_registration(call: FederationsWriter, asked: ProposalRequest) 
             )
         return ProposalBody(**asdict(found), yaml=proposal_yaml(found))
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @contextmanager
 def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["SourceFile", str]]:
-    from fedaudit.federations.reading.source_files import Files, open_path, open_stored
+    from fedaudit.federations.reading.source_files import open_stored
 
     path, pointer = asked.path, "/path"
     name = "" if path is None else path.rpartition("/")[2]
@@ -318,10 +316,7 @@ def _opened_source(call: Call, asked: ProposalRequest) -> Iterator[tuple["Source
                 yield file, name
             return
         path = str(row.registration["federation"]["path"])
-    below = Files(
-        call.resources.settings.sources_dir, may_read=call.resources.may_read(call.project_id)
-    )
-    with open_path(path, files=below, pointer=pointer) as file:
+    with call.resources.open_source(call.project_id, path, pointer=pointer) as file:
         yield file, name
 
 
@@ -354,7 +349,7 @@ async def propose_experiment(
             needs=found.needs,
         )
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @router.put(

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import numpy as np
 from fastapi import Query, Response
 from sqlalchemy.orm import Session
-from starlette.responses import StreamingResponse
 
 from api.http.answers import Accept
 from api.http.problems import ProblemError, invalid
@@ -134,9 +133,7 @@ def list_declared_entries(
     return ledger_page(call.resources, "declared-ledger", parameters, table)
 
 
-@router.get(
-    "/{ledger_id}/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE
-)
+@router.get("/{ledger_id}/privacy-ledger.{form}", responses=LEDGER_FILE)
 def export_declared_entries(
     ledger_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
 ) -> Response:

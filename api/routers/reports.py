@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import Query
 from sqlalchemy.orm import Session
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from api.http.answers import (
     HTML,
@@ -176,7 +176,7 @@ _JSONL = "application/jsonl"
 _CLAIMS = contents("The claims, a line each.", _JSONL, TEXT)
 
 
-@router.get(f"{_OF}/report", response_class=Response, responses=_REPORT)
+@router.get(f"{_OF}/report", responses=_REPORT)
 def get_report(
     experiment_id: str,
     call: ReportsReader,
@@ -192,7 +192,7 @@ def get_report(
     return answer
 
 
-@router.get(f"{_OF}/report/readings/{{name}}", response_class=Response, responses=_READING)
+@router.get(f"{_OF}/report/readings/{{name}}", responses=_READING)
 def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> Response:
     """The report in the form that one kind of recipient requires."""
     with call.reading() as session:
@@ -203,7 +203,7 @@ def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> R
     return JSONResponse(found)
 
 
-@router.get(f"{_OF}/report/with-clients", response_class=Response, responses=_WITH_CLIENTS)
+@router.get(f"{_OF}/report/with-clients", responses=_WITH_CLIENTS)
 def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
     """The signed report as it is and, beside it, what each client paid and how it fares."""
     with call.reading() as session:
@@ -212,14 +212,14 @@ def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
     return JSONResponse({"report": report, "clients": list(beside.lines), "figure": beside.figure})
 
 
-@router.get(f"{_OF}/report.json", response_class=Response, include_in_schema=False)
+@router.get(f"{_OF}/report.json", include_in_schema=False)
 def get_report_document(experiment_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
     with call.reading() as session:
         return JSONResponse(find_stored_report(session, call.caller, experiment_id).document)
 
 
-@router.get(f"{_OF}/report.html", response_class=Response, responses=PAGE)
+@router.get(f"{_OF}/report.html", responses=PAGE)
 def get_report_page(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -227,7 +227,7 @@ def get_report_page(
     return stored_page(call, experiment_id, appendix=appendix)
 
 
-@router.get(f"{_OF}/report.pdf", response_class=Response, responses=PDF_FILE)
+@router.get(f"{_OF}/report.pdf", responses=PDF_FILE)
 def get_report_pdf(
     experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
 ) -> Response:
@@ -245,21 +245,21 @@ def verify_report(experiment_id: str, call: ReportsReader) -> Verification:
     return verification_of(call, experiment_id)
 
 
-@router.get(f"{_OF}/dossier", response_class=Response, responses=_DOSSIER)
+@router.get(f"{_OF}/dossier", responses=_DOSSIER)
 def get_dossier(experiment_id: str, call: ReportsReader) -> Response:
     """What an output checker decides by, as a zip file: the report by the controls of SATRE as
     JSON, page and PDF, with report and sign-offs, each bound by its SHA-256."""
     return dossier_response(call, experiment_id, "zip")
 
 
-@router.get(f"{_OF}/dossier.{{form}}", response_class=Response, responses=_DOSSIER_FILE)
+@router.get(f"{_OF}/dossier.{{form}}", responses=_DOSSIER_FILE)
 def get_dossier_file(experiment_id: str, form: DossierForm, call: ReportsReader) -> Response:
     """The dossier's document, its page without scripts, or the page as a PDF file of at most 4
     pages."""
     return dossier_response(call, experiment_id, form)
 
 
-@router.get(f"{_OF}/claims.jsonl", response_class=Response, responses=_CLAIMS)
+@router.get(f"{_OF}/claims.jsonl", responses=_CLAIMS)
 def get_claims(experiment_id: str, call: ReportsReader) -> Response:
     """What the report claims, for the verifiers of others: a Sigstore bundle a line, each an
     in-toto Statement.
@@ -269,7 +269,7 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
     return Response(claims_file(call, experiment_id), media_type=_JSONL)
 
 
-@router.get(f"{_OF}/bundle", response_class=StreamingResponse, responses=BUNDLE)
+@router.get(f"{_OF}/bundle", responses=BUNDLE)
 def get_bundle(experiment_id: str, call: LedgerReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
@@ -282,7 +282,7 @@ def get_bundle(experiment_id: str, call: LedgerReader) -> Response:
     return as_file(chunks, f"{experiment.id}-bundle.zip", ZIP)
 
 
-@router.get(f"{_OF}/model", response_class=StreamingResponse, responses=_MODEL)
+@router.get(f"{_OF}/model", responses=_MODEL)
 def get_model(experiment_id: str, call: ReportsReader) -> Response:
     """The trained hypotheses that the report's figures are of, as safetensors.
 

@@ -103,7 +103,7 @@ async def submit_sweep(
             return JSONResponse(_tried(call, value).model_dump(mode="json"))
         return _accepted(call, _submitted(call, value, idempotency), accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 @router.get("")
@@ -134,7 +134,7 @@ def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Respo
     return JSONResponse(table_of(sweep_id, call))
 
 
-@router.get("/{sweep_id}/table.{form}", response_class=Response, responses=_FILE)
+@router.get("/{sweep_id}/table.{form}", responses=_FILE)
 def export_sweep_table(sweep_id: str, form: Literal["csv", "md"], call: ReportsReader) -> Response:
     """Every combination with its figures over seeds, as a file."""
     found = table_of(sweep_id, call)
@@ -180,7 +180,7 @@ async def retry_cells(
     def answer() -> SubmittedSweepBody:
         return _accepted(call, retry_sweep(call, sweep_id, idempotency), accepting)
 
-    return await call.resources.loads.run(call.project_id, answer)
+    return await call.run(answer)
 
 
 def _accepted(call: Call, queued: Queued[Sweep], accepting: Acceptance) -> SubmittedSweepBody:
@@ -363,10 +363,8 @@ def _plan_sweep(call: Call, value: Any) -> _PlannedSweep:
 
 def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Sweep]:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
-    with call.reading() as session:
-        known = idempotency.earlier(session, call.caller)
-        if known is not None:
-            return Queued(find_sweep(session, call.caller, known))
+    if (earlier := idempotency.before(call, find_sweep)) is not None:
+        return earlier
     planned = _plan_sweep(call, value)
     sweep_id = new_id()
     with call.writing() as session:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -113,6 +113,12 @@ class IdempotentRequest:
                 "request",
             )
         return None if found is None else str(found.resource_id)
+
+    def before(self, call: Call, find: Callable[[Session, Caller, str], Row]) -> Queued[Row] | None:
+        """What the same request came to before, as `find` finds it now; else as `earlier`."""
+        with call.reading() as session:
+            id_ = self.earlier(session, call.caller)
+            return None if id_ is None else Queued(find(session, call.caller, id_))
 
     def claim(self, session: Session, caller: Caller, resource_id: str) -> bool:
         """Claim the key in the caller's transaction; False where it is already claimed. A second,

@@ -282,6 +282,12 @@ def test_rounded_counts_leave_shares_in_steps(tmp_path):
     ):
         assert utility[gain] == pytest.approx(sign * (utility[own] - utility[baseline]), abs=1e-9)
     assert utility["degenerate"] is False
+    # Rows with the outcome are few and count for more: each moves this figure further.
+    for threshold in (0.1, 0.15, 0.2):
+        decision = {"threshold": threshold}
+        asked = {"informative": True, "fairness": fairness, "decision": decision}
+        steps = report_of(tmp_path, **asked)["utility"]["weighted_accuracy_over_baseline"] / 0.01
+        assert steps == pytest.approx(round(steps), abs=1e-9)
 
 
 FEATURES = [f"x{place}" for place in range(8)]

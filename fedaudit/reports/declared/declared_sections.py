@@ -52,12 +52,12 @@ class LedgerSection(Part):
     first_declared_at: str | None
     last_declared_at: str | None
     minimum_group_size: int
-    """Groups with fewer rows are suppressed: the stricter of the terms, and of what the service and
-    the federation's policy allowed when the report was made."""
+    """Groups with fewer rows are suppressed: the largest of the terms' minimum and of those of the
+    service and the federation's policy when the report was made."""
     witness: str | None
-    """`trainer`: the service's key signed every earlier round as it is stored, and the heads were
-    sent to the trainer. `database`: earlier signatures were missing or another key's, so rounds
-    were signed as the database held them. Null without a signature."""
+    """`trainer`: the service's key signed every earlier round as stored, and the trainer received
+    the heads. `database`: earlier signatures were missing or another key's, so rounds were signed
+    as the database held them. Null without a signature."""
 
 
 def _ledger(material: DeclaredMaterial) -> LedgerSection:

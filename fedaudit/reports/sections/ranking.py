@@ -221,11 +221,13 @@ def _coarsen(
 ) -> None:
     """Round figures in place to steps that fit rounded counts: precision, recall and balanced
     accuracy by the rows of their denominators, AUC by the rows of the rarer outcome, since one such
-    row moves it that much."""
+    row moves it that much, and weighted accuracy by as many as the heaviest rows would be."""
     rows: dict[str, int] = {}
     if compared.ranking is not None:
         rows = dict.fromkeys(_SCORED, compared.ranking.rows)
         rows |= dict.fromkeys(_ORDERED, compared.ranking.fewer)
+        heaviest = 2 * max(compared.threshold, 1 - compared.threshold)
+        rows["weighted_accuracy_over_baseline"] = int(compared.decided.sum() / heaviest)
     if compared.counts is not None:
         true, false, true_negative, false_negative = compared.counts.tolist()
         positive = true + false_negative
