@@ -296,6 +296,8 @@ def test_intervals_are_those_of_the_formulas(clients, apart, seed):
     favoured = random.beta(1, 1, (clients, 1, 1)) * random.uniform(0.5, 1, (1, groups, 1))
     rows = random.integers(1, 9, (clients, groups, 2))
     hits = random.binomial(rows, favoured)
+    if seed == 4:  # so that the groups' figures go together exactly
+        rows[:, 1], hits[:, 1] = rows[:, 0], hits[:, 0]
     # True and false positives, true and false negatives.
     counts = np.stack(
         [hits[..., 0], hits[..., 1], (rows - hits)[..., 1], (rows - hits)[..., 0]], axis=-1
