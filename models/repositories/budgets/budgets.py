@@ -9,7 +9,7 @@ what was spent.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +44,7 @@ from models.repositories.budgets.counting import (
     curve_of,
     enlarged,
     fits,
+    rebooked,
     unpriced,
 )
 from models.repositories.budgets.reading import BudgetReader
@@ -88,11 +89,6 @@ class Budgets(ScopedRepository):
             for pool, rows in pools.items()
             for budget in Pool(rows, sharing).budgets()
         ]
-
-    def composed_budgets(self, federation_id: str) -> Iterator[Budget]:
-        """The same, with what is reserved and spent of each."""
-        for one in self.budgets(federation_id, shown=True):
-            yield self.composed(federation_id, one)
 
     def composed(self, federation_id: str, budget: Budget) -> Budget:
         """A budget with what is reserved and spent of it; a sum as it is. `spent` is composed of
@@ -258,7 +254,9 @@ class Budgets(ScopedRepository):
             (one, max(one.spent, after_releases(one, leakage=spent, releases=releases)))
             for one in self.held(experiment_id, *SUMS)
         ]
-        if not all(self._bears(one, amount) for one, amount in drawn if amount > one.amount):
+        if not all(
+            self._bears(one, np.array([amount])) for one, amount in drawn if amount > one.amount
+        ):
             return False
         for one, amount in drawn:
             if amount > one.spent:
@@ -269,24 +267,22 @@ class Budgets(ScopedRepository):
         self,
         experiment_id: str,
         *,
-        held: Mapping[CostFigure, float],
-        spent: Mapping[CostFigure, float] | None,
+        held: Mapping[CostFigure, Curve],
+        spent: Mapping[CostFigure, Curve] | None,
         within_totals: bool,
     ) -> bool:
-        """Books other sums for what is held: `held` in all, of which `spent` is spent. Of what is
-        charged by histories and not by equal releases. `spent`: None leaves it as it is; it never
-        falls. Without `within_totals` it is recorded whether there is room or not, as what has
-        happened is; with it False, and nothing changed, where a total has no room. True where
-        nothing is held."""
-        mine = self.held(experiment_id, *SUMS)
-        most = {figure: min(amount, UNBOUNDED) for figure, amount in held.items()}
+        """Books other amounts for what is held of these figures, a sum as a curve of one order:
+        `held` in all, of which `spent` is spent. Of what is charged by histories and not by equal
+        releases. `spent`: None leaves it as it is; a sum never falls. Without `within_totals` it is
+        recorded whether there is room or not, as what has happened is; with it False, and nothing
+        changed, where a total has no room. True where nothing is held."""
+        mine = self.held(experiment_id, *held)
+        most = {figure: np.minimum(curve, UNBOUNDED) for figure, curve in held.items()}
         if within_totals and not all(self._bears(one, most[one.figure]) for one in mine):
             return False
         for one in mine:
-            paid = one.spent
-            if spent is not None:
-                paid = max(paid, min(spent[one.figure], UNBOUNDED))
-            self._change(one, spent=paid, amount=max(most[one.figure], paid))
+            paid = None if spent is None else np.minimum(spent[one.figure], UNBOUNDED)
+            self._change(one, **rebooked(one, most[one.figure], paid))
         return True
 
     def settle(self, experiment_id: str, *, spent: float | None = None, releases: int = 0) -> bool:
@@ -325,26 +321,11 @@ class Budgets(ScopedRepository):
         drawn = [(one, compositions[one.observer]) for one in held if one.observer in compositions]
         for one, count in drawn:
             more = enlarged(one, count)
-            if not np.array_equal(more, curve_of(one)) and not self._bears_epsilon(one, more):
+            if not np.array_equal(more, curve_of(one)) and not self._bears(one, more):
                 return False
         for one, count in drawn:
             if count > (one.compositions or 0):
                 self._change(one, compositions=count, curve=enlarged(one, count))
-        return True
-
-    def rebook_epsilon(
-        self, experiment_id: str, *, held: Curve, spent: Curve | None, within_totals: bool
-    ) -> bool:
-        """Books other divergences for what is held, as `rebook` does sums."""
-        mine = self.held(experiment_id, "epsilon")
-        most = np.minimum(held, UNBOUNDED)
-        if within_totals and not all(self._bears_epsilon(one, most) for one in mine):
-            return False
-        values: dict[str, object] = {"curve": most}
-        if spent is not None:
-            values |= {"step": np.minimum(spent, UNBOUNDED), "compositions": 1}
-        for one in mine:
-            self._change(one, **values)
         return True
 
     def settle_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
@@ -377,21 +358,18 @@ class Budgets(ScopedRepository):
         self._insert_absent(FederationBudget, {**key, "project_id": self.project_id, "total": None})
         self._reader.added(key)
 
-    def _bears(self, reservation: Reservation, amount: float) -> bool:
-        """Whether every total has room if this held reservation has another amount."""
-        self.hold(reservation.federation_id)
-        more = amount - reservation.amount
-        return not self._pool(vars(reservation)).without_room(reservation.unit_key, more)
-
-    def _bears_epsilon(self, mine: Reservation, curve: Curve) -> bool:
-        """The same of a reservation with another curve."""
+    def _bears(self, mine: Reservation, held: Curve) -> bool:
+        """Whether every total has room if this held reservation has another curve, or amount."""
         self.hold(mine.federation_id)
+        if mine.figure != "epsilon":
+            more = float(held[0]) - mine.amount
+            return not self._pool(vars(mine)).without_room(mine.unit_key, more)
         for budget in self._bounded(mine.federation_id, mine.book):
             counted = self._counted(mine.federation_id, budget)
             curves, is_counted = [], False
             for one in counted.about(mine.unit or "", mine.unit_key):
                 is_mine = (one.experiment_id, one.observer) == (mine.experiment_id, mine.observer)
-                curves.append(curve if is_mine else curve_of(one))
+                curves.append(held if is_mine else curve_of(one))
                 is_counted |= is_mine
             if is_counted and not fits(
                 self._price(np.sum(curves, axis=0), budget.delta or 0.0), budget
