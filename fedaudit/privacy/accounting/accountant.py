@@ -85,22 +85,11 @@ class Accountant(ABC):
     """Composes events under one adjacency."""
 
     name: ClassVar[str]
-    adjacencies: ClassVar[tuple[Adjacency, ...]] = ("add-or-remove-one", "replace-one")
 
     def __init__(self, *, adjacency: Adjacency) -> None:
-        """Raises ValueError where this accountant has no bound under the adjacency."""
-        if adjacency not in self.adjacencies:
-            raise ValueError(
-                f"the accountant {self.name!r} has no bound under the adjacency {adjacency!r}; "
-                f"it has one under {', '.join(map(repr, self.adjacencies))}"
-            )
-        self._adjacency: Adjacency = adjacency
+        self.adjacency: Adjacency = adjacency
+        """Of every figure of this accountant."""
         self._counts: dict[Event, int] = {}
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The adjacency of every figure of this accountant."""
-        return self._adjacency
 
     def unsupported(self, event: Event) -> str | None:
         """Why the event cannot be composed, and which pair is supported; None where it can."""

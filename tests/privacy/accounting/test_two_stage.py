@@ -175,12 +175,6 @@ def test_the_orders_put_a_floor_under_epsilon():
     assert run.floor == added_epsilon(TWO_STAGE_ORDERS, 1e-5).min()
 
 
-@pytest.mark.parametrize("orders", [(), (1, 2), (3, 2), (2, 2), (2.5, 3)])
-def test_orders_are_whole_and_ascend(orders):
-    with pytest.raises(ValueError, match="orders"):
-        TwoStageAccountant(observer="server", orders=orders)
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
